@@ -42,21 +42,21 @@ class RowView:
     schema: Schema
     added: Mapping[str, DerivedColumn] = field(default_factory=dict)
 
-    def adding(self, definitions: Mapping[str, Definition], field_name: str) -> RowView:
-        """Return this view with more columns.
+    def adding(self, definitions: Mapping[str, Definition], places: Mapping[str, str]) -> RowView:
+        """Return this view with more columns; ``places`` say where each is asked for.
 
         Raises
         ------
         InvalidStatisticError
-            A definition that does not fit; its place is ``field_name`` and its position.
+            A definition that does not fit.
         """
         if not definitions:
             return self
         try:
             made = derived_columns(definitions, self.schema.columns)
         except NamedError as error:
-            place = f"{field_name}[{list(definitions).index(error.name)}]"
-            raise InvalidStatisticError(error.detail, field_name=part_of(place, error)) from None
+            place = part_of(places[error.name], error)
+            raise InvalidStatisticError(error.detail, field_name=place) from None
         columns = {**self.schema.columns, **{name: each.column for name, each in made.items()}}
         return RowView(replace(self.schema, columns=columns), {**self.added, **made})
 

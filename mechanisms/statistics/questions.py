@@ -22,6 +22,7 @@ from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written
 from mechanisms.expressions.definitions import Definition
 from mechanisms.expressions.derived import DefinitionError
+from mechanisms.expressions.tree import coefficient_name
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.cells.parting import BY, WHERE, By, Parting, Where, about_groups
 from mechanisms.statistics.conditions import selecting_ms, values_ms
@@ -206,7 +207,11 @@ def viewed(statistic: S, schema: Schema) -> Viewed[S]:
         name: _definition("derive", Derived(expr=wanted) if isinstance(wanted, str) else wanted)
         for name, wanted in derive.items()
     }
-    view, facts = RowView(schema).adding(definitions, "derive"), {}
+    places = {
+        name: "formula" if _is_formulas(name, each, statistic) else f"derive[{at}]"
+        for at, (name, each) in enumerate(definitions.items())
+    }
+    view, facts = RowView(schema).adding(definitions, places), {}
     if derive:
         statistic = replace(statistic, derive={})  # type: ignore[type-var]
         facts = {"derived": added_json(view, list(derive))}
@@ -214,6 +219,12 @@ def viewed(statistic: S, schema: Schema) -> Viewed[S]:
         return Viewed(statistic, view, facts)
     made = statistic.designed(view)
     return Viewed(made.statistic, made.view, {**facts, **made.facts})
+
+
+def _is_formulas(name: str, definition: Definition, statistic: Statistic) -> bool:
+    """Return whether a derived column is the target that stands in a formula, and is named so."""
+    target = getattr(statistic, "target", None)
+    return name == target == coefficient_name(definition.tree)
 
 
 def plain(statistic: Q) -> Q:

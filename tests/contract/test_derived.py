@@ -153,6 +153,7 @@ def test_every_regression_takes_every_kind_of_feature(
     [
         ({"formula": "food ~ poly(income, 2)"}, "statistic.formula", "reads the data"),
         ({"formula": "food ~ incom"}, "statistic.features", "no such column"),
+        ({"formula": "log(food) ~ income"}, "statistic.formula", "log1p"),
         ({"formula": "food ~ C(region, ref=west)"}, "statistic.features[0].reference", "north"),
         ({"target": "food"}, "statistic.features", "is required"),
         ({"target": "food", "features": [3]}, "statistic.features[0]", "a column's name, or"),

@@ -263,6 +263,8 @@ def test_a_column_may_be_made_of_derived_ones() -> None:
         ({"formula": "income ~ C(smoker, ref=true)"}, "features[0].reference", "is a boolean"),
         ({"formula": "income ~ age:C(sex, ref=z)"}, "features[0].product[1].reference", "declares"),
         ({"formula": "income ~ log(educ)"}, "features", r"log1p\(educ\)"),
+        ({"formula": "log(educ) ~ age"}, "formula", r"log1p\(educ\)"),
+        ({"formula": "log(educ) ~ age", "derive": {"z": "nope"}}, "derive[0]", "no such column"),
         ({"formula": "income ~ income"}, "features", "target is also a feature"),
         ({"features": ("age", "age")}, "features[1]", "one name"),
         ({"formula": "income ~ poly(age, 2)"}, "formula", "reads the data"),

@@ -64,7 +64,9 @@ def summed(block: Block) -> dict[str, int]:
 
 
 def shown(data: Any, count: int) -> Data:
-    return RowView(schema(count)).adding(DEFINITIONS, "derive").over(data)
+    return (
+        RowView(schema(count)).adding(DEFINITIONS, dict.fromkeys(DEFINITIONS, "derive")).over(data)
+    )
 
 
 def part(data: Any) -> Data:

@@ -124,10 +124,8 @@ def designed(statistic: R, view: RowView) -> Viewed[R]:
         A feature does not fit the view's schema.
     """
     terms = terms_of(statistic.features or (), view.schema, intercept=statistic.intercept)
-    try:
-        wider = view.adding(terms.definitions(), "features")
-    except InvalidStatisticError as error:
-        raise InvalidStatisticError(error.detail, field_name="features") from None
+    definitions = terms.definitions()
+    wider = view.adding(definitions, dict.fromkeys(definitions, "features"))
     names = tuple(each.name for each in terms.coefficients)
     plain: Any = replace(statistic, features=names)  # type: ignore[type-var]
     return Viewed(plain, wider, {"design": _design_json(plain.scaling(wider.schema), terms)})
