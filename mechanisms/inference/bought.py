@@ -148,6 +148,13 @@ class WithInference:
         return _together(plan, law, schema, epsilon, own)
 
 
+def planning_ms(statistic: Statistic, schema: Schema) -> float:
+    """Return about how many milliseconds of one core the plan takes beyond the mechanism's own."""
+    if isinstance(statistic, LinearRegression):
+        return statistic.planning_ms(schema, "functional")  # the same moments
+    return _CHOOSING_MS * len(statistic.levels) if isinstance(statistic, Quantile) else 1.0
+
+
 def _together(
     plan: Plan, law: Disturbed, schema: Schema, epsilon: PrivacyLoss, own: EpsilonShare
 ) -> Plan:

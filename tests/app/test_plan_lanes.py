@@ -90,7 +90,9 @@ LARGEST: list[tuple[Statistic, str, bool]] = [
 ]  # fmt: skip
 
 
-def _fresh(statistic: Statistic, mechanism: str, schema: Schema) -> float:
+def _fresh(
+    statistic: Statistic, mechanism: str, schema: Schema, inference: Fraction | None = None
+) -> float:
     """Return the milliseconds of processor time of a plan and a preview, nothing remembered."""
     for remembered in (
         second_moments._tabulate,
@@ -99,7 +101,9 @@ def _fresh(statistic: Statistic, mechanism: str, schema: Schema) -> float:
     ):
         remembered.cache_clear()
     started = time.thread_time()
-    plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism=mechanism)
+    plan = calibrate(
+        statistic, schema, Epsilon.parse("1"), mechanism=mechanism, inference=inference
+    )
     plan.preview(MAX_ROWS)
     return 1000 * (time.thread_time() - started)
 
@@ -113,6 +117,31 @@ def test_what_takes_long_is_known_to(statistic: Statistic, mechanism: str, costl
     assert (expected_ms > LONGEST_SHORT_MS) is costly
     most_ms = 2 * expected_ms + SLACK_MS
     assert any(_fresh(statistic, mechanism, schema) < most_ms for _ in range(2))
+
+
+@pytest.mark.parametrize(
+    ("statistic", "mechanism", "costly"),
+    [
+        (LinearRegression(target="c99", features=NAMES[:29]), "objective_perturbation", True),
+        (LinearRegression(target="c99", features=NAMES[:12]), "objective_perturbation", False),
+        (LinearRegression(target="c99", features=NAMES[:12]), "functional", True),
+        (LinearRegression(target="c99", features=NAMES[:8]), "functional", False),
+        (LogisticRegression(target="yes", features=NAMES[:29]), "objective_perturbation", False),
+        (Quantile(column="c0", levels=(0.1, 0.3, 0.5, 0.7, 0.9)), "kng", False),
+    ],
+    ids=lambda each: getattr(each, "kind", None),
+)
+def test_standard_errors_count_in_what_takes_long(
+    statistic: Statistic, mechanism: str, costly: bool
+) -> None:
+    third, epsilon = Fraction(1, 3), Epsilon.parse("1")
+    schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, MAX_ROWS, MAX_ROWS)
+    plain = Question(statistic=statistic, mechanism=mechanism, norm="auto", epsilon=epsilon)
+    expected_ms = replace(plain, inference=third).planning_ms(schema)
+    assert expected_ms > plain.planning_ms(schema)
+    assert (expected_ms > LONGEST_SHORT_MS) is costly
+    most_ms = 2 * expected_ms + SLACK_MS
+    assert any(_fresh(statistic, mechanism, schema, third) < most_ms for _ in range(2))
 
 
 @pytest.mark.parametrize(

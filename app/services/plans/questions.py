@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter
 from mechanisms.catalog import STATISTICS
 from mechanisms.contract import Statistic
 from mechanisms.domain import Schema
+from mechanisms.inference import bought
 from mechanisms.privacy import Epsilon, PrivacyLoss, split
 from mechanisms.statistics.questions import Derived, deriving, planning_ms
 from mechanisms.statistics.stack import Stack
@@ -86,7 +87,10 @@ class Question:
 
     def planning_ms(self, schema: Schema) -> float:
         """Return about how many milliseconds of one core it takes to plan or preview it."""
-        return planning_ms(self.statistic, schema, self.mechanism)
+        plan_ms = planning_ms(self.statistic, schema, self.mechanism)
+        if self.inference is None:
+            return plan_ms
+        return plan_ms + bought.planning_ms(self.statistic, schema)
 
     def to_json(self) -> dict[str, object]:
         """Return the question as JSON-ready fields, defaults filled in.
