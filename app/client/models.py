@@ -98,8 +98,9 @@ class Release(Numbers):
 
     ``value`` is None while a release is not ``released``. ``noise`` is None
     where the law of the noise depends on the data. ``usefulness`` holds a verdict, ``good``,
-    ``weak`` or ``noise``, and its reason in a ``sentence``. ``review`` says why one that
-    needed a review was not approved. ``job`` says how long one takes that is not drawn yet.
+    ``weak`` or ``noise``, and its reason in a ``sentence``; ``assume`` says of what population.
+    ``review`` says why one that needed a review was not approved. ``job`` says how long one takes
+    that is not drawn yet.
     """
 
     id: str
@@ -110,6 +111,7 @@ class Release(Numbers):
     epsilon: str
     purpose: str | None = None
     usefulness: dict[str, Any] | None = None
+    assume: dict[str, Any] | None = None
     guarantee: dict[str, Any] | None = None
     requested_by: str | None = None
     review: dict[str, Any] | None = None

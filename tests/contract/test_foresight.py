@@ -71,6 +71,15 @@ def test_a_preview_foresees_every_kind_and_no_row_changes_a_byte_of_it(
     released = settled(curator, ask(curator, twins[adjacency][0], KINDS[kind])).json()
     assert skeleton(told["expected_error"]) == skeleton(released["value"])
     assert released["usefulness"]["verdict"] in ("good", "weak", "noise")
+    assert released["assume"] == told["assume"]
+
+
+def test_whoever_asks_cannot_choose_what_a_release_s_verdict_assumes(
+    curator: httpx.Client, twins: dict[str, Any]
+) -> None:
+    """It is published with the numbers, so it is the same for all who ask."""
+    dataset = twins["add_remove"][0]
+    assert_problem(ask(curator, dataset, MEAN, assume={"rows": 10**6}), 422, "invalid-request")
 
 
 def test_assumptions_are_taken_and_echoed(curator: httpx.Client, twins: dict[str, Any]) -> None:

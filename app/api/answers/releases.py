@@ -122,6 +122,20 @@ class JobAnswer(Answer):
     public facts, never from the data. Null of one that an earlier version planned."""
 
 
+class AssumeAnswer(Answer):
+    """What was assumed of rows that nobody looked at."""
+
+    rows: int
+    """How many rows the data set has."""
+    population: Literal["uniform"] | dict[str, Any]
+    """How values are distributed: evenly, or by column with a mean and a standard deviation, or
+    with the shares of a category's values."""
+    r_squared: float
+    """Which share of a target's variance the features explain."""
+    coefficients: dict[str, float]
+    """How much a target changes with one unit of a column; empty: all features weigh equally."""
+
+
 class ReleaseAnswer(Answer):
     """A release. `value` is null while it has no result."""
 
@@ -149,6 +163,9 @@ class ReleaseAnswer(Answer):
     usefulness: UsefulnessAnswer | None = None
     """What the numbers are worth, from public facts and, once released, from themselves. Null where
     it is not known."""
+    assume: AssumeAnswer | None = Field(default=None, exclude_if=lambda assumed: assumed is None)
+    """The population that its usefulness was judged by: the default of a preview. Absent where it
+    is not known."""
     inference: InferenceAnswer | None = Field(default=None, exclude_if=lambda made: made is None)
     """Standard errors and confidence intervals; absent where none were asked for, or there is no
     result."""
@@ -241,20 +258,6 @@ class ChargeAnswer(Answer):
     """How much."""
     unit: Literal["epsilon", "rho"]
     """What it is counted in."""
-
-
-class AssumeAnswer(Answer):
-    """What was assumed of rows that nobody looked at."""
-
-    rows: int
-    """How many rows the data set has."""
-    population: Literal["uniform"] | dict[str, Any]
-    """How values are distributed: evenly, or by column with a mean and a standard deviation, or
-    with the shares of a category's values."""
-    r_squared: float
-    """Which share of a target's variance the features explain."""
-    coefficients: dict[str, float]
-    """How much a target changes with one unit of a column; empty: all features weigh equally."""
 
 
 class PreviewAnswer(Answer):

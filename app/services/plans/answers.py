@@ -13,7 +13,7 @@ from app.domain.hashing import sha256_hex
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.deadlines import Job
-from app.services.plans.foretold import usefulness_before, usefulness_of
+from app.services.plans.foretold import assumed_of, usefulness_before, usefulness_of
 from app.services.plans.questions import Question
 from app.store import ReleaseRecord
 from mechanisms.contract import Inference, Noise, Outcome, Plan, Term
@@ -128,6 +128,7 @@ def release_answer(
         "value": told.value,
         "noise": noise_json(told.noise),
         "usefulness": usefulness_of(record.plan, question.kinds, outcome),
+        **assumed_of(record.plan),
     }
     if outcome.inference is not None:
         members["inference"] = inference_json(outcome.inference)
@@ -209,6 +210,7 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "value": None,
         "noise": None,
         "usefulness": usefulness_before(record.plan),
+        **assumed_of(record.plan),
         "guarantee": plan["guarantee"],
         "grid": plan["grid"],
         "details": plan["details"],

@@ -93,7 +93,8 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
         lambda schema: make_plan(replace(facts, schema=schema), question),
     )
     told = shown(run.outcome, question.statistic, facts.schema)
-    kept = json.dumps({"foresight": kept_json(found)}, allow_nan=False)
+    told_assumed = assumed.to_json(facts.schema)
+    kept = json.dumps({"foresight": kept_json(found, told_assumed)}, allow_nan=False)
     name = sha256_hex(f"{facts.id} {question.canonical} {assumed!r}".encode())
     return {
         "id": f"dry_{name[:32]}",
@@ -101,7 +102,7 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
         "status": "dry_run",
         "synthetic": True,
         "rows": run.rows,
-        "assume": assumed.to_json(facts.schema),
+        "assume": told_assumed,
         "cost": "0",
         "statistic": question.to_json()["statistic"],
         "value": told.value,

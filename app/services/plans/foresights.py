@@ -15,6 +15,7 @@ from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.foretold import kept_json
 from app.services.plans.plans import Offer, PlanService, foretell
 from app.services.plans.questions import Question
+from app.services.plans.typical import with_typical
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.foresee import Foresight, foreseeing_ms
 
@@ -114,12 +115,14 @@ class ForesightService:
 
         Where that could not be found out, the release goes on without it.
         """
+        assumed = Assumptions()
         try:
             found = offer.foresight or await self.of(
-                facts, question, Assumptions(), person=person, patient=True
+                facts, question, assumed, person=person, patient=True
             )
         # A foresight is a courtesy: a release must not fail for want of one.
         except ProcessLostError:
             return offer.text
-        kept = {**json.loads(offer.text), "foresight": kept_json(found)}
+        told = with_typical(assumed, facts.columns).to_json(facts.schema)
+        kept = {**json.loads(offer.text), "foresight": kept_json(found, told)}
         return json.dumps(kept, allow_nan=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from mechanisms.contract import Json, Outcome
 from mechanisms.foresight.foresee import Foresight
@@ -20,20 +21,36 @@ _MOST_KEPT = 256
 """As many expected errors are kept with a release; those of known laws are in its noise."""
 
 
-def kept_json(found: Foresight) -> dict[str, object]:
-    """Return what a release keeps of it, ready for JSON."""
+def kept_json(found: Foresight, assumed: Json) -> dict[str, object]:
+    """Return what a release keeps of it, and of what was assumed, ready for JSON."""
     errors = found.expected_error if found.simulated else None
     if errors is not None and len(list(numbers(errors))) > _MOST_KEPT:
         errors = None
     ranges = None if errors is None else found.possible_range
     useful = found.usefulness
     told = {**useful.to_json(), "share": useful.share, "rows": useful.rows}
-    return {"usefulness": told, "expected_error": errors, "possible_range": ranges}
+    return {
+        "usefulness": told,
+        "expected_error": errors,
+        "possible_range": ranges,
+        "assume": assumed,
+    }
 
 
 @lru_cache(maxsize=64)
+def _kept(plan: str) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = json.loads(plan).get("foresight")
+    return found
+
+
+def assumed_of(plan: str) -> dict[str, object]:
+    """Return the member that says what was assumed; of versions that did not tell, none."""
+    found = _kept(plan)
+    return {} if found is None or "assume" not in found else {"assume": found["assume"]}
+
+
 def _of_plan(plan: str) -> tuple[Usefulness, Json | None, Json | None] | None:
-    found = json.loads(plan).get("foresight")
+    found = _kept(plan)
     if found is None:  # of a version that did not know it
         return None
     told: Mapping[str, object] = found["usefulness"]
