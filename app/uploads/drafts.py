@@ -29,6 +29,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 _UNIT = re.compile(r"(?P<label>.*\S)\s*[\[(](?P<unit>[^\])]+)[\])]\s*")
 _TRUTH = re.compile(r"(is|has)[_ ].+", re.IGNORECASE)
 _DATE = re.compile(r"(.*[_ ])?(date|day|dob|birth|born|birthday)([_ ].*)?", re.IGNORECASE)
+_MOMENT = re.compile(r"(.*[_ ])?(datetime|timestamp)|.+[_ ]at", re.IGNORECASE)
 _ID = re.compile(r"(.*[_ ])?id", re.IGNORECASE)
 _COUNTED = {"#", "count", "n", "number"}
 _BOUNDS: Mapping[str, Any] = {"lower": None, "upper": None}
@@ -177,4 +178,6 @@ def _type(name: str, kind: pl.DataType | None, unit: str | None) -> str:
         return "boolean"
     if _DATE.fullmatch(name):
         return "date"
+    if _MOMENT.fullmatch(name):
+        return "datetime"
     return "integer" if unit is not None and unit.lower() in _COUNTED else "number"

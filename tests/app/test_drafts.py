@@ -41,7 +41,8 @@ def _spec(folder: Path, columns: dict[str, Any], **changes: Any) -> Path:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_draft_is_made_of_the_header_alone(tmp_path: Path, packed: bool) -> None:
-    header = "income [EUR];is_owner;date_of_birth;visits (count);income [EUR];person_id;;born\n"
+    names = "income [EUR];is_owner;date_of_birth;visited_at;visits (count);income [EUR];person_id;"
+    header = f"{names};born\n"
     content = header.encode() + b"\xff\xfe no text at all"
     file = tmp_path / "people.csv"
     file.write_bytes(gzip.compress(content) if packed else content)
@@ -55,6 +56,7 @@ def test_a_draft_is_made_of_the_header_alone(tmp_path: Path, packed: bool) -> No
         },
         "is_owner": {"type": "boolean"},
         "date_of_birth": {"type": "date", "lower": None, "upper": None},
+        "visited_at": {"type": "datetime", "lower": None, "upper": None},
         "visits (count)": {
             "type": "integer", "lower": None, "upper": None, "label": "visits",
             "unit_of_measure": "count",
