@@ -56,7 +56,7 @@ def test_a_spec_derives_columns_that_are_columns_like_any_other(curator: httpx.C
         ({"food": "income"}, "spec.derive[0]", "has this name already"),
         ({"b": {"expression": "food"}}, "spec.derive[0]", "not known here"),
         ({"b": 3}, "spec.derive[0]", "must be"),
-        ({"b": "x" * 3000}, "spec.derive[0]", "more characters"),
+        ({"b": "x" * 3000}, "spec.derive[0]", "at most 2000 characters"),
     ],
 )
 def test_what_cannot_be_derived_is_refused_with_its_place(
