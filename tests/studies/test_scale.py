@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 
 from app.services.plans.questions import KINDS
-from studies.scale import page, rows, run, store, work
+from studies.scale import measuring, page, rows, run, store, work
 from studies.scale.fitting import model, slope
 from studies.scale.store import Row
 
@@ -67,6 +68,17 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "count,serial,10")
     assert store.read(path) == known, "half a line is none"
     assert store.read(tmp_path / "nothing.csv") == []
+
+
+def test_looking_is_no_part_of_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rest() -> dict[str, float]:
+        started = time.process_time()
+        while time.process_time() < started + 0.3:  # looked at all the time, and doing nothing
+            time.sleep(0.01)
+        return {}
+
+    monkeypatch.setattr(measuring, "_EVERY_S", 0.0)
+    assert measuring.watched(rest, ()).cpu_s < 0.2
 
 
 def test_the_page_tells_ratios_slopes_and_what_is_not_there(tmp_path: Path) -> None:
