@@ -313,6 +313,11 @@ def _preview(form: AdditiveForm, noise: IntegerNoise, rows: int | None) -> Noise
     )
 
 
+def _beside(times: float) -> str:
+    told = f"{times:.3g}"
+    return "the same" if told == "1" else f"{told} times the standard deviation"
+
+
 def _alternatives(
     form: AdditiveForm, advice: Advice, chosen: str, epsilon: Fraction
 ) -> tuple[Alternative, ...]:
@@ -334,7 +339,7 @@ def _alternatives(
         if norm == chosen:
             continue
         other, std = spread(norm)
-        ratio = "" if own == 0 else f"{float(other / own):.3g} times the standard deviation"
+        ratio = "" if own == 0 else _beside(float(other / own))
         index = next((row.volume_index for row in advice.comparisons if row.norm == norm), 0.0)
         volume = f"; (Delta^m vol K)^(1/m) = {index:.4g}" if index else ""
         rows.append(

@@ -22,6 +22,8 @@ class Numbers:
     rows: Sequence[TidyRow]
     more: int
     chart: Markup | None
+    bars: bool
+    """Whether any of them has an interval."""
     confident: bool
     """Whether the chart's bars are confidence intervals, and not those of the noise."""
 
@@ -34,7 +36,8 @@ def numbers_of(answer: Mapping[str, Any], name: str) -> Numbers:
         _measured(row, confident=confident) for row in rows if isinstance(row.estimate, int | float)
     ]
     chart = intervals(drawn, name)
-    return Numbers(rows[:MOST_ROWS], max(0, len(rows) - MOST_ROWS), chart, confident)
+    bars = any(row.low is not None for row in drawn)
+    return Numbers(rows[:MOST_ROWS], max(0, len(rows) - MOST_ROWS), chart, bars, confident)
 
 
 def _measured(row: TidyRow, *, confident: bool) -> Measured:

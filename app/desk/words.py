@@ -10,26 +10,12 @@ from zlib import crc32
 
 from markupsafe import Markup, escape
 
-_DIGITS = 5
+from app.services.plans.wording import asked
+from app.services.releases.numerals import number, within
+
 _ROUGH = 3  # of expected errors, which are known no better
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
-
-
-def number(value: float | str | None) -> str:
-    """Return a number with at most five digits that count, thousands apart.
-
-    >>> number(20640), number(0.0123456), number(-3.0), number(None)
-    ('20,640', '0.012346', '-3', '–')
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    if float(value).is_integer() and abs(value) < 1e15:
-        return f"{int(value):,}"
-    text = f"{value:,.{_DIGITS}g}"
-    return f"{value:,.0f}" if "e+" in text and abs(value) < 1e9 else text
 
 
 def about(value: float | str | None) -> str:
@@ -76,29 +62,6 @@ def ident(name: str) -> str:
     return f"{_OTHERS.sub('-', name).strip('-')}-{crc32(name.encode()):08x}"
 
 
-def asked(statistic: Mapping[str, Any]) -> str:
-    """Return what a statistic is and of which columns, as words.
-
-    >>> asked({"kind": "mean", "columns": ["income", "food"], "where": [{"column": "age"}]})
-    'mean of income, food, with conditions'
-    >>> asked({"kind": "linear_regression", "target": "food", "features": ["income"]})
-    'linear regression of food on income'
-    """
-    if "parts" in statistic:
-        return "; ".join(asked(part["statistic"]) for part in statistic["parts"])
-    target = statistic.get("target")
-    if isinstance(target, Mapping):
-        target = target.get("column")
-    names = [statistic["column"]] if "column" in statistic else statistic.get("columns") or ()
-    of = statistic.get("formula") or target or ", ".join(names)
-    told = words(statistic["kind"]) + (f" of {of}" if of else "")
-    if statistic.get("features") and not statistic.get("formula"):
-        told += f" on {', '.join(statistic['features'])}"
-    if statistic.get("by"):
-        told += f" by {', '.join(statistic['by'])}"
-    return f"{told}, with conditions" if statistic.get("where") else told
-
-
 _MOST_MEASURED = 20
 
 
@@ -120,7 +83,7 @@ def drawn(picture: str) -> Markup:
     return Markup(picture)  # noqa: S704 - nothing of it was written by anybody
 
 
-_UNTOLD = {"account", "amount", "at", "id", "plan", "sha256"}
+_UNTOLD = {"account", "amount", "at", "by", "id", "plan", "sha256"}
 """Members of a note that are amounts of an account, or that its entry has already."""
 
 
@@ -149,6 +112,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "moment": moment,
     "noted": noted,
     "number": number,
+    "within": within,
     "words": words,
 }
 """What templates may write after a bar."""

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from app.domain.hashing import sha256_hex
 
-_KEPT = "public, max-age=60"
-"""A withdrawal is seen everywhere after so many seconds."""
+_KEPT = "public, max-age=0, s-maxage=60"
+"""A browser asks each time whether it has the newest; a cache before many does after a minute."""
 _ADDRESS = re.compile(r"https?://[\w.:\[\]-]+(/[\w./~%-]*)?", re.ASCII)
 
 

@@ -148,5 +148,5 @@ def test_numbers_of_unlike_sizes_have_scales_of_their_own() -> None:
     unlike = [*alike, TidyRow(term="c", estimate=1e6, noise=(0, 2e6))]
     drawn = chart(unlike, title="t")
     assert 'class="zero"' not in drawn
-    for end in ("0", "2", "5", "2e+06"):
+    for end in ("0", "2", "5", "2,000,000"):
         assert f">{end}</text>" in drawn

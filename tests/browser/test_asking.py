@@ -168,3 +168,29 @@ def test_everybody_can_use_its_pages(
         page.goto("/desk/nowhere")
         faults += faults_of(page)
     assert not faults
+
+
+def test_the_arrow_keys_go_on_choosing_a_statistic(
+    visits: Visits, analyst: str, dataset: str
+) -> None:
+    """Each choice loads the form anew; whoever chooses by keyboard stays where they were."""
+    with visits.window(analyst) as page:
+        page.goto(f"/desk/datasets/{dataset}/ask?statistic=count")
+        chosen = page.get_by_role("combobox", name="Statistic")
+        chosen.focus()
+        for kind in ("histogram", "sum"):
+            expect(chosen).to_be_focused()
+            page.keyboard.press("ArrowDown")
+            page.wait_for_url(f"**statistic={kind}")
+
+
+def test_a_fault_is_in_sight_and_one_click_away(visits: Visits, analyst: str, dataset: str) -> None:
+    visits.expected.add(422)
+    with visits.window(analyst) as page:
+        page.goto(f"/desk/datasets/{dataset}/ask?statistic=mean&inference=x&act=preview")
+        told = page.get_by_role("alert")
+        for name in ("Columns", "Epsilon", "Share for standard errors"):
+            expect(told.get_by_role("link", name=name)).to_be_visible()
+        told.get_by_role("link", name="Share for standard errors").click()
+        expect(page.get_by_role("textbox", name="Share for standard errors")).to_be_in_viewport()
+        assert faults_of(page) == []

@@ -91,3 +91,27 @@ def test_on_paper_there_is_the_certificate_and_nothing_to_press(
         page.emulate_media(media="print")
         expect(page.get_by_role("heading", name="Certificate")).to_be_visible()
         expect(page.get_by_role("link", name="Documents")).to_be_hidden()
+
+
+def test_what_is_published_or_withdrawn_is_so_at_once_for_who_has_looked_before(
+    visits: Visits, admin: httpx.Client
+) -> None:
+    """A browser keeps public pages, and asks each time whether they are the newest."""
+    visits.expected.add(410)
+    dataset = upload(admin, name="Looked at twice")["id"]
+    release = ask(admin, dataset).json()["id"]
+    path = f"/v1/releases/{release}/publication"
+    with visits.window() as page:
+        found = page.get_by_role("link", name="Looked at twice")
+        page.goto("/public")
+        expect(found).to_have_count(0)
+        made = admin.post(path, json={"reason": "to look at"}, headers={"If-Match": "*"})
+        assert made.status_code == 201
+        page.goto("/public")
+        found.click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Mean of income")
+        page.go_back()
+        withdrawn = admin.post(f"{path}/withdrawal", json={"note": "enough"})
+        assert withdrawn.status_code == 200
+        page.goto(f"/public/releases/{release}")
+        expect(page.get_by_text("This release was withdrawn")).to_be_visible()

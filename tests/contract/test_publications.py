@@ -350,6 +350,8 @@ def test_croissant_describes_the_very_file(
 ) -> None:
     found = anonymous.get(f"/public/datasets/{awkward['dataset']}/croissant.json").json()
     assert found["conformsTo"] == "http://mlcommons.org/croissant/1.0"
+    required = ("@context", "name", "description", "license", "url", "creator", "datePublished")
+    assert all(found[name] for name in required), "what Croissant 1.0 has to have"
     (file,), (table,) = found["distribution"], found["recordSet"]
     content = httpx.get(file["contentUrl"]).content
     assert sha256(content).hexdigest() == file["sha256"]

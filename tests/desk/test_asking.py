@@ -324,12 +324,3 @@ def test_what_is_too_dear_is_said_at_the_epsilon(analyst: Browsing, admin: httpx
         assert refused.tree.get_element_by_id("epsilon").get("aria-invalid") == "true"
         (told,) = refused.alerts()
         assert "Epsilon: " in told
-
-
-def test_a_chosen_statistic_keeps_the_focus(analyst: Browsing, dataset: str) -> None:
-    """With script the page is loaded anew when one is chosen, also by the arrow keys."""
-    focused = "//select[@name='statistic']/@autofocus"
-    assert form_of(analyst, dataset, "sum").tree.xpath(focused)
-    address = f"/desk/datasets/{dataset}/ask"
-    assert not analyst.open(address).tree.xpath(focused)
-    assert not analyst.open(f"{address}?statistic=sum&epsilon=1").tree.xpath(focused)

@@ -60,6 +60,35 @@ def test_the_page_shows_every_number_as_a_table_and_a_chart(
     assert drawn.get("aria-label")
 
 
+def test_numbers_have_the_digits_that_are_worth_reading(
+    shown: Page, answer: dict[str, Any]
+) -> None:
+    """Three of the interval's half-width: an estimate of 6.0281 is not told as 6.028143."""
+    low, high = answer["noise"]["interval_95"]["coefficients"]["income"]
+    (row,) = shown.tree.xpath("//section[@aria-labelledby='numbers']//tr[th='income']")
+    estimate = answer["value"]["coefficients"]["income"]
+    told = row.xpath("string(td[1])")
+    half = (high - low) / 2
+    assert abs(float(told.replace(",", "")) - estimate) <= half / 100
+    assert len(told.strip("-").replace(".", "").lstrip("0")) < 6
+    drawn = shown.tree.xpath(
+        "//*[local-name()='svg' and @role='img']//*[local-name()='text']/text()"
+    )
+    assert not [each for each in drawn if "e+" in each or re.fullmatch(r"-?\d{4,}", each)]
+
+
+def test_a_page_is_called_by_what_was_asked(anybody: Browsing, admin: httpx.Client) -> None:
+    dataset = upload(admin)["id"]
+    question = {"kind": "mean", "columns": ["food"], "by": ["region"]}
+    release = settled(admin, ask(admin, dataset, question)).json()["id"]
+    publish(admin, release)
+    page = anybody.open(f"/public/releases/{release}")
+    assert page.heading.startswith("Mean of food by region in “data set")
+    assert "We report a mean of food by region of the data set" in page.text
+    assert "thick bars their noise intervals. The table" in page.text
+    assert "thin lines" not in page.text
+
+
 def test_the_page_says_what_it_means_and_where_it_is_written(
     shown: Page, answer: dict[str, Any]
 ) -> None:
@@ -161,7 +190,7 @@ def test_it_leads_programs_to_its_other_forms(
 def test_anybody_may_keep_it(anybody: Browsing, answer: dict[str, Any], path: str) -> None:
     address = "/public" + path.format(answer["id"])
     found = anybody.client.get(address)
-    assert found.headers["cache-control"].startswith("public")
+    assert found.headers["cache-control"] == "public, max-age=0, s-maxage=60"
     assert "set-cookie" not in found.headers
     again = anybody.client.get(address, headers={"If-None-Match": found.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")

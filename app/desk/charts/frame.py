@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from app.desk.words import number
+from app.services.releases.numerals import number
 
 
 @dataclass(frozen=True, slots=True)

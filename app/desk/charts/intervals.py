@@ -12,7 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from app.desk.charts.frame import Scale, below, dot, line, picture, text
-from app.desk.words import number
+from app.services.releases.numerals import number
 
 _LEFT, _RIGHT = 6, 94
 _ROW, _OWN_ROW, _NAME, _BAR, _ENDS = 40, 56, 14, 28, 46

@@ -214,7 +214,6 @@ def _form(
         "columns": columns_json(facts.columns),
         "opened": opened(form, fields, [place for place, _ in faults.all]),
         "labels": labels_of(fields),
-        "chosen": set(request.query_params) == {"statistic"},
         "mechanisms": mechanisms,
         "norms": norms,
         "operators": [("", "–"), *((each, each) for each in OPERATORS)],

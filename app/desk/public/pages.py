@@ -109,6 +109,7 @@ def _shown(published: Published, base: str) -> dict[str, Any]:
         "left_out": max(len(published.rows) - _MOST_ROWS, 0),
         # Drawn by us, every name in it escaped.
         "chart": Markup(chart(published.rows, title=f"Numbers of {published.title}")),  # noqa: S704
+        "bars": sentences.bars(published),
         "meaning": sentences.meaning(published),
         "guarantee": sentences.guarantee(published),
         "methods": sentences.methods(published),

@@ -12,10 +12,15 @@ document.addEventListener("submit", (event) => {
   window.addEventListener("pageshow", () => delete form.dataset.sent, { once: true });
 });
 
-// A choice that changes the form loads it anew.
+// A choice that changes the form loads it anew, and keeps the focus.
 for (const form of document.querySelectorAll("form[data-reload]")) {
-  form.addEventListener("change", () => form.requestSubmit());
+  form.addEventListener("change", (event) => {
+    sessionStorage.setItem("chosen", event.target.id);
+    form.requestSubmit();
+  });
 }
+document.getElementById(sessionStorage.getItem("chosen"))?.focus();
+sessionStorage.removeItem("chosen");
 
 // The preview follows the form, half a second behind.
 const question = document.querySelector("form[data-preview]");
@@ -96,7 +101,8 @@ function show(answer, form) {
   document.title = next.title;
   const stays = answer.responseURL.endsWith("/draft") || answer.responseURL.endsWith("/check");
   if (!stays) history.replaceState(null, "", answer.responseURL);
-  (main.querySelector("[role=alert]") || main).focus();
+  const drafted = answer.responseURL.endsWith("/draft") && chosen;
+  (main.querySelector("[role=alert]") || drafted || main).focus();
 }
 
 async function send(form, button) {

@@ -10,7 +10,37 @@ from app.services.plans.questions import Question
 _TOLD = frozenset(
     {"kind", "columns", "column", "target", "features", "formula", "where", "by", "parts", "derive"}
 )
+_MOST_NAMED = 4
 _OPERATIONS = {"==": "is", "=": "is", "!=": "is not", "in": "is one of"}
+
+
+def asked(statistic: Mapping[str, Any]) -> str:
+    """Return what a statistic is and of which columns, as words.
+
+    >>> asked({"kind": "mean", "columns": ["income", "food"], "where": [{"column": "age"}]})
+    'mean of income, food, with conditions'
+    >>> asked({"kind": "linear_regression", "target": "food", "features": ["income"]})
+    'linear regression of food on income'
+    """
+    if "parts" in statistic:
+        return "; ".join(asked(part["statistic"]) for part in statistic["parts"])
+    target = statistic.get("target")
+    if isinstance(target, Mapping):
+        target = target.get("column")
+    names = [statistic["column"]] if "column" in statistic else statistic.get("columns") or ()
+    of = statistic.get("formula") or target or _several(names)
+    told = str(statistic["kind"]).replace("_", " ") + (f" of {of}" if of else "")
+    if statistic.get("features") and not statistic.get("formula"):
+        told += f" on {_several(statistic['features'])}"
+    if statistic.get("by"):
+        told += f" by {', '.join(statistic['by'])}"
+    return f"{told}, with conditions" if statistic.get("where") else told
+
+
+def _several(names: Sequence[str]) -> str:
+    """Return names, of many the first."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def in_words(question: Question) -> str:

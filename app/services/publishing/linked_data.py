@@ -13,6 +13,8 @@ from app.services.releases.tidy import CSV_COLUMNS, TidyRow, tidy_csv
 
 Json = dict[str, Any]
 _US: Json = {"@type": "Organization", "name": "Release Desk"}
+_RIGHTS = "https://rightsstatements.org/vocab/CNE/1.0/"
+"""That nobody has said yet whose rights there are; Croissant wants a licence named."""
 _MOST_VARIABLES = 100
 _TEXTS = ("term", "epsilon")
 _CROISSANT: Json = {
@@ -129,6 +131,7 @@ def croissant(facts: DatasetFacts, items: Sequence[Published], base: str) -> Jso
         "description": _about(facts),
         "url": f"{base}/public?dataset={facts.id}",
         "datePublished": _days(items)[1],
+        "license": _RIGHTS,
         "version": f"{len(items)}.0.0",
         "citeAs": f"{_name(facts)}, Release Desk, {base}/public?dataset={facts.id}",
         "creator": _US,

@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 from app.domain.datasets import columns_json, derived_json
 from app.services.datasets.datasets import DatasetFacts
+from app.services.plans.wording import asked
 from app.services.releases.tidy import TidyRow, tidy_rows
 from app.store import ReleaseRecord
 from app.store.publishing.publications import PublicationRecord
 
 _TOLD = ("type", "lower", "upper", "values", "label", "unit_of_measure", "expr")
 """What is told of a column; how cells were read is of no use to a reader."""
-_MOST_NAMED = 4
 _WORD = re.compile(r"\w+")
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
@@ -91,10 +91,12 @@ class Published:
     @property
     def title(self) -> str:
         """Return what it is, in a line."""
-        names = [*self.columns][:_MOST_NAMED]
-        more = len(self.columns) - len(names)
-        about = ", ".join(names) + (f" and {more} more" if more else "")
-        return f"{listed(self.kinds)}{f' of {about}' if about else ''} in “{self.dataset}”"
+        return f"{self.about[:1].upper()}{self.about[1:]} in “{self.dataset}”"
+
+    @property
+    def about(self) -> str:
+        """Return what was asked, as words."""
+        return asked(json.loads(self.release.request)["statistic"])
 
     @property
     def day(self) -> str:

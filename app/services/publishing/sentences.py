@@ -47,6 +47,15 @@ def meaning(published: Published) -> tuple[str, ...]:
     return tuple(told)
 
 
+def bars(published: Published) -> str:
+    """Return what a chart of the numbers shows beside its dots."""
+    thick = any(row.noise is not None for row in published.rows)
+    thin = any(row.confidence is not None for row in published.rows)
+    return (", thick bars their noise intervals" if thick else "") + (
+        ", thin lines their confidence intervals" if thin else ""
+    )
+
+
 def guarantee(published: Published) -> str:
     """Return the promise in words, with the factor that epsilon stands for."""
     answer = published.answer
@@ -70,11 +79,10 @@ def methods(published: Published) -> str:
     answer = published.answer
     promised = answer["guarantee"]
     norm = f" in the {answer['norm']} norm" if answer.get("norm") else ""
-    kinds = " and ".join(kind.replace("_", " ") for kind in published.kinds)
     exact = ", and drawn exactly, without rounding error" if promised["exact"] else ""
     bounds = bounds_in_words(published)
     return (
-        f"We report a {kinds} of the data set “{published.dataset}”, released under "
+        f"We report a {published.about} of the data set “{published.dataset}”, released under "
         f"{promised['definition']} with epsilon = {answer['epsilon']} and "
         f"{promised['adjacency'].replace('_', '-')} adjacency ({promised['protects']}). "
         f"{f'Columns were clamped to public bounds: {bounds}. ' if bounds else ''}"
