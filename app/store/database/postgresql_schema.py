@@ -135,8 +135,8 @@ _CONDITIONS: Mapping[str, str] = {
     "ix_release_reserved": "(state = 'reserved'::text)",
     "ix_entry_unreserve": "(kind = 'unreserve'::text)",
     "ix_entry_acts": (
-        "(kind <> ALL (ARRAY['debit'::text, 'reserve'::text, 'unreserve'::text, 'result'::text,"
-        " 'checkpoint'::text]))"
+        "((kind <> 'debit'::text) AND (kind <> 'reserve'::text) AND (kind <> 'unreserve'::text)"
+        " AND (kind <> 'result'::text) AND (kind <> 'checkpoint'::text))"
     ),
     "ix_release_debited": "(state = 'debited'::text)",
 }

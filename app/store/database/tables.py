@@ -58,8 +58,14 @@ __all__ = [
     "revision", "sight", "turn", "upload", "version", "vote", "worker",
 ]  # fmt: skip
 
-ACTS = "kind NOT IN ('debit', 'reserve', 'unreserve', 'result', 'checkpoint')"
-"""Of an entry: it is none of those that make up nearly the whole ledger."""
+ACTS = (
+    "kind <> 'debit' AND kind <> 'reserve' AND kind <> 'unreserve' AND kind <> 'result'"
+    " AND kind <> 'checkpoint'"
+)
+"""Of an entry: it is none of those that make up nearly the whole ledger.
+
+Not a list, which SQLite would make anew for each entry that it writes or checks.
+"""
 
 ledger = Table(
     "ledger",

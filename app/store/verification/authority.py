@@ -19,9 +19,11 @@ UNAUTHORISED = "it was not made by a key in a role that allows it"
 
 _key = tables.api_key.c
 _KEYS = select(_key.id, _key.role, _key.person)
-_MAKERS = text(
-    "SELECT kind, key, role, principal, min(account) AS account, min(seq) AS seq FROM entry"  # noqa: S608
-    f" WHERE {tables.ACTS} GROUP BY kind, key, role, principal"
+_MAKERS = text(f"SELECT DISTINCT kind, key, role, principal FROM entry WHERE {tables.ACTS}")  # noqa: S608
+_FIRST_OF = text(
+    f"SELECT account, seq FROM entry WHERE {tables.ACTS} AND kind = :kind"  # noqa: S608
+    " AND key IS NOT DISTINCT FROM :key AND role IS NOT DISTINCT FROM :role"
+    " AND principal = :principal ORDER BY account, seq LIMIT 1"
 )
 
 
@@ -54,6 +56,7 @@ def is_authorised(
 def act_faults(connection: Connection) -> Iterator[str]:
     """Yield acts, which all but charges and results are, that nobody may have done so."""
     keys = keys_of(connection)
-    for row in connection.execute(_MAKERS):
-        if not is_authorised(keys, row.kind, row.key, row.role, row.principal):
-            yield f"account {shown(row.account)}, entry {row.seq}: {UNAUTHORISED}"
+    for maker in connection.execute(_MAKERS).all():
+        if not is_authorised(keys, *maker):
+            first = connection.execute(_FIRST_OF, maker._asdict()).one()
+            yield f"account {shown(first.account)}, entry {first.seq}: {UNAUTHORISED}"

@@ -14,10 +14,11 @@ A block that does not pass is looked at row by row, which finds and words the fa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate, islice, repeat
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 from app.domain.ledger import MAX_TOTAL, chain_start, hash_of_columns
@@ -114,6 +115,7 @@ _SHORT = 128
 # Latin-1 has a character for every byte, so lengths can be part of a text.
 _TEXT = tuple(f"{chr(0) * 7}{chr(length)}t" for length in range(_SHORT))
 _NUMBER = tuple(f"{chr(0) * 7}{chr(length)}i" for length in range(_SHORT))
+_LATIN_1 = methodcaller("encode", "latin-1")
 _NOTHING = f"{chr(0) * 8}n"
 
 
@@ -128,7 +130,7 @@ def entry_hashes(columns: Sequence[Column], ledger: str) -> tuple[str, ...]:
     if not roles[None]:
         hashed |= {"key": block.key, "role": block.role}
     start = chain_start(ledger, second_form=not roles[None])
-    return tuple([each.hex() for each in _digests(start, hashed)])
+    return tuple([sha256(each).hexdigest() for each in _contents(start, hashed)])
 
 
 def leaf_hashes(columns: Sequence[Column], ledger: str, seed: str) -> tuple[bytes, ...]:
@@ -136,14 +138,15 @@ def leaf_hashes(columns: Sequence[Column], ledger: str, seed: str) -> tuple[byte
     block, count = EntryRow(*columns), len(columns[0])
     hidden = {"seed": (seed,) * count}
     hidden |= {name: getattr(block, name) for name in _HIDDEN}
-    digests = tuple([each.hex() for each in _digests(HIDDEN_START, hidden)])
+    digests = tuple([sha256(each).hexdigest() for each in _contents(HIDDEN_START, hidden)])
     shown = {"ledger": (ledger,) * count}
     shown |= {name: getattr(block, name) for name in _SHOWN}
-    return _digests(LEAF_START, shown | {"hidden": digests})
+    leaves = _contents(LEAF_START, shown | {"hidden": digests})
+    return tuple([sha256(each).digest() for each in leaves])
 
 
-def _digests(start: str, columns: Mapping[str, Column]) -> tuple[bytes, ...]:
-    """Return the SHA-256 of each row of some columns, behind what the bytes of all begin with."""
+def _contents(start: str, columns: Mapping[str, Column]) -> Iterator[bytes]:
+    """Return the bytes of each row of some columns, behind what those of all begin with."""
     parts: list[Iterable[str]] = []
     count = len(next(iter(columns.values())))
     same = start.encode().decode("latin-1")
@@ -154,8 +157,7 @@ def _digests(start: str, columns: Mapping[str, Column]) -> tuple[bytes, ...]:
             parts += (repeat(same, count), varying)
             same = ""
     parts.append(repeat(same, count))
-    contents = map("".join, zip(*parts, strict=True))
-    return tuple([sha256(content.encode("latin-1")).digest() for content in contents])
+    return map(_LATIN_1, map("".join, zip(*parts, strict=True)))
 
 
 def _part_of(column: Column, *, is_integer: bool) -> tuple[str, Sequence[str] | None]:

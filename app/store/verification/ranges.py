@@ -70,7 +70,7 @@ class EntryRange:
 
     def faults(self, connection: Connection) -> Iterator[str]:
         """Walk them on this connection's snapshot."""
-        where, values = _between("a.id, a.seq", self.after, self.until)
+        where, values = _between("a.id", "a.seq", self.after, self.until)
         accounts = {row[0]: row[1:] for row in rows(connection, f"{_ACCOUNTS} {where}", values)}
         walk = EntryWalk(
             ledger=self.ledger,
@@ -80,7 +80,7 @@ class EntryRange:
             before=self._before(connection),
             ends_inside=self.until is not None and self.until[1] != _END,
         )
-        where, values = _between("e.account, e.seq", self.after, self.until)
+        where, values = _between("e.account", "e.seq", self.after, self.until)
         query = f"{_ENTRIES} {where} ORDER BY e.account, e.seq"
         yield from walk.walk(blocks(connection, query, values))
         yield from self._without_release(connection, walk)
@@ -100,10 +100,10 @@ class EntryRange:
             for release in some:
                 if release not in known:
                     yield f"{place_of(*walk.reserved[release])}: its release is missing"
-        where, values = _between("r.account, r.seq", self.after, self.until)
+        where, values = _between("r.account", "r.seq", self.after, self.until)
         ((count,),) = rows(connection, f"{_CHARGED} {where}", values)
         if count != walk.debits + waiting:
-            where, values = _between("e.account, e.seq", self.after, self.until)
+            where, values = _between("e.account", "e.seq", self.after, self.until)
             query = _UNCHARGED.format(where=where or "WHERE true")
             for account, seq in rows(connection, query, values):
                 yield f"{place_of(account, seq)}: its release is missing"
@@ -217,12 +217,20 @@ def cut_releases(
         yield ReleaseRange(ledger=ledger, keys=keys, sealed=sealed, after=after, until=until)
 
 
-def _between(place: str, after: Place | None, until: Place | None) -> tuple[str, dict[str, Any]]:
+def _between(
+    account: str, seq: str, after: Place | None, until: Place | None
+) -> tuple[str, dict[str, Any]]:
     """Return the condition that a place lies in a range, and its values."""
     conditions: list[str] = []
     values: dict[str, Any] = {}
+    # Inside one account two numbers are compared for each row, and not two pairs.
+    inside = after is not None and until is not None and after[0] == until[0]
     for sign, name, bound in ((">", "after", after), ("<=", "until", until)):
         if bound is not None:
-            conditions.append(f"({place}) {sign} (:{name}, :{name}_seq)")
+            conditions.append(
+                f"{account} = :{name} AND {seq} {sign} :{name}_seq"
+                if inside
+                else f"({account}, {seq}) {sign} (:{name}, :{name}_seq)"
+            )
             values |= {name: bound[0], f"{name}_seq": bound[1]}
     return ("WHERE " + " AND ".join(conditions) if conditions else ""), values
