@@ -104,6 +104,32 @@ def test_a_role_edited_for_as_long_as_a_grant_takes_is_found(place: Place) -> No
     store.close()
 
 
+def test_only_entries_that_there_are_are_said_to_be_nobodys(place: Place) -> None:
+    """The smallest account and the smallest place of some acts may belong to no one of them."""
+    with opened(place) as ledger:
+        store, why = ledger.store, {"principal": CURATOR, "reason": "more"}
+        other = store.write(lambda u: u.accounts.open(total=5, **why)).id
+        first, second = sorted((ledger.account, other))
+        for _ in range(5):
+            store.write(lambda u: u.accounts.grant(first, 1, **why))
+        key = key_of(ledger, Role.ANALYST)
+        edit(place, "UPDATE api_key SET role = 'admin' WHERE id = :key", key=key)
+        for account in (second, first):
+            store.write(
+                lambda u, to=account: u.by(Acting(key, "admin")).accounts.grant(
+                    to, 1, principal=ANALYST, reason="more"
+                )
+            )
+        edit(place, "UPDATE api_key SET role = 'analyst' WHERE id = :key", key=key)
+        seqs = [last_entry(store, each).seq for each in (first, second)]
+        assert seqs[0] > seqs[1]
+        said = "it was not made by a key in a role that allows it"
+        assert set(store.verify().faults) == {
+            f"account {account}, entry {seq}: {said}"
+            for account, seq in zip((first, second), seqs, strict=True)
+        }
+
+
 @pytest.mark.parametrize("role", ["curator", "admin"])
 def test_a_charge_in_a_role_that_its_key_never_had_is_found(place: Place, role: str) -> None:
     with opened(place) as ledger:

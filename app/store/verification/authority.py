@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, Select, select, text
 
 from app.domain.roles import SERVICE, Acting
 from app.store.database import tables
@@ -17,14 +17,9 @@ from app.store.ledger.ids import shown
 
 UNAUTHORISED = "it was not made by a key in a role that allows it"
 
-_key = tables.api_key.c
+_key, _entry = tables.api_key.c, tables.entry.c
 _KEYS = select(_key.id, _key.role, _key.person)
 _MAKERS = text(f"SELECT DISTINCT kind, key, role, principal FROM entry WHERE {tables.ACTS}")  # noqa: S608
-_FIRST_OF = text(
-    f"SELECT account, seq FROM entry WHERE {tables.ACTS} AND kind = :kind"  # noqa: S608
-    " AND key IS NOT DISTINCT FROM :key AND role IS NOT DISTINCT FROM :role"
-    " AND principal = :principal ORDER BY account, seq LIMIT 1"
-)
 
 
 def keys_of(connection: Connection) -> Mapping[str, tuple[str, str]]:
@@ -58,5 +53,12 @@ def act_faults(connection: Connection) -> Iterator[str]:
     keys = keys_of(connection)
     for maker in connection.execute(_MAKERS).all():
         if not is_authorised(keys, *maker):
-            first = connection.execute(_FIRST_OF, maker._asdict()).one()
+            first = connection.execute(_first_of(**maker._asdict())).one()
             yield f"account {shown(first.account)}, entry {first.seq}: {UNAUTHORISED}"
+
+
+def _first_of(**maker: str | None) -> Select[tuple[str, int]]:
+    """Return the question for the first act that was made so."""
+    same = (_entry[name].is_not_distinct_from(value) for name, value in maker.items())
+    acts = select(_entry.account, _entry.seq).where(text(tables.ACTS), *same)
+    return acts.order_by(_entry.account, _entry.seq).limit(1)
