@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
@@ -14,7 +14,9 @@ from starlette.requests import ClientDisconnect, Request
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.services.people.keys import Caller
+from app.services.plans.answers import etag_of
 from app.services.releases.receipts import LongAnswer, SentAnswer
+from app.services.releases.releases import ReleaseRecord
 from app.web.requests.base import Request as RequestBody
 from app.web.requests.bodies import Body, answer_in, made_of, request_in
 from app.web.requests.schemas import ReceiptRequest
@@ -272,3 +274,22 @@ def idempotency_key_of(request: Request) -> str:
     if not (1 <= len(key) <= _MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise Problem("idempotency-key-missing")
     return key
+
+
+def unchanged(request: Request) -> Callable[[ReleaseRecord], bool]:
+    """Return whether a release is still what the request's If-Match names.
+
+    Raises
+    ------
+    Problem
+        ``precondition-missing``.
+    """
+    condition = request.headers.get("if-match")
+    if condition is None:
+        raise Problem("precondition-missing")
+    return lambda found: _names(condition, etag_of(found))
+
+
+def _names(condition: str, tag: str) -> bool:
+    """Return whether an If-Match names the tag (strong comparison, RFC 9110 13.1.1)."""
+    return condition.strip() == "*" or tag in (part.strip() for part in condition.split(","))

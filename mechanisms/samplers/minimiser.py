@@ -207,11 +207,14 @@ def refined_minimiser(problem: Problem, start: Sequence[Fraction] | None) -> tup
     Newton steps with a float Hessian (a hint) and a gradient in balls, from a
     feasible start (None: zero); the quadratic subproblem is solved in exact
     rationals, faces included. The precision doubles whenever a full step no
-    longer halves the certified radius.
+    longer halves the certified radius. After a shortened step that did not even
+    lower it, the next is shortened by balls: floats cannot see so small a slope.
     """
     theta = problem.region.start(problem.objective.dimension) if start is None else list(start)
     bits = _FLOAT_BITS
     smallest: Fraction | None = None
+    before: Fraction | None = None
+    shortened = False
     while True:
         gradient = problem.objective.gradient(theta, bits)
         # The curvature proved in floats holds as it is; only the gradient needs more digits.
@@ -226,15 +229,25 @@ def refined_minimiser(problem: Problem, start: Sequence[Fraction] | None) -> tup
         # A full Newton step should more than halve the radius: if not, rounding holds it up.
         if smallest is not None and 2 * radius >= smallest:
             bits *= 2
-        theta, shortened = _exact_step(problem, theta, gradient, bits)
+        stalled = shortened and before is not None and radius >= before
+        theta, shortened = _exact_step(problem, theta, gradient, bits, by_balls=stalled)
+        before = radius
         # After a shortened step the radius may grow without any fault of rounding.
         smallest = None if shortened else radius
 
 
 def _exact_step(
-    problem: Problem, theta: Sequence[Fraction], gradient: Sequence[arb], bits: int
+    problem: Problem,
+    theta: Sequence[Fraction],
+    gradient: Sequence[arb],
+    bits: int,
+    *,
+    by_balls: bool,
 ) -> tuple[list[Fraction], bool]:
-    """Return the next feasible iterate, and whether the step had to be shortened."""
+    """Return the next feasible iterate, and whether the step had to be shortened.
+
+    ``by_balls`` says that floats are not asked by how much.
+    """
     with working_precision(bits):
         total = _total_gradient(problem, theta, gradient, bits)
         middle = _fractions([midpoint(g) for g in total])
@@ -248,10 +261,29 @@ def _exact_step(
     if found is None:
         return list(here), False
     step = _fractions(found) - here
-    share = _share(problem, here.astype(float), step.astype(float), floats)
+    if by_balls:
+        share = _last_negative(_slope_by_balls(problem, here, step, bits))
+    else:
+        share = _share(problem, here.astype(float), step.astype(float), floats)
     if share < 1:
         return problem.region.inward(list(here + Fraction(share) * step), bits), True
     return found, False
+
+
+def _slope_by_balls(
+    problem: Problem, here: Vector, step: Vector, bits: int
+) -> Callable[[float], float]:
+    """Return t -> the derivative of the objective at here + t step, as exact as ``bits`` allow."""
+
+    def slope(share: float) -> float:
+        theta = list(here + Fraction(share) * step)
+        with working_precision(bits):
+            gradient = problem.objective.gradient(theta, bits)
+            total = _total_gradient(problem, theta, gradient, bits)
+            along = [g * rational(s) for g, s in zip(total, step, strict=True)]
+            return float(midpoint(sum(along, arb(0))))
+
+    return slope
 
 
 def _fractions(values: Sequence[Fraction]) -> Vector:

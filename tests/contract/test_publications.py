@@ -345,6 +345,17 @@ def test_the_registry_s_record_fills_every_tier(
     assert empty == ["basic.data_product_region", "basic.data_product_sector"]
 
 
+def test_the_registry_is_told_how_an_account_s_costs_add_up(
+    curator: httpx.Client, anonymous: httpx.Client
+) -> None:
+    budgets = {"epsilons": {"epsilon": "1"}, "rho": {"epsilon": "1", "delta": "1e-6"}}
+    for unit, budget in budgets.items():
+        dataset = str(upload(curator, budget=budget)["id"])
+        publish(curator, ask(curator, dataset).json()["id"])
+        found = anonymous.get(f"/public/datasets/{dataset}/registry.json").json()
+        assert f"the {unit} of all" in found["deployment"]["implementation"]["composition"]
+
+
 def test_croissant_describes_the_very_file(
     anonymous: httpx.Client, awkward: dict[str, Any]
 ) -> None:

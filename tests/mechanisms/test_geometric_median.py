@@ -20,6 +20,7 @@ from mechanisms.samplers.boxes import Box, Cover, Space
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.testing import Law, check_draws, seeded_randomness
+from tests.speed import slowness
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 RADIUS = 4
@@ -157,4 +158,4 @@ def test_a_few_distinct_points_do_not_hold_a_draw_up(
         plan.draw(data, seeded_randomness(seed))
         return time.process_time() - start
 
-    assert any(taken_s(seed) < 5 for seed in (1, 2))
+    assert any(taken_s(seed) < 5 * slowness() for seed in (1, 2))

@@ -197,6 +197,24 @@ def test_hard_data_is_drawn_from(adjacency: Adjacency) -> None:
             assert all(abs(t) < 10**13 for t in draw.draw(loss, seeded_randomness(1)))
 
 
+def test_a_hint_that_never_moves_holds_no_draw_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Floats may see no slope where the exact one is small, as some processors do."""
+    rng = np.random.default_rng(5)
+    x, y = rng.uniform(-1, 1, size=(30, 2)), rng.uniform(-1, 1, size=30)
+    loss = _objective(x[:, [0, 0]], np.sign(y), Fraction(1, 10))
+    draw = Perturbation.calibrate(
+        huber_loss(2, Fraction(1, 10), REPLACE),
+        epsilon=Fraction(10_000),
+        row_bound=100,
+        region=WholeSpace(),
+    )
+    found = draw.draw(loss, seeded_randomness(1))
+    monkeypatch.setattr(
+        HuberObjective, "slope_along", lambda *_: lambda share: 1.0 if share > 0 else -1.0
+    )
+    assert draw.draw(loss, seeded_randomness(1)) == found
+
+
 def _one_dimensional(
     x: list[float], y: list[float], delta: Fraction | None, count: int
 ) -> tuple[Perturbation, Floats]:

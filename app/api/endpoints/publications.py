@@ -9,10 +9,8 @@ from starlette.responses import Response
 
 from app.api.answers.problems import carrying, documented
 from app.api.answers.publications import PublicationAnswer, publication_answer
-from app.api.dependencies import Analyst, Curator, Id, State, json_body
+from app.api.dependencies import Analyst, Curator, Id, State, json_body, unchanged
 from app.api.endpoint import router_of
-from app.domain.problems import Problem
-from app.services.plans.answers import etag_of
 from app.services.publishing.published import path_of
 from app.web.requests.publishing import PublicationRequest, PublicationWithdrawalRequest
 
@@ -59,13 +57,10 @@ async def publish_release(
 
     The reason stays in the ledger and is shown. Nothing is charged or drawn.
     """
-    condition = request.headers.get("if-match")
-    if condition is None:
-        raise Problem("precondition-missing")
     record, made = await state.services.publications.publish(
         release,
         body.reason,
-        unchanged=lambda found: _names(condition, etag_of(found)),
+        unchanged=unchanged(request),
         caller=caller,
     )
     response.headers["Location"] = path_of(release)
@@ -99,8 +94,3 @@ async def withdraw_publication(
     return publication_answer(
         await state.services.publications.withdraw(release, body.note, caller=caller)
     )
-
-
-def _names(condition: str, tag: str) -> bool:
-    """Return whether an If-Match names the tag (strong comparison, RFC 9110 13.1.1)."""
-    return condition.strip() == "*" or tag in (part.strip() for part in condition.split(","))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 from starlette.requests import Request
@@ -19,12 +18,9 @@ from app.api.answers.reviews import (
     versions_answer,
 )
 from app.api.answers.sheets import SheetAnswer, sheet_answer
-from app.api.dependencies import Analyst, Curator, Id, State, json_body
+from app.api.dependencies import Analyst, Curator, Id, State, json_body, unchanged
 from app.api.endpoint import router_of
-from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.services.plans.answers import etag_of
-from app.services.releases.releases import ReleaseRecord
 from app.web.requests.questions import ReleaseRequest
 from app.web.requests.reviews import CommentRequest
 from app.web.requests.schemas import DecisionRequest
@@ -94,7 +90,7 @@ async def decide_on_release(
             release,
             body.decision,
             body.reason,
-            unchanged=_unchanged(request),
+            unchanged=unchanged(request),
             caller=caller,
         )
         if record.state is ReleaseState.DEBITED:
@@ -169,7 +165,7 @@ async def revise_release(
     services = state.services
     async with state.clock.answer():
         record = await services.reviews.revise(
-            release, body.question, unchanged=_unchanged(request), caller=caller
+            release, body.question, unchanged=unchanged(request), caller=caller
         )
         return accepted_answer(record, services.releases.moments)
 
@@ -216,22 +212,3 @@ async def comment_on_release(
 async def list_comments(caller: Analyst, release: Id, state: State) -> CommentsAnswer:
     """List what has been said about a release, as far as the caller may read it."""
     return comments_answer(await state.services.comments.list(release, caller=caller))
-
-
-def _unchanged(request: Request) -> Callable[[ReleaseRecord], bool]:
-    """Return whether a release is still what the request's If-Match names.
-
-    Raises
-    ------
-    Problem
-        ``precondition-missing``.
-    """
-    condition = request.headers.get("if-match")
-    if condition is None:
-        raise Problem("precondition-missing")
-    return lambda found: _names(condition, etag_of(found))
-
-
-def _names(condition: str, tag: str) -> bool:
-    """Return whether an If-Match names the tag (strong comparison, RFC 9110 13.1.1)."""
-    return condition.strip() == "*" or tag in (part.strip() for part in condition.split(","))

@@ -21,6 +21,13 @@ _ADJACENT = {
     "replace_one": "Data sets are neighbours when one privacy unit is replaced by another.",
     "add_remove": "Data sets are neighbours when one privacy unit is added or removed.",
 }
+_COMPOSED = {
+    "pure": "Basic composition: the epsilons of all releases of an account add up.",
+    "zcdp": (
+        "Zero-concentrated differential privacy: the rho of all releases of an account add up, "
+        "and stay within a target of epsilon and delta."
+    ),
+}
 _UNPROTECTED = (
     "The declared bounds and categories of the columns, the data set's name and description, what "
     "was asked, by whom and when. Bounds are declared before the upload and never read off it."
@@ -40,7 +47,7 @@ def deployment(facts: DatasetFacts, items: Sequence[Published], base: str) -> Js
             },
             "privacy_loss": _loss(facts, items),
             "deployment_model": _model(items),
-            "implementation": _implementation(items),
+            "implementation": _implementation(facts, items),
             "administrative": {
                 "evidence_sources": {
                     item.id: {"evidence_source_type": "Website", "url": f"{base}{item.path}"}
@@ -119,7 +126,7 @@ def _model(items: Sequence[Published]) -> Json:
     }
 
 
-def _implementation(items: Sequence[Published]) -> Json:
+def _implementation(facts: DatasetFacts, items: Sequence[Published]) -> Json:
     answers = [item.answer for item in items]
     theorems = dict.fromkeys(answer["guarantee"]["theorem"] for answer in answers)
     mechanisms = dict.fromkeys(
@@ -134,7 +141,7 @@ def _implementation(items: Sequence[Published]) -> Json:
             "out as declared. Nothing is tuned on the data."
         ),
         "mechanisms": "; ".join((*mechanisms, *theorems)),
-        "composition": "Basic composition: the epsilons of all releases of an account add up.",
+        "composition": _COMPOSED[facts.meter.kind],
         "post_processing": "None but what a release names; derivations use released numbers only.",
         "justification": "; ".join(dict.fromkeys(answer["reason"] for answer in answers)),
         "utility": "; ".join(
