@@ -46,10 +46,10 @@ serve: $(READY) ## Serve ./data on HOST:PORT
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(or $(JOBS),$(CORES)) --dist loadfile --no-loadscope-reorder
 CORES = $(shell getconf _NPROCESSORS_ONLN)
 
-# Many of these wait for a server or a clock: two processes more than there are cores keep all busy.
+# Some of these wait for a server or a clock: one process more than there are cores keeps all busy.
 # The plugin of generated requests is for slow tests, and takes seconds to load.
-test test-wide: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
-test test-wide: QUICKLY = $(PYTEST) -p no:schemathesis --in-memory
+test test-wide coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+QUICKLY = $(PYTEST) -p no:schemathesis --in-memory
 test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
 	$(QUICKLY) -m 'not slow and not long and not wide and not postgres' $(ARGS)
 
@@ -65,7 +65,7 @@ test-all: test test-wide test-slow coverage ## Run every test
 # The files and the bar are in pyproject.toml. One run: data of several runs do not add up over cores.
 # Random edits take branches by luck, so they do not count.
 coverage: $(READY) ## Run the ledger's tests; fail unless they take every branch of it
-	$(PYTEST) -q -m 'not slow and not long' -k 'not random' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
+	$(QUICKLY) -q -m 'not slow and not long' -k 'not random' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
 
 check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapshot
 	$(BIN)/ruff format --check .
