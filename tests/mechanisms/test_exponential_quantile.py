@@ -190,14 +190,14 @@ def test_the_audit_passes_ours_and_flags_the_printed_sensitivity(adjacency: Adja
                 permute_and_flip_point(
                     grid_of(codes, 0, 40), level=level, rate=1 / (2 * delta), randomness=randomness
                 )
-                for _ in range(2700)  # the printed one is flagged with a chance above 0.999
+                for _ in range(4000)
             ]
             for codes in NEIGHBOURS[adjacency]
         ]
         return audit_epsilon(pair[0], pair[1], _tail_events()).epsilon
 
     assert audited(gradient_sensitivity(level, adjacency)) <= 1.0
-    assert audited(2 * (1 - level)) > 1.0
+    assert audited(2 * (1 - level)) > 1.2
 
 
 # 4. Reference and edge cases ----------------------------------------------------------------

@@ -313,13 +313,10 @@ NEIGHBOURS = {REPLACE: ([0] * 8 + [39], [0] * 9), ADD: ([0] * 8 + [39], [0] * 8)
 
 
 def _audit(delta: Fraction, adjacency: Adjacency) -> float:
-    """Audit tau = 0.9: eight records at the lower end, and one mid that is moved or removed.
-
-    So many draws flag the printed sensitivity with a chance above 0.998.
-    """
+    """Audit tau = 0.9: eight records at the lower end, and one mid that is moved or removed."""
     rate = Fraction(1) / (2 * delta)
     pair = [
-        draws_from(grid_of(codes, 0, 40), Fraction(9, 10), rate, 3500, seed=11)
+        draws_from(grid_of(codes, 0, 40), Fraction(9, 10), rate, 6000, seed=11)
         for codes in NEIGHBOURS[adjacency]
     ]
     return audit_epsilon(pair[0], pair[1], _tail_events()).epsilon
@@ -330,7 +327,7 @@ def _audit(delta: Fraction, adjacency: Adjacency) -> float:
 def test_the_audit_passes_ours_and_flags_the_printed_sensitivity(adjacency: Adjacency) -> None:
     level = Fraction(9, 10)
     assert _audit(gradient_sensitivity(level, adjacency), adjacency) <= 1.0
-    assert _audit(2 * (1 - level), adjacency) > 1.0
+    assert _audit(2 * (1 - level), adjacency) > 1.2
 
 
 # 4. Reference and edge cases ----------------------------------------------------------------
