@@ -270,7 +270,7 @@ def test_the_mechanism_itself_passes_the_audit() -> None:
 
     They follow the law in closed form, which the brute-force stand-in of the twin test has too.
     """
-    counts, trials = [], 1000
+    counts, trials = [], 2000
     for index, (x, y) in enumerate(RECIPE):
         draw, _, data = _plan(x[:, None], y.astype(int).tolist(), epsilon="1", bound=1.0)
         gamma, step = float(draw.drawn.ridge), 2.0**draw.drawn.step_exponent
