@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from app.services.releases.numerals import number
+from app.services.releases.numerals import number, spaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,21 @@ class Scale:
     def _measure(self, value: float) -> float:
         return math.log10(max(value, 1e-300)) if self.by_logarithm else value
 
-    def ticks(self, about: int = 5) -> list[float]:
-        """Return round values within the scale, about so many."""
+    def ticks(self, about: int = 5) -> list[tuple[float, str]]:
+        """Return round values within the scale, about so many, as they are written."""
         if self.high <= self.low:
-            return [self.low]
+            return [(self.low, number(self.low))]
         if self.by_logarithm:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             every = [10.0**power * step for power in decades for step in (1, 2, 5)]
-            return [value for value in every if self.low <= value <= self.high]
+            return [(value, number(value)) for value in every if self.low <= value <= self.high]
         rough = (self.high - self.low) / about
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(power * each for each in (1, 2, 5, 10) if power * each >= rough)
+        power = math.floor(math.log10(rough))
+        step = next(each for part in (1, 2, 5, 10) if (each := 10.0**power * part) >= rough)
         first = math.ceil(self.low / step)
         count = math.floor(self.high / step) - first
-        return [round((first + index) * step, 12) for index in range(count + 1)]
+        values = [round((first + index) * step, -power) for index in range(count + 1)]
+        return [(value, spaced(value, step)) for value in values]
 
 
 def picture(height: int, name: str, parts: Iterable[Markup]) -> Markup:
@@ -87,18 +88,18 @@ def text(x: float, y: float, words: str, anchor: str = "start", aside: int = 0) 
 def below(scale: Scale, y: float, top: float, about: int = 5) -> list[Markup]:
     """Return a horizontal axis at ``y`` with its numbers, and lines up to ``top``."""
     parts = [line((scale.start, y), (scale.end, y), "axis")]
-    for value in scale.ticks(about):
+    for value, told in scale.ticks(about):
         x = scale.at(value)
         parts.append(line((x, y), (x, top), "tick"))
-        parts.append(text(x, y + 16, number(value), "middle"))
+        parts.append(text(x, y + 16, told, "middle"))
     return parts
 
 
 def beside(scale: Scale, x: float, end: float, about: int = 5) -> list[Markup]:
     """Return a vertical axis at ``x`` with its numbers, and lines over to ``end``."""
     parts = [line((x, scale.start), (x, scale.end), "axis")]
-    for value in scale.ticks(about):
+    for value, told in scale.ticks(about):
         y = scale.at(value)
         parts.append(line((x, y), (end, y), "tick"))
-        parts.append(text(x, y + 4, number(value), "end", -6))
+        parts.append(text(x, y + 4, told, "end", -6))
     return parts

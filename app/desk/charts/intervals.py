@@ -12,7 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from app.desk.charts.frame import Scale, below, dot, line, picture, text
-from app.services.releases.numerals import number
+from app.services.releases.numerals import within
 
 _LEFT, _RIGHT = 6, 94
 _ROW, _OWN_ROW, _NAME, _BAR, _ENDS = 40, 56, 14, 28, 46
@@ -51,10 +51,10 @@ def intervals(rows: Sequence[Measured], name: str) -> Markup | None:
         return picture(bottom + 24, name, parts)
     parts = []
     for at, row in enumerate(rows):
-        low, high = min(row.ends), max(row.ends)
-        parts += _drawn(row, Scale(low, high, _LEFT, _RIGHT), _OWN_ROW * at)
-        parts.append(text(_LEFT, _OWN_ROW * at + _ENDS, number(low)))
-        parts.append(text(_RIGHT, _OWN_ROW * at + _ENDS, number(high), "end"))
+        ends = min(row.ends), max(row.ends)
+        parts += _drawn(row, Scale(*ends, _LEFT, _RIGHT), _OWN_ROW * at)
+        for end, x, anchor in zip(ends, (_LEFT, _RIGHT), ("start", "end"), strict=True):
+            parts.append(text(x, _OWN_ROW * at + _ENDS, within(end, ends), anchor))
     return picture(_OWN_ROW * len(rows), name, parts)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from numbers import Real
 
-from app.services.releases.numerals import number
+from app.services.releases.numerals import within
 from app.services.releases.tidy import Interval, TidyRow
 
 MOST_BARS = 40
@@ -100,7 +100,7 @@ def _axis(scale: _Scale, y: int) -> str:
     ends = [(scale.low, "start"), (scale.high, "end")][: 1 + (scale.low != scale.high)]
     return "".join(
         f'<text x="{scale.at(end)}" y="{y}" text-anchor="{anchor}" font-size="11"'
-        f' fill="currentColor">{number(end)}</text>'
+        f' fill="currentColor">{within(end, (scale.low, scale.high))}</text>'
         for end, anchor in ends
     )
 

@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 _DIGITS = 5  # of a number about whose noise nothing is told
-_OF_WIDTH = 3
-"""So many digits of an interval's half-width are worth reading, and as many places of a number."""
+_OF_WIDTH = 100.0
+"""Of an interval's half-width the hundredth part is worth reading: three digits of it."""
+_PLACES = 6  # after the point; what needs more of them is told by its power of ten
+_HAIR = 1e-9  # the logarithm of a power of ten may be a hair less than a whole number
 
 
 def number(value: float | str | None) -> str:
@@ -31,11 +33,25 @@ def within(value: Any, interval: tuple[Any, Any] | None) -> str:
 
     >>> within(946.1504, (746.2, 1146.1)), within(0.380149, (0.1213, 0.639)), within(2.5, None)
     ('946', '0.380', '2.5')
+    >>> within(20640.1234, (20640.12, 20640.13)), within(0.0123456, (0.011, 0.014))
+    ('20,640.12340', '0.01235')
     """
     ends = [end for end in interval or () if isinstance(end, int | float)]
     half = (ends[1] - ends[0]) / 2 if len(ends) == 2 else 0.0
-    whole = not isinstance(value, int | float) or float(value).is_integer()
-    if whole or not 0 < half < math.inf:
+    told = isinstance(value, int | float) and 0 < half < math.inf
+    return spaced(value, half / _OF_WIDTH) if told else number(value)
+
+
+def spaced(value: float, step: float) -> str:
+    """Return a number with the digits that tell it from those that are a step away.
+
+    >>> spaced(3 * 0.1, 0.1), spaced(1234.56, 0.02), spaced(1.25e-8, 1e-10), spaced(-0.01, 0.5)
+    ('0.3', '1,234.56', '1.25e-08', '0.0')
+    """
+    if float(value).is_integer():
         return number(value)
-    places = max(0, _OF_WIDTH - 1 - math.floor(math.log10(half)))
-    return f"{value:,.{places}f}" if places <= _OF_WIDTH + 1 else number(value)
+    places = max(0, -math.floor(math.log10(step) + _HAIR))
+    if places <= _PLACES:
+        return f"{value:z,.{places}f}"
+    digits = places + 1 + math.floor(math.log10(abs(value)))
+    return f"{value:,.{max(1, digits)}g}"
