@@ -51,11 +51,13 @@ CORES = $(shell getconf _NPROCESSORS_ONLN)
 test test-wide coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 QUICKLY = $(PYTEST) -p no:schemathesis --in-memory
 test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
-	$(QUICKLY) -m 'not slow and not long and not wide and not postgres' $(ARGS)
+	$(QUICKLY) -m 'not slow and not long and not wide and not postgres' $(if $(filter test-all,$(MAKECMDGOALS)),$(LEFT_TO_COVERAGE)) $(ARGS)
 
-# What `coverage` runs is left to it.
+# In a run of every test `coverage` runs these, once.
+LEFT_TO_COVERAGE = $(addprefix --ignore=,$(LEDGER_TESTS))
+
 test-wide: $(READY) ## Run more cases of the same, and those on PostgreSQL
-	$(QUICKLY) -m '(wide or postgres) and not slow and not long' $(addprefix --ignore=,$(LEDGER_TESTS)) $(ARGS)
+	$(QUICKLY) -m '(wide or postgres) and not slow and not long' $(LEFT_TO_COVERAGE) $(ARGS)
 
 test-slow: $(READY) ## Run the tests that take long: kills, faults, load, timing
 	$(PYTEST) -m 'slow and not long' $(ARGS)
@@ -63,9 +65,8 @@ test-slow: $(READY) ## Run the tests that take long: kills, faults, load, timing
 test-all: test test-wide test-slow coverage ## Run every test
 
 # The files and the bar are in pyproject.toml. One run: data of several runs do not add up over cores.
-# Random edits take branches by luck, so they do not count.
 coverage: $(READY) ## Run the ledger's tests; fail unless they take every branch of it
-	$(QUICKLY) -q -m 'not slow and not long' -k 'not random' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
+	$(QUICKLY) -q -m 'not slow and not long' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
 
 check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapshot
 	$(BIN)/ruff format --check .
