@@ -41,12 +41,15 @@ def furnish(service: Service) -> Desk:
     """Upload, ask, review and publish."""
     with service.client() as admin:
         names = {"Ada Lovelace": "analyst", "Grace Hopper": "curator", "Mary Cartwright": "curator"}
-        keys = {name: str(make_key(admin, role, name)["secret"]) for name, role in names.items()}
+        made = {name: make_key(admin, role, name) for name, role in names.items()}
+        keys = {name: str(key["secret"]) for name, key in made.items()}
+        revocation = f"/desk/keys/{made['Mary Cartwright']['id']}/revocation"
         with (
             service.client(keys["Grace Hopper"]) as grace,
             service.client(keys["Ada Lovelace"]) as ada,
         ):
-            return Desk({"admin": ADMIN_KEY, **keys}, _pages(grace, ada))
+            pages = {**_pages(grace, ada), "revocation": revocation}
+            return Desk({"admin": ADMIN_KEY, **keys}, pages)
 
 
 def _pages(curator: httpx.Client, analyst: httpx.Client) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.visiting import Visits, faults_of
+from tests.browser.visiting import Visits, faults_of, reach
 from tests.contract.service import make_key, spent, upload
 
 pytestmark = pytest.mark.slow
@@ -82,15 +82,6 @@ def test_it_is_asked_without_script(visits: Visits, analyst: str, dataset: str) 
 
 
 def test_it_is_asked_by_keyboard_alone(visits: Visits, analyst: str, dataset: str) -> None:
-    def reach(page: Page, role: str, name: str) -> None:
-        """Press Tab until something has the focus."""
-        wanted = page.get_by_role(role, name=name).first  # type: ignore[arg-type]
-        for _ in range(60):
-            page.keyboard.press("Tab")
-            if wanted.evaluate("element => element === document.activeElement"):
-                return
-        raise AssertionError(f"the focus never comes to {name}")
-
     with visits.window(analyst) as page:
         page.goto(f"/desk/datasets/{dataset}/ask?statistic=mean")
         page.keyboard.press("Tab")

@@ -9,13 +9,14 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.furnished import ENGEL, Desk, furnish
 from tests.browser.screenshots import DRAFTED, IMAGES, SHOWN, take
-from tests.browser.visiting import Visits, faults_of
-from tests.contract.service import Service
+from tests.browser.visiting import Visits, faults_of, reach
+from tests.contract.service import Service, make_key
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ def test_everybody_can_use_every_page(
         "Grace Hopper": [
             *EVERYWHERE, "/desk/datasets/new", *(desk.pages[name] for name in OF_CURATORS),
         ],
-        "admin": ["/desk", "/desk/keys", "/desk/audit"],
+        "admin": ["/desk", "/desk/keys", desk.pages["revocation"], "/desk/audit"],
         None: ["/public", "/public?q=nothing+like+this", *(desk.pages[name] for name in OF_ALL)],
     }[person]  # fmt: skip
     visits.expected |= {404, 410}
@@ -144,6 +145,22 @@ def test_a_phone_shows_numbers_and_pictures_whole_and_large_enough(
             outside = "all => all.filter(it => { const at = it.getBoundingClientRect();"
             outside += " return at.left < 0 || at.right > innerWidth; }).length"
             assert page.locator(".chart text").evaluate_all(outside) == 0, name
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_a_key_is_revoked_by_keyboard(
+    visits: Visits, desk: Desk, admin: httpx.Client, script: bool
+) -> None:
+    key = make_key(admin, "analyst", f"Ada {uuid4()}")
+    with visits.window(desk.keys["admin"], java_script_enabled=script) as page:
+        page.goto("/desk/keys")
+        reach(page, "link", f"Revoke {key['name']}")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_contain_text(key["name"])
+        reach(page, "button", "Revoke")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("The key is revoked.")).to_be_visible()
+        expect(page.get_by_role("link", name=f"Revoke {key['name']}")).to_have_count(0)
 
 
 def test_what_is_hidden_is_not_shown(visits: Visits, desk: Desk) -> None:

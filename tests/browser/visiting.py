@@ -61,6 +61,16 @@ def sign_in(page: Page, key: str) -> None:
     page.wait_for_url("**/desk")
 
 
+def reach(page: Page, role: str, name: str) -> None:
+    """Press Tab until something has the focus."""
+    wanted = page.get_by_role(role, name=name).first  # type: ignore[arg-type]
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if wanted.evaluate("element => element === document.activeElement"):
+            return
+    raise AssertionError(f"the focus never comes to {name}")
+
+
 def faults_of(page: Page) -> list[str]:
     """Return what the accessibility checker finds wrong with a page, and how wide it is."""
     found = [

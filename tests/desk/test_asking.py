@@ -224,6 +224,7 @@ def test_what_waits_can_be_withdrawn(service: Service, admin: httpx.Client) -> N
         assert "It waits for a review" in waiting.text
         reviewed = waiting.path.replace("releases", "reviews")
         assert reviewed in somebody.open("/desk").links().values()
+        assert "never drawn" in waiting.text, "what happens is said beside the button"
         ended = somebody.send(waiting, "Withdraw")
         assert "withdrawn" in ended.text
         again = somebody.send(waiting, "Withdraw")

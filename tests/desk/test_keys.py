@@ -51,31 +51,58 @@ def test_a_key_is_refused_at_its_fields(admin: httpx.Client, chief: Browsing) ->
     assert not _secrets(twin)
 
 
-def test_a_key_is_revoked_at_once(service: Service, admin: httpx.Client, chief: Browsing) -> None:
-    key = make_key(admin, "curator")
+def _ways_to_revoke(page: Page) -> dict[str, str]:
+    found = page.tree.xpath("//a[normalize-space()='Revoke']")
+    return {each.get("href"): each.get("aria-label") for each in found}
+
+
+def test_a_key_is_revoked_at_once_and_on_a_page_that_says_what_happens(
+    service: Service, admin: httpx.Client, chief: Browsing
+) -> None:
+    key = make_key(admin, "curator", f"<b>Ada</b> {uuid4()}")
+    address = f"/desk/keys/{key['id']}/revocation"
     with signed_in(service, key["secret"]) as browsing:
-        page = chief.open("/desk/keys")
-        (form,) = page.tree.xpath(f"//form[contains(@action, '{key['id']}')]")
-        assert form.xpath("string(.//button/@aria-label)") == f"Revoke {key['name']}, curator"
+        listed = chief.open("/desk/keys")
+        assert _ways_to_revoke(listed)[address] == f"Revoke {key['name']}, curator"
+        page = chief.open(address)
+        assert page.heading == f"Revoke the key {key['name']}?"
+        assert "refused from now on, for good" in page.text
+        assert "yourself" not in page.text
+        assert page.links()["Cancel"] == "/desk/keys"
+        assert browsing.open("/desk").path == "/desk", "to look is not to act"
         for _ in range(2):
-            sent = chief.client.post(form.action, data=dict(form.form_values()))
-            assert "The key is revoked." in sent.text
+            assert "The key is revoked." in chief.send(page, "Revoke").text
         assert browsing.open("/desk").path == "/desk/sign-in"
-    assert key["id"] not in chief.open("/desk/keys").tree.xpath("string(//form/@action)")
+    assert address not in _ways_to_revoke(chief.open("/desk/keys"))
+    again = chief.open(address)
+    assert "It was revoked on" in again.text
+    assert not again.tree.xpath("//main//form")
+    chief.open("/desk/keys/key_none/revocation", status=404)
+
+
+def test_no_key_is_revoked_from_the_list(chief: Browsing) -> None:
+    """What cannot be undone takes a page of its own before it, whatever key it is."""
+    page = chief.open("/desk/keys")
+    forms = [each.action for each in page.tree.forms if each.method == "POST"]
+    assert [each for each in forms if "revocation" in each] == []
+    assert _ways_to_revoke(page)
 
 
 def test_the_last_admin_key_stays(tmp_path: Path) -> None:
     with running(tmp_path / "data") as alone, signed_in(alone, ADMIN_KEY) as chief:
-        page = chief.open("/desk/keys")
+        (address,) = _ways_to_revoke(chief.open("/desk/keys"))
+        page = chief.open(address)
+        assert "You are signed in with it yourself." in page.text
         sent = chief.send(page, "Revoke", status=409)
         assert "last admin key" in sent.alerts()[0]
+        assert sent.path == address
         assert chief.open("/desk/keys").path == "/desk/keys"
 
 
 @pytest.mark.parametrize("who", ["curator", "analyst"])
 def test_keys_are_for_admins(request: pytest.FixtureRequest, who: str) -> None:
     browsing: Browsing = request.getfixturevalue(who)
-    assert browsing.open("/desk/keys", status=403).alerts()
     for path in ("/desk/keys", "/desk/keys/key_x/revocation"):
+        browsing.open(path, status=403)
         sent = browsing.client.post(path, data={"form_key": "x", "name": "a", "role": "admin"})
         assert sent.status_code == 403

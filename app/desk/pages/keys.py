@@ -60,6 +60,13 @@ async def make_key(request: Request, visitor: AdminVisitor, state: State) -> Res
     return answer if made is None else await run_in_threadpool(_shown, request, made=made)
 
 
+@router.get("/keys/{key}/revocation")
+def show_revocation(request: Request, visitor: AdminVisitor, key: str) -> Response:
+    """Show what revoking a key does, before it is done."""
+    del visitor
+    return _revocation(request, key)
+
+
 @router.post("/keys/{key}/revocation")
 async def revoke_key(request: Request, visitor: AdminVisitor, state: State, key: str) -> Response:
     """Revoke a key at once and for good."""
@@ -72,7 +79,12 @@ async def revoke_key(request: Request, visitor: AdminVisitor, state: State, key:
     try:
         return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
-        return await run_in_threadpool(_shown, request, EMPTY, Faults(problem))
+        return await run_in_threadpool(_revocation, request, key, Faults(problem))
+
+
+def _revocation(request: Request, key: str, faults: Faults = NONE) -> Response:
+    found = state_of(request).services.keys.get(key)
+    return page(request, "revoke.html", status=faulted(request, faults), key=found, faults=faults)
 
 
 def _shown(

@@ -166,6 +166,20 @@ class KeyService:
             self._found[digest] = record
         return record
 
+    def get(self, key: str) -> KeyRecord:
+        """Return a key by its id.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        with self._store.reading() as reader:
+            record = reader.keys.get(key)
+        if record is None:
+            raise Problem("not-found")
+        return record
+
     async def create(
         self,
         *,
