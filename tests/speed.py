@@ -1,8 +1,14 @@
-"""How fast this machine is just now: limits of processor time are those of a usual one."""
+"""How fast this machine is just now: limits of processor time are those of a usual one.
+
+What only has to come at all is waited for patiently: on a full machine it comes late.
+"""
 
 from __future__ import annotations
 
 import time
+
+PATIENCE_S = 120
+"""How long a test waits for an answer, or for what has to happen sooner or later."""
 
 _USUAL_S = 0.035
 """What the loop takes on a usual machine."""

@@ -30,6 +30,7 @@ from tests.app.clusters import Cluster, cluster
 from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, found_by_key, opened
 from tests.app.postgres import Databases
+from tests.speed import PATIENCE_S
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 
@@ -37,7 +38,6 @@ SEED = 20261123
 CALLERS = 64
 AMOUNT = 3
 ENOUGH = 200
-PATIENCE_S = 60.0
 _UNFLUSHED = """
 synchronous_commit = off
 wal_writer_delay = 10s

@@ -349,14 +349,12 @@ def make_steps(backend: str, wanted: int, *, number: int = 0) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_ten_thousand_steps() -> None:
     assert make_steps("sqlite", 10_000) >= 10_000
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
-@pytest.mark.timeout(600)
 def test_two_thousand_steps_on_postgresql() -> None:
     assert make_steps("postgres", 2_000) >= 2_000
 

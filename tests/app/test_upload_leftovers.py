@@ -20,6 +20,7 @@ from app.store.forgotten_datasets import Forgotten, record_forgotten
 from app.vault.lineage import LineageFiles
 from tests.app.killed_uploads import BEFORE, serving, upload
 from tests.app.ledgers import Place, place_on
+from tests.speed import PATIENCE_S
 
 POLL_S = 0.05
 
@@ -90,7 +91,7 @@ def test_a_start_clears_away_what_a_kill_left(
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(12, marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
+        pytest.param(12, marks=pytest.mark.slow),
         pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
     ],
 )
@@ -129,7 +130,7 @@ def test_a_living_server_clears_away_what_a_dead_one_left(tmp_path: Path) -> Non
                 await asyncio.to_thread(kill, place, "kept")
                 assert left(tmp_path)
                 clearing = asyncio.create_task(_keep_clearing(living))
-                await asyncio.wait_for(until_nothing_is_left(place), 10)
+                await asyncio.wait_for(until_nothing_is_left(place), PATIENCE_S)
                 clearing.cancel()
                 assert under_way(store) == 0
                 await upload(living)

@@ -18,6 +18,7 @@ import uvicorn
 from app.domain.problems import PROBLEMS
 from app.main import create_app
 from app.settings import Settings
+from tests.speed import PATIENCE_S
 
 ADMIN_KEY = "contract-tests-bootstrap-key-0123456789"
 
@@ -41,7 +42,7 @@ class Service:
     def client(self, key: str | None = ADMIN_KEY) -> httpx.Client:
         """Return a client with a key, or without one."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from app.services.releases.public_moments import PublicMoments
 from app.services.releases.releases import ReleaseRecord
 from tests.contract.service import COLUMNS, Service, ask, make_key, running, upload
 from tests.contract.test_releases import STATISTICS
+from tests.speed import PATIENCE_S
 
 REVIEW = {"review": "always"}
 HEADER = "income,food,region,owner\n"
@@ -134,13 +135,13 @@ def start_drawers(service: Service) -> None:
 
 @pytest.fixture(scope="module")
 def admin(service: Service) -> Iterator[httpx.Client]:
-    with patient(service.client()) as client:
+    with noting(service.client()) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def curator(service: Service, admin: httpx.Client) -> Iterator[httpx.Client]:
-    with patient(service.client(make_key(admin, "curator")["secret"])) as client:
+    with noting(service.client(make_key(admin, "curator")["secret"])) as client:
         yield client
 
 
@@ -148,9 +149,8 @@ ANSWERED: set[str] = set()
 """The requests of this file's clients that have been answered, by their ids."""
 
 
-def patient(client: httpx.Client) -> httpx.Client:
-    """Have a client wait as long as a full machine needs, and note what has been answered."""
-    client.timeout = httpx.Timeout(120)
+def noting(client: httpx.Client) -> httpx.Client:
+    """Have a client note what has been answered."""
     client.event_hooks = {
         "response": [lambda answer: ANSWERED.add(answer.headers["x-request-id"])],
     }
@@ -211,7 +211,7 @@ def told(answer: httpx.Response) -> tuple[object, ...]:
 
 def outcome(client: httpx.Client, accepted: httpx.Response) -> httpx.Response:
     """Ask for a job until it is done, more often than it says; until then nothing changes."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         shown = client.get(accepted.headers["location"])
         if shown.json()["status"] != "running":
@@ -319,7 +319,7 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     How often a job is asked for is its client's doing: those lines count once. That a process
     finds no spare time is the doing of other programs on the machine: that line does not count.
     """
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while ANSWERED - _logged(caplog):  # a line is written after its answer has left
         assert time.monotonic() < deadline, "a request has no line"
         time.sleep(0.01)

@@ -20,6 +20,8 @@ from typing import Any
 
 import httpx
 
+from tests.speed import PATIENCE_S
+
 ADMIN_KEY = "test-bootstrap-key-of-more-than-32-characters"
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["app.main", "uvicorn", "uvicorn.protocols.http.auto", "polars"])
@@ -133,7 +135,9 @@ class LiveServer:
     def client(self, key: str = ADMIN_KEY, **options: Any) -> httpx.Client:
         """Return a client that authenticates with ``key``; certificates are slow to load."""
         headers = {"Authorization": f"Bearer {key}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=False, **options)
+        return httpx.Client(
+            base_url=self.url, headers=headers, timeout=PATIENCE_S, verify=False, **options
+        )
 
     def __enter__(self) -> LiveServer:
         return self.start()

@@ -25,7 +25,7 @@ from app.vault.vault import Vault
 from tests.app.killed_uploads import BEFORE
 from tests.e2e.live import LiveServer, release_mean, serve, upload
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 ROWS = 4000
 COLUMNS = {"x": {"type": "number", "lower": 0, "upper": 1000}}

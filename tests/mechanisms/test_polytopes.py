@@ -315,7 +315,6 @@ def test_an_open_direction_is_bounded_at_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_no_random_pattern_takes_four_times_as_long_as_even_rows() -> None:
     rows = list(table(patterns=60, seed=11, draws=1))
     assert [row.kind for row in rows] == list(KINDS)
