@@ -28,8 +28,6 @@ _NO_NETWORK = re.compile(
     "Failed getting release file|Couldn't download|Temporary failure|Network is unreachable"
     "|NewConnectionError|ConnectTimeout"
 )
-_WAYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")
-"""The settings of ``pip`` that say where packages are."""
 _ENTER = """
 set -e
 root=$1 volumes=$2; shift 2
@@ -115,10 +113,9 @@ class Builder:
         _copy_pip_settings(tree)
         container = self.run("from", "scratch")
         self.run("copy", "--quiet", container, tree, "/")
-        for way in _WAYS:
-            name = f"PIP_{way.replace('-', '_').upper()}"
-            if name in os.environ:
-                self.run("config", "--env", f"{name}={os.environ[name]}", container)
+        for name, value in os.environ.items():
+            if name.startswith("PIP_") and _holds_there(value):
+                self.run("config", "--env", f"{name}={value}", container)
         self.run("commit", "--quiet", "--rm", container, BASE)
         shutil.rmtree(tree)
 
@@ -148,13 +145,19 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
 
 
 def _copy_pip_settings(tree: Path) -> None:
-    """Let ``pip`` find packages in the tree as it does here: what names a file is left behind."""
+    """Let ``pip`` find packages in the tree as it does here."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )
     found = re.findall(r"^global\.([\w-]+)='(.*)'$", listed.stdout, re.MULTILINE)
-    lines = [f"{name} = {value}" for name, value in found if name in _WAYS and "\\n" not in value]
+    lines = [f"{name} = {value}" for name, value in found if _holds_there(value)]
     (tree / "etc" / "pip.conf").write_text("\n".join(["[global]", *lines, ""]), "utf-8")
+
+
+def _holds_there(setting: str) -> bool:
+    """Return whether a setting of ``pip`` is of use in the tree: one line, no file of ours."""
+    named = setting.startswith("/") and setting != str(_CERTIFICATES)
+    return not named and "\\n" not in setting
 
 
 @dataclass(frozen=True, slots=True)
