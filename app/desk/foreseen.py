@@ -55,11 +55,18 @@ class Foreseen:
 
 
 async def foresee(
-    services: Services, dataset: str, question: Question, accuracy: float | None, *, caller: Caller
+    services: Services,
+    dataset: str,
+    question: Question,
+    accuracy: float | None,
+    *,
+    freed: int = 0,
+    caller: Caller,
 ) -> tuple[Foreseen, Question]:
     """Return what a question would be like, and the question with the epsilon it was seen at.
 
-    With a wanted ``accuracy`` that is the epsilon that reaches it, where one is known.
+    With a wanted ``accuracy`` that is the epsilon that reaches it, where one is known. ``freed`` is
+    what is set aside already for a request that this one replaces, in the account's smallest units.
 
     Raises
     ------
@@ -75,7 +82,7 @@ async def foresee(
         )
     budget = services.budgets.view(dataset, caller=caller)
     points = await _points(services, dataset, question, caller=caller)
-    left, after, share = _left(told, budget)
+    left, after, share = _left(told, budget, freed)
     return (
         Foreseen(
             told=told,
@@ -91,9 +98,11 @@ async def foresee(
     )
 
 
-def _left(told: Mapping[str, Any], budget: BudgetView) -> tuple[str, str | None, float | None]:
+def _left(
+    told: Mapping[str, Any], budget: BudgetView, freed: int
+) -> tuple[str, str | None, float | None]:
     """Return what a release may still cost, what it would leave, and the cost's part of that."""
-    meter, left = budget.meter, budget.remaining
+    meter, left = budget.meter, budget.remaining + freed
     cost = _units(told["charge"]["amount"], meter.unit)
     share = cost / left if left else None
     after = meter.text(left - cost) if cost <= left else None

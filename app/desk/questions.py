@@ -1,28 +1,29 @@
-"""The form of a question: which fields a statistic has, and the request that a filled one makes.
+"""The form of a question: which fields a statistic has, and what they are called.
 
 The fields are the catalog's parameters, in its order. What makes a request sound is judged where
 every request is, and what is wrong comes back by the names of the request; :func:`at_fields`
-says which field of the form that is.
+says which field of the form that is. How a filled form and a request say the same is told in
+:mod:`app.desk.filled`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from typing import Any, Literal
 
-from app.desk.forms import FORM_KEY, Form
-from app.domain.problems import Problem, invalid_request, invalid_requests
+from app.desk.forms import EMPTY, FORM_KEY, Form
+from app.domain.problems import Problem, invalid_requests
 from app.services.plans.questions import KINDS
-from mechanisms.catalog import STATISTICS, offers
+from mechanisms.catalog import offers
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 
 CONDITIONS = 3
-"""How many conditions the form has room for."""
+"""How many conditions an empty form has room for."""
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in")
-_NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$", re.ASCII)
 _TEXTS: Mapping[str, tuple[str, str]] = {
     "levels": ("Levels", "Between 0 and 1, with commas between them: 0.25, 0.5, 0.75."),
     "tau": ("Level", "Between 0 and 1; 0.5 fits the median. Empty: 0.5."),
@@ -72,22 +73,77 @@ def summary_of(kind: str) -> str:
     return next(offer.summary for offer in offers() if offer.statistic == kind)
 
 
-def fields_of(kind: str, schema: Schema) -> Sequence[Field]:
-    """Return the fields of a statistic's form, for the columns of a data set."""
+def fields_of(kind: str, schema: Schema, form: Form = EMPTY) -> Sequence[Field]:
+    """Return the fields of a statistic's form, for the columns of a data set.
+
+    Columns that a filled ``form`` derives, and what else it has chosen, are choices too.
+    """
     first = next(offer for offer in offers() if offer.statistic == kind)
+    derived = derived_in(form)
     found = [
-        field
+        _widened(field, derived, form)
         for parameter in first.parameters
         for field in _FIELDS.get(parameter.name, _text)(parameter.name, kind, schema)
     ]
-    return sorted(found, key=lambda field: field.more)
+    if kind == "histogram":
+        found += [_edges_field(name) for name in derived]
+    told = [field for field in found if field.options or field.name != "by"]
+    return sorted(told, key=lambda field: field.more)
 
 
-def labels_of(fields: Sequence[Field]) -> Mapping[str, str]:
+def derived_in(form: Form) -> Sequence[str]:
+    """Return the names of the columns that a form derives."""
+    lines = [line.partition("=") for line in form.text("derive").splitlines()]
+    return [name.strip() for name, equals, _ in lines if equals and name.strip()]
+
+
+def room_of(form: Form) -> range:
+    """Return the places of a form's conditions: some more than an empty form has, where filled."""
+    names = {name for name, _ in form.pairs}
+    filled = takewhile(lambda at: f"where {at} column" in names, count())
+    return range(max(CONDITIONS, len([*filled])))
+
+
+def _widened(field: Field, derived: Sequence[str], form: Form) -> Field:
+    """Return a field whose choices are columns with those that are derived or chosen as well."""
+    if field.shape not in ("checks", "select", "conditions") or field.name == "target op":
+        return field
+    chosen = form.texts(field.name)
+    if field.shape == "conditions":
+        chosen = [form.text(f"where {at} column") for at in room_of(form)]
+    known = dict(field.options)
+    more = dict.fromkeys(name for name in (*derived, *chosen) if name and name not in known)
+    return replace(field, options=[*field.options, *((name, _called(name)) for name in more)])
+
+
+def _called(choice: str) -> str:
+    """Return what a choice is called: what is more than a column's name is written as JSON.
+
+    >>> _called("income"), _called('{"product": ["age", {"expr": "log(income)"}]}')
+    ('income', 'age × log(income)')
+    """
+    try:
+        told = json.loads(choice) if choice.startswith("{") else choice
+    except (ValueError, RecursionError):
+        return choice
+    return _factor(told)
+
+
+def _factor(told: Any) -> str:
+    if not isinstance(told, Mapping):
+        return str(told)
+    if isinstance(factors := told.get("product"), list):
+        return " × ".join(map(_factor, factors))
+    if reference := told.get("reference"):
+        return f"{told.get('column')}, beside {reference}"
+    return str(told.get("expr") or told.get("column") or json.dumps(told))
+
+
+def labels_of(fields: Sequence[Field], form: Form = EMPTY) -> Mapping[str, str]:
     """Return what the fields of a question's form are called."""
     conditions = {
         f"where {at} {part}": f"Condition {at + 1} {label}"
-        for at in range(CONDITIONS)
+        for at in room_of(form)
         for part, label in (("column", "column"), ("op", "comparison"), ("value", "value"))
     }
     return {**_LABELS, **conditions, **{field.name: field.label for field in fields}}
@@ -140,12 +196,16 @@ def _column(name: str, _: str, schema: Schema) -> list[Field]:
 
 
 def _edges(_: str, __: str, schema: Schema) -> list[Field]:
-    usual = "Increasing, with commas between them: 0, 18, 65."
     return [
-        Field(name=f"edges {name}", label=f"{name} edges", shape="text", help=usual)
+        _edges_field(name)
         for name, each in schema.columns.items()
         if isinstance(each, NumberColumn) and not each.boolean
     ]
+
+
+def _edges_field(name: str) -> Field:
+    usual = "Increasing, with commas between them: 0, 18, 65."
+    return Field(name=f"edges {name}", label=f"{name} edges", shape="text", help=usual)
 
 
 def _target(name: str, kind: str, schema: Schema) -> list[Field]:
@@ -192,7 +252,7 @@ def _weights(name: str, _: str, schema: Schema) -> list[Field]:
 
 
 def _derive(name: str, _: str, __: Schema) -> list[Field]:
-    usual = "One a line: log_income = log(income + 1)."
+    usual = "One a line: log_income = log(income + 1). A preview shows them among the columns."
     return [Field(name=name, label="Derived columns", shape="area", help=usual, more=True)]
 
 
@@ -212,11 +272,8 @@ def _where(name: str, kind: str, schema: Schema) -> list[Field]:
 
 
 def _by(name: str, _: str, schema: Schema) -> list[Field]:
-    names = _parted(schema)
-    if not names:
-        return []
     usual = "An answer for each combination of their values."
-    options = _named(names)
+    options = _named(_parted(schema))
     return [
         Field(name=name, label="Groups", shape="checks", help=usual, options=options, more=True)
     ]
@@ -245,139 +302,6 @@ _FIELDS: Mapping[str, Callable[[str, str, Schema], list[Field]]] = {
     "where": _where,
     "by": _by,
     "parts": _parts,
-}
-
-
-def request_of(form: Form, schema: Schema) -> dict[str, Any]:
-    """Return the request that a filled form makes, ready for JSON.
-
-    Raises
-    ------
-    Problem
-        ``invalid-request``: no such statistic, or a field that cannot be read at all.
-    """
-    kind = form.text("statistic")
-    if kind not in STATISTICS:
-        raise invalid_request("statistic", "is not one of the catalog's")
-    asked: dict[str, Any] = {"kind": kind}
-    for field in fields_of(kind, schema):
-        if field.name.startswith(("edges ", "target ")):
-            continue  # read with the field that they are part of
-        value = _READ.get(field.name, _number_or_text)(form, field.name, schema)
-        if value not in (None, "", [], {}):
-            asked[field.name] = value
-    if edges := dict(_edges_of(form, schema)):
-        asked["edges"] = edges
-    if "formula" in asked:  # it says what these would
-        for name in ("target", "features", "intercept"):
-            asked.pop(name, None)
-    found: dict[str, Any] = {"statistic": asked, "epsilon": form.text("epsilon")}
-    for name in ("mechanism", "norm"):
-        if (chosen := form.text(name)) not in ("", "auto"):
-            found[name] = chosen
-    if purpose := form.text("purpose"):
-        found["purpose"] = purpose
-    if share := form.text("inference"):
-        found["inference"] = {"share": share}
-    return found
-
-
-def _number(text: str) -> Any:
-    """Return what a text is as JSON: a number where it is one."""
-    return json.loads(text.lstrip("+")) if _is_json_number(text) else text
-
-
-def _is_json_number(text: str) -> bool:
-    if not _NUMBER.fullmatch(text):
-        return False
-    try:
-        json.loads(text.lstrip("+"))
-    except ValueError:  # such as 01 and .5, which people write
-        return False
-    return True
-
-
-def _value(text: str, name: str, schema: Schema) -> Any:
-    """Return what a column is compared with, by the column's kind."""
-    column = schema.columns.get(name)
-    if isinstance(column, NumberColumn) and column.boolean and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    plain = isinstance(column, NumberColumn) and column.timed is None
-    return _number(text) if plain else text
-
-
-def _numbers_in(text: str) -> list[Any]:
-    return [_number(each.strip()) for each in text.split(",") if each.strip()]
-
-
-def _number_or_text(form: Form, name: str, _: Schema) -> Any:
-    return _number(form.text(name))
-
-
-def _comparison(form: Form, at: str, name: str, schema: Schema) -> dict[str, Any]:
-    op, text = form.text(f"{at} op"), form.text(f"{at} value")
-    several = [_value(each.strip(), name, schema) for each in text.split(",")]
-    return {
-        "column": name,
-        "op": op,
-        "value": several if op == "in" else _value(text, name, schema),
-    }
-
-
-def _read_target(form: Form, name: str, schema: Schema) -> Any:
-    column = form.text(name)
-    return _comparison(form, name, column, schema) if form.text("target op") else column
-
-
-def _read_where(form: Form, _: str, schema: Schema) -> list[dict[str, Any]]:
-    return [
-        _comparison(form, f"where {at}", name, schema)
-        for at in range(CONDITIONS)
-        if (name := form.text(f"where {at} column"))
-    ]
-
-
-def _read_derive(form: Form, name: str, _: Schema) -> dict[str, str]:
-    found = {}
-    for line in filter(str.strip, form.text(name).splitlines()):
-        named, equals, expression = line.partition("=")
-        if not (equals and named.strip() and expression.strip()):
-            raise invalid_request("derive", "each line must be a name, =, and an expression")
-        found[named.strip()] = expression.strip()
-    return found
-
-
-def _read_parts(form: Form, name: str, _: Schema) -> Any:
-    try:
-        return json.loads(form.text(name) or "[]")
-    except (ValueError, RecursionError):
-        raise invalid_request("parts", "is not JSON") from None
-
-
-def _edges_of(form: Form, schema: Schema) -> Iterator[tuple[str, list[Any]]]:
-    counted = form.texts("columns") if form.text("statistic") == "histogram" else ()
-    for name in counted:
-        column = schema.columns.get(name)
-        timed = isinstance(column, NumberColumn) and column.timed is not None
-        text = form.text(f"edges {name}")
-        if text:
-            words = [each.strip() for each in text.split(",")]
-            yield name, [*words] if timed else _numbers_in(text)
-
-
-_READ: Mapping[str, Callable[[Form, str, Schema], Any]] = {
-    "columns": lambda form, name, _: form.texts(name),
-    "column": lambda form, name, _: form.text(name),
-    "target": _read_target,
-    "features": lambda form, name, _: form.texts(name),
-    "intercept": lambda form, name, _: form.text(name) == "yes",
-    "weights": lambda form, name, _: form.text(name),
-    "formula": lambda form, name, _: form.text(name),
-    "levels": lambda form, name, _: _numbers_in(form.text(name)),
-    "derive": _read_derive,
-    "where": _read_where,
-    "by": lambda form, name, _: form.texts(name),
-    "parts": _read_parts,
 }
 
 

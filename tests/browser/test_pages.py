@@ -29,7 +29,9 @@ OF_CURATORS = (
     "data-set", "edit", "archived", "ask", "preview", "grant", "caps", "archive", "release",
     "waiting", "changes", "rejected", "review", "versions", "add-rows",
 )  # fmt: skip
-OF_ANALYSTS = ("data-set", "versions", "release", "waiting", "changes", "rejected", "review")
+OF_ANALYSTS = (
+    "data-set", "versions", "release", "waiting", "changes", "revision", "rejected", "review",
+)  # fmt: skip
 OF_ALL = ("public", "certificate", "tombstone")
 MOST_BYTES = 120_000
 
@@ -109,6 +111,10 @@ NAMES: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
         ("link", "Download JSON"), ("link", "Download CSV"), ("button", "Withdraw publication"),
     ),
     ("Ada Lovelace", "waiting"): (("button", "Withdraw"),),
+    ("Ada Lovelace", "revision"): (
+        ("combobox", "Statistic"), ("textbox", "Epsilon"), ("button", "Preview"),
+        ("button", "Send again"), ("region", "Preview"),
+    ),
     ("Mary Cartwright", "review"): (
         ("textbox", "Reason"), ("button", "Approve"), ("button", "Request changes"),
         ("button", "Reject"),

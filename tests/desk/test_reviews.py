@@ -45,6 +45,11 @@ def sheet_of(browsing: Browsing, release: str) -> Page:
     return browsing.open(f"/desk/reviews/{release}")
 
 
+def revision_of(browsing: Browsing, release: str) -> Page:
+    page = sheet_of(browsing, release)
+    return browsing.open(page.links()["Change the request"])
+
+
 def test_what_waits_is_listed_and_approved(
     curator: Browsing, asker: Asker, reviewed: str, admin: httpx.Client
 ) -> None:
@@ -80,25 +85,118 @@ def test_a_vote_needs_a_reason(curator: Browsing, asker: Asker, reviewed: str) -
 
 
 def test_changes_are_requested_and_sent_again(
-    curator: Browsing, asker: Asker, reviewed: str
+    curator: Browsing, asker: Asker, reviewed: str, admin: httpx.Client
 ) -> None:
     release = asker.asks(reviewed)
     curator.send(sheet_of(curator, release), "Request changes", reason="Less, please")
-    page = sheet_of(asker.browsing, release)
     waiting = asker.browsing.open("/desk/reviews")
     assert waiting.tree.xpath(f"//tr[.//small='{release}']"), "it waits for who asked"
-    wrong = asker.browsing.send(page, "Send again", status=422, epsilon="much")
-    assert wrong.tree.xpath("//*[@id='epsilon-fault']")
-    question = wrong.form("Send again").fields["question"].replace("income", "incomes")
-    told = asker.browsing.send(page, "Send again", status=422, question=question)
-    assert "no such column" in told.tree.get_element_by_id("question-fault").text
-    again = asker.browsing.send(wrong, "Send again", epsilon="0.25")
-    assert "waits for its reviewers" in again.text
+    page = revision_of(asker.browsing, release)
+    filled = dict(page.form("Preview").form_values())
+    assert (filled["columns"], filled["epsilon"]) == ("income", "0.5"), "as it was asked"
+    assert (filled["wanted"], filled["purpose"]) == ("epsilon", "Table <2>")
+    wrong = asker.browsing.send(page, "Send again", status=422, epsilon="much", columns=[])
+    faults = {each.get("id") for each in wrong.tree.xpath("//p[@class='fault']")}
+    assert faults == {"epsilon-fault", "columns-fault"}
+    left = float(admin.get(f"/v1/datasets/{reviewed}").json()["budget"]["epsilon"]["remaining"])
+    seen = asker.browsing.send(page, "Preview", epsilon="0.25")
+    assert "After a curator has approved it." in seen.text
+    last = asker.browsing.send(page, "Send again", epsilon="0.25")
+    assert last.heading == "Send this again?"
+    assert f"Left afterwards {left + 0.25:g}" in last.text, "what was set aside is free again"
+    for _ in range(2):  # a double click
+        again = asker.browsing.send(last, "Send again")
+        assert again.path == f"/desk/reviews/{release}"
+        assert "waits for its reviewers" in again.text
     page = sheet_of(curator, release)
     assert "Version 2" in page.text
     (row,) = page.tree.xpath("//section[@aria-labelledby='versions']//tbody/tr")
     assert [each.text_content() for each in row] == ["epsilon", '"0.5"', '"0.25"']
     curator.send(page, "Reject", reason="enough")
+
+
+def test_another_statistic_is_asked_for_and_keeps_its_price_and_purpose(
+    curator: Browsing, asker: Asker, reviewed: str
+) -> None:
+    release = asker.asks(reviewed)
+    curator.send(sheet_of(curator, release), "Request changes", reason="Rather the median")
+    page = revision_of(asker.browsing, release)
+    chosen = asker.browsing.send(page, "Choose", statistic="quantile")
+    filled = dict(chosen.form("Preview").form_values())
+    assert (filled["epsilon"], filled["purpose"]) == ("0.5", "Table <2>")
+    wrong = asker.browsing.send(chosen, "Send again", status=422, levels="half")
+    assert wrong.tree.get_element_by_id("levels-fault").text == "must be a number"
+    last = asker.browsing.send(chosen, "Send again", levels="0.5")
+    assert "quantile of income" in last.text
+    assert "Version 2" in asker.browsing.send(last, "Send again").text
+    curator.send(sheet_of(curator, release), "Reject", reason="enough")
+
+
+def test_what_is_too_dear_in_a_new_version_is_said_at_the_epsilon(
+    curator: Browsing, asker: Asker, admin: httpx.Client
+) -> None:
+    small = str(upload(admin, policy={"review": "always"}, budget={"epsilon": "1"})["id"])
+    release = asker.asks(small)
+    curator.send(sheet_of(curator, release), "Request changes", reason="Other columns, please")
+    last = asker.browsing.send(revision_of(asker.browsing, release), "Send again", epsilon="1.25")
+    assert "it will be refused" in last.text
+    refused = asker.browsing.send(last, "Send again", status=409)
+    assert "Epsilon: " in refused.alerts()[0]
+    assert refused.tree.get_element_by_id("epsilon").get("aria-invalid") == "true"
+    again = asker.browsing.send(refused, "Send again", epsilon="1")
+    assert "Left afterwards 0 " in again.text, "all of it, with what is set aside"
+    assert "Version 2" in asker.browsing.send(again, "Send again").text
+
+
+def test_of_two_tabs_that_send_a_request_again_the_second_is_told(
+    curator: Browsing, asker: Asker, reviewed: str
+) -> None:
+    release = asker.asks(reviewed)
+    curator.send(sheet_of(curator, release), "Request changes", reason="Less")
+    tabs = [revision_of(asker.browsing, release) for _ in range(2)]
+    first, second = (asker.browsing.send(tab, "Send again", epsilon="0.25") for tab in tabs)
+    assert "Version 2" in asker.browsing.send(first, "Send again").text
+    told = asker.browsing.send(second, "Send again", status=412)
+    assert told.alerts()
+    assert "Version 3" not in told.text
+    assert "awaiting review" in told.text
+
+
+def test_a_request_is_sent_again_by_who_asked_and_in_their_turn(
+    curator: Browsing, asker: Asker, reviewed: str, service: Service, admin: httpx.Client
+) -> None:
+    release = asker.asks(reviewed)
+    revision = f"/desk/reviews/{release}/revision"
+    early = asker.browsing.open(revision, status=409)
+    assert early.alerts()
+    curator.send(sheet_of(curator, release), "Request changes", reason="Less")
+    page = asker.browsing.open(revision)
+    filled = {**dict(page.form("Preview").form_values()), "form_key": "mine"}
+    with person(service, admin, "analyst") as other:
+        for browsing in (curator, other):
+            browsing.open(revision, status=404)
+            assert browsing.client.post(revision, data=filled).status_code == 404
+    curious = asker.browsing.client.post(
+        revision, data=filled, headers={"Sec-Fetch-Site": "cross-site"}
+    )
+    assert curious.status_code == 403
+
+
+def test_a_request_that_the_form_cannot_hold_is_said_to_be_one(
+    curator: Browsing, asker: Asker, admin: httpx.Client
+) -> None:
+    columns = {"region": {"type": "category", "values": ["north", "south "]}}
+    odd = str(
+        upload(admin, "region\n" + "north\n" * 9, columns=columns, policy={"review": "always"})[
+            "id"
+        ]
+    )
+    for value, told in (("north", False), ("south ", True)):
+        where = [{"column": "region", "op": "==", "value": value}]
+        answer = ask(asker.program, odd, {"kind": "count", "where": where}, epsilon="0.5")
+        release = str(answer.json()["id"])
+        curator.send(sheet_of(curator, release), "Request changes", reason="Less")
+        assert ("cannot hold this request" in revision_of(asker.browsing, release).text) == told
 
 
 REASON = "Less, please: <0.2> is plenty.\n" + "So says the protocol. " * 20

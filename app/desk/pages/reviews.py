@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.desk.asking import SEEN, Asking
+from app.desk.filled import form_of
 from app.desk.foreseen import expected_of
 from app.desk.forms import Faults, Form, act_once, read_form, see
 from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of
-from app.domain.problems import Problem, invalid_request, invalid_requests
+from app.domain.problems import Problem, invalid_request
 from app.domain.releases import UNDECIDED, ReleaseState
 from app.domain.reviews import Decision
 from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, heading_of
-from app.web.requests.bodies import made_of, request_in
-from app.web.requests.questions import ReleaseRequest
+from app.services.releases.releases import ReleaseRecord
 from app.web.state import AppState
 
 router = router_of("reviews")
@@ -38,7 +40,12 @@ _STATES: Mapping[str, Sequence[ReleaseState]] = {
     "expired": (ReleaseState.EXPIRED,),
 }
 _REASONED = (ReleaseState.CHANGES_REQUESTED, ReleaseState.REJECTED)
-_REVISED = ("epsilon", "question")
+_PARTED = (
+    "The form parts names and values at their commas and ends, so it cannot hold this request as it"
+    " is. What it shows is what is sent."
+)
+_GONE_ON = ("precondition", "not-your-turn", "not-found", "forbidden", "unauthorized")
+"""What an act is refused for that came too late, or to nothing."""
 _LATEST = 2**62  # above every release's number, so that the first page is one like others
 
 
@@ -139,19 +146,34 @@ async def comment(request: Request, visitor: Visitor, state: State, release: str
         return await _shown(request, visitor, state, release, form=form, problem=problem)
 
 
+@router.get("/reviews/{release}/revision")
+async def show_revision(request: Request, visitor: Visitor, state: State, release: str) -> Response:
+    """Show the form of a question, filled in as the visitor's own whose reviewers want changes."""
+    record = await state.services.releases.get(release, caller=visitor)
+    if record.principal != visitor.person:
+        raise Problem("not-found")
+    if record.state is not ReleaseState.CHANGES_REQUESTED:
+        raise Problem("not-your-turn")
+    asking = await _asking(request, visitor, state, record)
+    again = await asking.sent(asking.first)
+    whole = json.loads(again.question.canonical) == json.loads(record.request)
+    return await (asking if whole else replace(asking, note=_PARTED)).shown()
+
+
 @router.post("/reviews/{release}/revision")
 async def revise(request: Request, visitor: Visitor, state: State, release: str) -> Response:
     """Put another request in the place of the visitor's own, whose reviewers want changes."""
     form = await read_form(request)
+    record = await state.services.releases.get(release, caller=visitor)
+    asking = await _asking(request, visitor, state, record)
     try:
-        asked = await _revised(form, visitor, state)
+        asked = await asking.sent(form)
 
         async def act() -> str:
-            seen = form.text("seen")
             await state.services.reviews.revise(
                 release,
                 asked.question,
-                unchanged=lambda found: etag_of(found) == seen,
+                unchanged=lambda found: etag_of(found) == form.text(SEEN),
                 caller=visitor,
             )
             return f"{path_of('reviews', release)}?done=revised"
@@ -159,34 +181,29 @@ async def revise(request: Request, visitor: Visitor, state: State, release: str)
         async with state.clock.answer():
             return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
-        told = _at_question(problem)
-        return await _shown(request, visitor, state, release, form=form, problem=told)
+        if problem.code in _GONE_ON:
+            return await _shown(request, visitor, state, release, problem=problem)
+        return asking.refused(form, problem)
 
 
-def _at_question(problem: Problem) -> Problem:
-    """Return a refusal of another request by the two fields that it is written in."""
-    if problem.code != "invalid-request":
-        return problem
-    return invalid_requests(
-        [
-            (place, words) if place in _REVISED else ("question", f"{place} {words}")
-            for place, words in Faults(problem).all
-        ]
+async def _asking(
+    request: Request, visitor: Caller, state: AppState, record: ReleaseRecord
+) -> Asking:
+    facts = await state.services.datasets.present(record.dataset)
+    return Asking(
+        request=request,
+        visitor=visitor,
+        facts=facts,
+        heading=f"Ask {facts.record.name} anew",
+        about=(path_of("reviews", record.id), "The review"),
+        sends="Send again",
+        last="Send this again?",
+        warning="Nothing is charged before it is approved.",
+        first=form_of(json.loads(record.request)),
+        seen=etag_of(record),
+        freed=record.amount,
+        reviewed=True,
     )
-
-
-async def _revised(form: Form, visitor: Caller, state: AppState) -> ReleaseRequest:
-    """Return the request that the form makes: the question as JSON, at another epsilon."""
-    try:
-        asked = json.loads(form.required("question"))
-    except (ValueError, RecursionError):
-        raise invalid_request("question", "is not JSON") from None
-    if not isinstance(asked, dict):
-        raise invalid_request("question", "must be an object")
-    if epsilon := form.text("epsilon"):
-        asked["epsilon"] = epsilon
-    body = json.dumps(asked).encode()
-    return await made_of(body, visitor.person, state.services.reading, request_in, ReleaseRequest)
 
 
 async def _shown(

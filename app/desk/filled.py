@@ -1,0 +1,270 @@
+"""A question's form and a request that say the same: read from one another, both ways.
+
+What a form cannot be read as at all is refused here; what makes a request sound is judged where
+every request is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from app.desk.forms import Form
+from app.desk.questions import fields_of, room_of
+from app.domain.problems import invalid_request
+from mechanisms.catalog import STATISTICS
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+
+_NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$", re.ASCII)
+_WHOLE = 1e15  # below it a float that is whole is written without a point
+
+
+def request_of(form: Form, schema: Schema) -> dict[str, Any]:
+    """Return the request that a filled form makes, ready for JSON.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``: no such statistic, or a field that cannot be read at all.
+    """
+    kind = form.text("statistic")
+    if kind not in STATISTICS:
+        raise invalid_request("statistic", "is not one of the catalog's")
+    asked: dict[str, Any] = {"kind": kind}
+    for field in fields_of(kind, schema, form):
+        if field.name.startswith(("edges ", "target ")):
+            continue  # read with the field that they are part of
+        value = _READ.get(field.name, _number_or_text)(form, field.name, schema)
+        if value not in (None, "", [], {}):
+            asked[field.name] = value
+    if edges := dict(_edges_of(form, schema)):
+        asked["edges"] = edges
+    if "formula" in asked:  # it says what these would
+        for name in ("target", "features", "intercept"):
+            asked.pop(name, None)
+    found: dict[str, Any] = {"statistic": asked, "epsilon": form.text("epsilon")}
+    for name in ("mechanism", "norm"):
+        if (chosen := form.text(name)) not in ("", "auto"):
+            found[name] = chosen
+    if purpose := form.text("purpose"):
+        found["purpose"] = purpose
+    if share := form.text("inference"):
+        found["inference"] = {"share": share}
+    return found
+
+
+def _number(text: str) -> Any:
+    """Return what a text is as JSON: a number where it is one."""
+    return json.loads(text.lstrip("+")) if _is_json_number(text) else text
+
+
+def _is_json_number(text: str) -> bool:
+    if not _NUMBER.fullmatch(text):
+        return False
+    try:
+        json.loads(text.lstrip("+"))
+    except ValueError:  # such as 01 and .5, which people write
+        return False
+    return True
+
+
+def _value(text: str, name: str, schema: Schema) -> Any:
+    """Return what a column is compared with, by the column's kind."""
+    column = schema.columns.get(name)  # none of this name: it is derived
+    if isinstance(column, CategoryColumn):
+        return text
+    if (column is None or column.boolean) and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return _number(text) if column is None or column.timed is None else text
+
+
+def _numbers_in(text: str) -> list[Any]:
+    return [_number(each.strip()) for each in text.split(",") if each.strip()]
+
+
+def _number_or_text(form: Form, name: str, _: Schema) -> Any:
+    return _number(form.text(name))
+
+
+def _comparison(form: Form, at: str, name: str, schema: Schema) -> dict[str, Any]:
+    op, text = form.text(f"{at} op"), form.text(f"{at} value")
+    if op != "in":
+        return {"column": name, "op": op, "value": _value(text, name, schema)}
+    several = _json_in(text)  # where a value has a comma itself
+    if not isinstance(several, list):
+        several = [_value(each.strip(), name, schema) for each in text.split(",")]
+    return {"column": name, "op": op, "value": several}
+
+
+def _read_target(form: Form, name: str, schema: Schema) -> Any:
+    column = form.text(name)
+    return _comparison(form, name, column, schema) if form.text("target op") else column
+
+
+def _read_where(form: Form, _: str, schema: Schema) -> list[dict[str, Any]]:
+    return [
+        _comparison(form, f"where {at}", name, schema)
+        for at in room_of(form)
+        if (name := form.text(f"where {at} column"))
+    ]
+
+
+def _read_derive(form: Form, name: str, _: Schema) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for line in filter(str.strip, form.text(name).splitlines()):
+        named, equals, expression = line.partition("=")
+        if not (equals and named.strip() and expression.strip()):
+            raise invalid_request("derive", "each line must be a name, =, and an expression")
+        told = _json_in(expression.strip())  # an expression within bounds
+        found[named.strip()] = told if isinstance(told, dict) else expression.strip()
+    return found
+
+
+def _json_in(text: str) -> Any:
+    """Return the list or object that a text is as JSON, or None."""
+    try:
+        return json.loads(text) if text.startswith(("[", "{")) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_features(form: Form, name: str, schema: Schema) -> list[Any]:
+    """Return features: names, and what is more than a name as JSON."""
+    read = {each: _json_in(each) for each in form.texts(name) if each not in schema.columns}
+    return [told if isinstance(told := read.get(each), dict) else each for each in form.texts(name)]
+
+
+def _read_parts(form: Form, name: str, _: Schema) -> Any:
+    try:
+        return json.loads(form.text(name) or "[]")
+    except (ValueError, RecursionError):
+        raise invalid_request("parts", "is not JSON") from None
+
+
+def _edges_of(form: Form, schema: Schema) -> Iterator[tuple[str, list[Any]]]:
+    counted = form.texts("columns") if form.text("statistic") == "histogram" else ()
+    for name in counted:
+        column = schema.columns.get(name)
+        timed = isinstance(column, NumberColumn) and column.timed is not None
+        text = form.text(f"edges {name}")
+        if text:
+            words = [each.strip() for each in text.split(",")]
+            yield name, [*words] if timed else _numbers_in(text)
+
+
+_READ: Mapping[str, Callable[[Form, str, Schema], Any]] = {
+    "columns": lambda form, name, _: form.texts(name),
+    "column": lambda form, name, _: form.text(name),
+    "target": _read_target,
+    "features": _read_features,
+    "intercept": lambda form, name, _: form.text(name) == "yes",
+    "weights": lambda form, name, _: form.text(name),
+    "formula": lambda form, name, _: form.text(name),
+    "levels": lambda form, name, _: _numbers_in(form.text(name)),
+    "derive": _read_derive,
+    "where": _read_where,
+    "by": lambda form, name, _: form.texts(name),
+    "parts": _read_parts,
+}
+
+
+def form_of(request: Mapping[str, Any]) -> Form:
+    """Return the form that is filled in as a request has it: what :func:`request_of` reads again.
+
+    Only names and values that the form parts at their commas or ends may differ then, such as a
+    category that ends in a space.
+    """
+    asked = request["statistic"]
+    pairs = [("statistic", asked["kind"]), ("wanted", "epsilon"), ("epsilon", request["epsilon"])]
+    pairs += [(name, request[name]) for name in ("mechanism", "norm", "purpose") if name in request]
+    if "inference" in request:
+        pairs.append(("inference", request["inference"]["share"]))
+    for name, value in asked.items():
+        if name != "kind":
+            pairs += _WRITTEN.get(name, _alone)(name, value)
+    return Form(pairs)
+
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE:
+        return str(int(value))
+    return json.dumps(value)
+
+
+def _alone(name: str, value: Any) -> Pairs:
+    return [(name, _written(value))]
+
+
+def _each(name: str, values: Sequence[Any]) -> Pairs:
+    return [(name, _written(value)) for value in values]
+
+
+def _joined(name: str, values: Sequence[Any]) -> Pairs:
+    return [(name, ", ".join(map(_written, values)))]
+
+
+def _compared(at: str, told: Mapping[str, Any]) -> Pairs:
+    value = told["value"]
+    return [(f"{at} op", told["op"]), (f"{at} value", _several(value))]
+
+
+def _several(value: Any) -> str:
+    """Return what a column is compared with; several values as JSON where commas will not do."""
+    if not isinstance(value, list):
+        return _written(value)
+    parts = [_written(each) for each in value]
+    plain = all(part == part.strip() and "," not in part for part in parts)
+    if plain and not parts[0].startswith("["):
+        return ", ".join(parts)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _written_target(name: str, told: Any) -> Pairs:
+    if isinstance(told, str):
+        return [(name, told)]
+    return [(name, told["column"]), *_compared(name, told)]
+
+
+def _written_where(name: str, told: Sequence[Mapping[str, Any]]) -> Pairs:
+    return [
+        pair
+        for at, each in enumerate(told)
+        for pair in ((f"{name} {at} column", each["column"]), *_compared(f"{name} {at}", each))
+    ]
+
+
+def _written_edges(name: str, told: Mapping[str, Sequence[Any]]) -> Pairs:
+    return [pair for column, each in told.items() for pair in _joined(f"{name} {column}", each)]
+
+
+def _written_derive(name: str, told: Mapping[str, Any]) -> Pairs:
+    return [(name, "\n".join(f"{column} = {_written(each)}" for column, each in told.items()))]
+
+
+def _written_parts(name: str, told: Sequence[Any]) -> Pairs:
+    return [(name, json.dumps(told, indent=1, ensure_ascii=False))]
+
+
+def _written_intercept(name: str, told: bool) -> Pairs:
+    return [(name, "yes")] if told else []
+
+
+_WRITTEN: Mapping[str, Callable[[str, Any], Pairs]] = {
+    "columns": _each,
+    "features": _each,
+    "by": _each,
+    "levels": _joined,
+    "target": _written_target,
+    "where": _written_where,
+    "edges": _written_edges,
+    "derive": _written_derive,
+    "parts": _written_parts,
+    "intercept": _written_intercept,
+}
