@@ -17,7 +17,8 @@ def check_stamp(stamp: bytes, stamped: bytes, authority: bytes) -> str:
     stamped
         What was stamped: a checkpoint, ``GET /v1/log/checkpoint``.
     authority
-        The certificates of the authority, PEM: those that sign stamps or issue what signs them.
+        The certificates of the authority, PEM: what issues those that sign stamps, up to the
+        root's, or the one that signs them where nothing else issues it.
 
     Returns
     -------

@@ -93,21 +93,39 @@ class Stamping:
     url: str = ""
     at: str = STAMPED_AT
     """What its clock says."""
+    issued: bool = False
+    """Its certificate is issued by another, which it sends along, out of the order of DER."""
 
     def __post_init__(self) -> None:
-        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, self.name)])
-        at = datetime.fromisoformat(self.at)
         purpose = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.TIME_STAMPING])
-        builder = x509.CertificateBuilder(name, name, self.key.public_key(), _SERIAL)
+        key = ec.generate_private_key(ec.SECP256R1()) if self.issued else self.key
+        name = f"above {self.name}" if self.issued else self.name
+        self._certificate = self._made(self.name, self.key, purpose, issuer=name, by=key)
+        self._trusted = self._certificate
+        if self.issued:
+            above = x509.BasicConstraints(ca=True, path_length=None)
+            self._trusted = self._made(name, key, above, issuer=name, by=key)
+
+    def _made(
+        self,
+        name: str,
+        key: ec.EllipticCurvePrivateKey,
+        extension: x509.ExtensionType,
+        *,
+        issuer: str,
+        by: ec.EllipticCurvePrivateKey,
+    ) -> x509.Certificate:
+        at, names = datetime.fromisoformat(self.at), [_named(issuer), _named(name)]
+        serial = _SERIAL + (name == issuer and self.issued)
+        builder = x509.CertificateBuilder(*names, key.public_key(), serial)
         builder = builder.not_valid_before(at - timedelta(days=1))
         builder = builder.not_valid_after(at + timedelta(days=1))
-        builder = builder.add_extension(purpose, critical=True)
-        self._certificate = builder.sign(self.key, hashes.SHA256())
+        return builder.add_extension(extension, critical=True).sign(by, hashes.SHA256())
 
     @property
     def pem(self) -> bytes:
-        """Return its certificate, for whoever trusts it."""
-        return self._certificate.public_bytes(Encoding.PEM)
+        """Return the certificate of whoever issued its own, for whoever trusts them."""
+        return self._trusted.public_bytes(Encoding.PEM)
 
     def stamp(self, query: bytes) -> bytes:
         """Return the answer to a request."""
@@ -125,6 +143,10 @@ class Stamping:
             _der(_INTEGER, nonce),
         )
         return _seq(_seq(_integer(0)), _seq(_oid(_SIGNED_DATA), _der(0xA0, self._signed(said))))
+
+    def _sent(self) -> Sequence[bytes]:
+        every = {each.public_bytes(Encoding.DER) for each in (self._certificate, self._trusted)}
+        return sorted(every, reverse=True)
 
     def _signed(self, said: bytes) -> bytes:
         certificate = self._certificate.public_bytes(Encoding.DER)
@@ -151,9 +173,13 @@ class Stamping:
             _integer(3),
             _set([digest]),
             _seq(_oid(_STAMP), _der(0xA0, _der(_OCTETS, said))),
-            _der(0xA0, certificate),
+            _der(0xA0, *self._sent()),
             _set([signer]),
         )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
 
 @contextmanager

@@ -13,10 +13,11 @@ from typing import Any
 import anyio
 import pytest
 from click.testing import CliRunner, Result
+from rfc3161_client import TimestampRequestBuilder
 
 from app.cli.commands import main
-from app.client import check_stamp
-from app.services.transparency.authority import Authority, NotStampedError
+from app.client import ReceiptError, check_stamp
+from app.services.transparency.authority import Authority, NotStampedError, in_order
 from app.services.transparency.stamps import StampService, pause_after
 from tests.app.authority import STAMPED_AT, Stamping, listening
 from tests.app.conftest import ON_BOTH
@@ -51,6 +52,33 @@ def test_what_the_authority_answers_must_be_a_stamp_of_what_was_sent(tmp_path: P
         with pytest.raises(NotStampedError, match="Refused"):
             anyio.run(stamps.stamp_next)
         assert not anyio.run(StampService(ledger.store, None).stamp_next), "nobody is set"
+
+
+def test_an_authority_may_send_its_certificates_in_any_order(tmp_path: Path) -> None:
+    """As one by OpenSSL does: its own first, then those above it."""
+    with opened(tmp_path) as ledger:
+        log = log_of(ledger)
+        log.extend()
+        with listening(Stamping(issued=True)) as authority:
+            stamps = StampService(ledger.store, Authority(url=authority.url))
+            assert anyio.run(stamps.stamp_next)
+        note, stamp = log.checkpoint().encode(), stamps.stamp()
+    assert check_stamp(stamp, note, authority.pem) == STAMPED_AT
+    with pytest.raises(ReceiptError, match="not by this authority"):
+        check_stamp(stamp, note, Stamping(issued=True).pem)
+
+
+@pytest.mark.parametrize("issued", [False, True])
+def test_only_the_order_of_certificates_is_changed(issued: bool) -> None:
+    authority = Stamping(issued=issued)
+    answer = authority.stamp(TimestampRequestBuilder(b"note").build().as_bytes())
+    ordered = in_order(answer)
+    assert (ordered == answer) == (not issued)
+    assert sorted(ordered) == sorted(answer)
+    assert in_order(ordered) == ordered
+    for size in range(len(answer)):
+        with pytest.raises((IndexError, ValueError)):
+            in_order(answer[:size])
 
 
 def _of_another(authority: Stamping) -> bytes:

@@ -10,7 +10,10 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-expect.set_options(timeout=20_000)
+from tests.speed import PATIENCE_S
+
+_PATIENCE_MS = 1000 * PATIENCE_S
+expect.set_options(timeout=_PATIENCE_MS)
 _LOUD = ("warning", "error")
 
 
@@ -36,7 +39,7 @@ class Visits:
     def window(self, key: str | None = None, **options: Any) -> Iterator[Page]:
         """Open a window, signed in with a key if one is given."""
         context = self.browser.new_context(base_url=self.url, **options)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(_PATIENCE_MS)
         page = context.new_page()
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))

@@ -20,6 +20,7 @@ from schemathesis.core.parameters import ParameterLocation
 from tests.contract.examples import of_moments
 from tests.contract.service import MEAN, ROWS, ask, make_key, spec, upload
 from tests.contract.test_releases import STATISTICS
+from tests.speed import PATIENCE_S
 
 BY_KIND = {statistic["kind"]: statistic for statistic in STATISTICS}
 MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
@@ -35,12 +36,15 @@ EDIT: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _program(admin: httpx.Client, key: dict[str, Any]) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {key['secret']}"}
+    return httpx.Client(base_url=admin.base_url, headers=headers, timeout=PATIENCE_S)
+
+
 def prepared(admin: httpx.Client, *, source: str) -> World:
     """Make the things that requests may name."""
     made = make_key(admin, "analyst")
-    analyst = httpx.Client(
-        base_url=admin.base_url, headers={"Authorization": f"Bearer {made['secret']}"}, timeout=30
-    )
+    analyst = _program(admin, made)
     budget = {"epsilon": "100000"}
     dataset = upload(admin, budget=budget)
     reviewed = str(upload(admin, policy={"review": "always"}, budget=budget)["id"])
@@ -57,11 +61,7 @@ def prepared(admin: httpx.Client, *, source: str) -> World:
         admin.put("/v1/pauses", json=pause).raise_for_status()
     for path in ("/v1/releases", f"/v1/releases/{answer.json()['id']}"):
         admin.get(path).raise_for_status()
-    curator = httpx.Client(
-        base_url=admin.base_url,
-        headers={"Authorization": f"Bearer {make_key(admin, 'curator')['secret']}"},
-        timeout=30,
-    )
+    curator = _program(admin, make_key(admin, "curator"))
     world = World(
         admin=admin, analyst=analyst, curator=curator, dataset=str(dataset["id"]),
         reviewed=reviewed, answer=answer.json(), person=str(made["person"]), source=source,

@@ -11,6 +11,7 @@ import httpx
 from lxml import html
 
 from tests.contract.service import Service, make_key
+from tests.speed import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Browsing:
 @contextmanager
 def nobody(service: Service) -> Iterator[Browsing]:
     """Return a browser that is not signed in."""
-    with httpx.Client(base_url=service.url, timeout=30, follow_redirects=True) as client:
+    with httpx.Client(base_url=service.url, timeout=PATIENCE_S, follow_redirects=True) as client:
         yield Browsing(client)
 
 
