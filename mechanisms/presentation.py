@@ -24,6 +24,8 @@ _Change = Callable[[TimeKind, Any], Any]
 
 def shown(outcome: Outcome, statistic: Statistic, schema: Schema) -> Outcome:
     """Return an outcome with dates and moments as texts."""
+    if not _tells_times(statistic, schema):
+        return outcome
     change = partial(_changed, statistic=statistic, schema=schema, change=_text)
     noise = outcome.noise
     if noise is not None:
@@ -78,6 +80,13 @@ def _changed(value: Any, *, statistic: Statistic, schema: Schema, change: _Chang
         name: _leaf(kinds[name], cell, change) if name in kinds else cell
         for name, cell in value.items()
     }
+
+
+def _tells_times(statistic: Statistic, schema: Schema) -> bool:
+    """Return whether an answer has cells of any column that holds times."""
+    if isinstance(statistic, Stack):
+        return any(_tells_times(part.statistic, schema) for part in statistic.parts)
+    return bool(_kinds(statistic, schema))
 
 
 def _leaf(kind: TimeKind, cell: Any, change: _Change) -> Any:
