@@ -47,7 +47,7 @@ def cells(quick: bool) -> tuple[Cell, ...]:
 def _cell(panel: str, method: str, rows: int, draws: int) -> Cell:
     return Cell(
         figure=NAME, panel=panel, method=method, n=rows, epsilon=str(EPSILON),
-        replicate_count=draws, measure=epsilon_of, cost_s=0.2 + draws * 4e-4,
+        replicate_count=draws, measure=epsilon_of, cost_s=0.2 + draws * 2e-3,
     )  # fmt: skip
 
 
