@@ -103,3 +103,11 @@ def test_the_page_makes_what_the_unit_needs() -> None:
     assert directives["User"] == directives["Group"] == [user]
     for file in (UNIT, SYSUSERS):
         assert str(file.relative_to(ROOT)) in PAGE
+
+
+def test_a_command_of_the_page_finds_the_ledger_and_its_anchor() -> None:
+    given = environment(UNIT.read_text("utf-8"))
+    (command,) = re.findall(r"^runuser .*?[^\\]$", PAGE, re.MULTILINE | re.DOTALL)
+    told = shlex.split(command.replace("\\\n", " "))
+    for name in ("RELEASE_DESK_DATA_DIR", "RELEASE_DESK_ANCHOR_DIR"):
+        assert f"{name}={given[name]}" in told
