@@ -37,8 +37,12 @@ class Form:
     pairs: Sequence[tuple[str, str]] = ()
 
     def text(self, name: str) -> str:
-        """Return a field's first value without the white space around it, or an empty text."""
-        return next((value.strip() for known, value in self.pairs if known == name), "")
+        """Return a field's first value without the white space around it, or an empty text.
+
+        Its lines end as they do everywhere else: browsers send two characters for each end.
+        """
+        found = next((value for known, value in self.pairs if known == name), "")
+        return found.replace("\r\n", "\n").strip()
 
     def raw(self, name: str) -> str:
         """Return a field's first value as it is: a choice may be white space."""

@@ -84,7 +84,7 @@ class Browsing:
             fields[pressed.get("name")] = pressed.get("value")
         unknown = {name for name in filled if name not in form.fields}
         assert not unknown, f"the form has no {unknown}"
-        fields |= filled
+        fields = _with_line_ends({**fields, **filled})
         sent: dict[str, Any] = {"params": fields} if form.method == "GET" else {"data": fields}
         if form.get("enctype") == "multipart/form-data":
             sent["files"] = {"file": file or ("", b"")}
@@ -96,6 +96,14 @@ class Browsing:
         )
         assert answer.status_code == status, answer.text
         return Page(answer)
+
+
+def _with_line_ends(fields: dict[str, Any]) -> dict[str, list[str]]:
+    """Return fields as browsers send them: each end of a line is two characters."""
+    several = {name: [value] if isinstance(value, str) else value for name, value in fields.items()}
+    return {
+        name: [each.replace("\n", "\r\n") for each in values] for name, values in several.items()
+    }
 
 
 @contextmanager

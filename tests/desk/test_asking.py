@@ -58,6 +58,11 @@ def preview(page: Page) -> str:
     return " ".join(" ".join(found.itertext()).split())
 
 
+def _fault(page: Page, field: str) -> str:
+    (found,) = page.tree.xpath(f"//*[@id='{field}-fault']")
+    return str(found.text_content())
+
+
 _QUICK = ("histogram", "mean")
 """What needs no simulation."""
 
@@ -85,13 +90,15 @@ def test_a_question_is_confirmed_paid_for_once_and_shown(
         page = form_of(somebody, own, "mean")
         confirm = somebody.send(
             page, "Release", columns=["income"], epsilon="0.5", wanted="epsilon",
-            purpose="Table <1>",
+            purpose="Table <1>,\nby May",
         )  # fmt: skip
         assert confirm.heading == "Release this?"
         assert "Left afterwards 9.5" in confirm.text
         assert "mean of income" in confirm.text
         back = dict(somebody.open(confirm.links()["Back"]).form("Preview").form_values())
-        assert (back["epsilon"], back["purpose"]) == ("0.5", "Table <1>"), "nothing is lost"
+        assert (back["epsilon"], back["purpose"]) == ("0.5", "Table <1>,\nby May"), (
+            "nothing is lost"
+        )
         assert spent(admin, own) == "0"
         shown = somebody.send(confirm, "Release")
         again = somebody.send(confirm, "Release")
@@ -205,9 +212,17 @@ def test_a_curator_publishes_and_withdraws(
     shown = curator.open(own.path)
     with nobody(service) as anybody:
         assert anybody.client.get(f"{public}.json").status_code == 404
+        for wrong in (" ", "r" * 5_000):
+            refused = curator.send(shown, "Publish", status=422, reason=wrong)
+            assert _fault(refused, "reason")
+        stale = curator.send(shown, "Publish", status=412, seen="another")
+        assert stale.alerts()
+        assert stale.heading == shown.heading
         published = curator.send(shown, "Publish", reason="Table 2")
         assert anybody.client.get(f"{public}.json").status_code == 200
         assert "its public page" in analyst.open(own.path).text
+        refused = curator.send(published, "Withdraw publication", status=422, note=" ")
+        assert _fault(refused, "note") == "is required"
         withdrawn = curator.send(published, "Withdraw publication", note="Superseded")
         assert "It was withdrawn from the public: Superseded" in withdrawn.text
         assert anybody.client.get(f"{public}.json").status_code == 410

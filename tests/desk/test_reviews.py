@@ -79,9 +79,11 @@ def test_who_asked_does_not_decide(curator: Browsing, asker: Asker, reviewed: st
 
 def test_a_vote_needs_a_reason(curator: Browsing, asker: Asker, reviewed: str) -> None:
     release = asker.asks(reviewed)
-    page = curator.send(sheet_of(curator, release), "Approve", status=422, reason=" ")
-    (fault,) = page.tree.xpath("//*[@id='reason-fault']")
-    assert fault.text_content() == "is required"
+    for wrong, told in ((" ", "is required"), ("r" * 2_001, "at most"), ("a\0b", "printable")):
+        page = curator.send(sheet_of(curator, release), "Approve", status=422, reason=wrong)
+        assert told in page.tree.get_element_by_id("reason-fault").text
+        again = curator.send(sheet_of(curator, release), "Comment", status=422, comment=wrong)
+        assert told in again.tree.get_element_by_id("comment-fault").text
 
 
 def test_changes_are_requested_and_sent_again(

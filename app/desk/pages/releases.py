@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -11,10 +11,10 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.forms import act_once, read_form
+from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
 from app.desk.numbers import numbers_of
 from app.desk.rendering import page, path_of
-from app.desk.routes import CuratorVisitor, State, Visitor, router_of
+from app.desk.routes import CuratorVisitor, State, Visitor, router_of, state_of
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.datasets.datasets import DatasetFacts
@@ -23,6 +23,7 @@ from app.services.plans.answers import answer_of, etag_of, heading_of, state_cal
 from app.services.publishing.published import columns_of
 from app.services.releases.tidy import tidy_csv
 from app.services.scripts.scripts import Language
+from app.web.requests.publishing import PublicationRequest, PublicationWithdrawalRequest
 from app.web.state import AppState
 
 router = router_of("releases")
@@ -82,24 +83,9 @@ def _told(facts: DatasetFacts) -> str:
 
 
 @router.get("/releases/{release}")
-async def show_release(request: Request, visitor: Visitor, state: State, release: str) -> Response:
+async def show_release(request: Request, visitor: Visitor, release: str) -> Response:
     """Show a release: its numbers once it has them, and until then what it waits for."""
-    answer, again_s, etag = await _answer(visitor, state, release)
-    numbers = numbers_of(answer, "The released numbers") if answer["value"] else None
-    publication = await state.services.publications.known(release, caller=visitor)
-    facts = await state.services.datasets.present(answer["dataset"])
-    return page(
-        request,
-        "release.html",
-        answer=answer,
-        numbers=numbers,
-        again_s=again_s,
-        name=_told(facts),
-        columns=columns_of(facts, answer["statistic"]),
-        own=answer["requested_by"] == visitor.person,
-        etag=etag,
-        publication=publication,
-    )
+    return await _shown(request, visitor, release)
 
 
 @router.get("/releases/{release}/release.json")
@@ -141,7 +127,7 @@ async def withdraw_release(
             await state.services.reviews.withdraw(release, caller=visitor)
         return f"{path_of('releases', release)}?done=withdrawn"
 
-    return await act_once(request, form, caller=visitor, act=act)
+    return await _done(request, visitor, release, form, act)
 
 
 @router.post("/releases/{release}/publication")
@@ -150,15 +136,18 @@ async def publish_release(
 ) -> Response:
     """Make a release public, if it is still what the curator has seen."""
     form = await read_form(request)
-    reason, seen = form.required("reason"), form.text("seen")
 
     async def act() -> str:
+        asked = read_as(PublicationRequest, {"reason": form.text("reason")})
         await state.services.publications.publish(
-            release, reason, unchanged=lambda found: etag_of(found) == seen, caller=visitor
+            release,
+            asked.reason,
+            unchanged=lambda found: etag_of(found) == form.text("seen"),
+            caller=visitor,
         )
         return f"{path_of('releases', release)}?done=published"
 
-    return await act_once(request, form, caller=visitor, act=act)
+    return await _done(request, visitor, release, form, act)
 
 
 @router.post("/releases/{release}/publication/withdrawal")
@@ -167,13 +156,58 @@ async def withdraw_publication(
 ) -> Response:
     """Withdraw a release from the public, for good."""
     form = await read_form(request)
-    note = form.required("note")
 
     async def act() -> str:
-        await state.services.publications.withdraw(release, note, caller=visitor)
+        asked = read_as(PublicationWithdrawalRequest, {"note": form.text("note")})
+        await state.services.publications.withdraw(release, asked.note, caller=visitor)
         return f"{path_of('releases', release)}?done=unpublished"
 
-    return await act_once(request, form, caller=visitor, act=act)
+    return await _done(request, visitor, release, form, act)
+
+
+async def _done(
+    request: Request,
+    visitor: Caller,
+    release: str,
+    form: Form,
+    act: Callable[[], Awaitable[str]],
+) -> Response:
+    """Do what a form of the page asks for; where it is refused, show the page and say so there."""
+    try:
+        return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        if problem.code in ("not-found", "forbidden"):
+            raise
+        return await _shown(request, visitor, release, form, Faults(problem))
+
+
+async def _shown(
+    request: Request,
+    visitor: Caller,
+    release: str,
+    form: Form = EMPTY,
+    faults: Faults = NONE,
+) -> Response:
+    state = state_of(request)
+    answer, again_s, etag = await _answer(visitor, state, release)
+    numbers = numbers_of(answer, "The released numbers") if answer["value"] else None
+    publication = await state.services.publications.known(release, caller=visitor)
+    facts = await state.services.datasets.present(answer["dataset"])
+    return page(
+        request,
+        "release.html",
+        status=faulted(request, faults),
+        answer=answer,
+        numbers=numbers,
+        again_s=again_s,
+        name=_told(facts),
+        columns=columns_of(facts, answer["statistic"]),
+        own=answer["requested_by"] == visitor.person,
+        etag=etag,
+        publication=publication,
+        form=form,
+        faults=faults,
+    )
 
 
 async def _answer(

@@ -14,16 +14,17 @@ from starlette.responses import Response
 from app.desk.asking import SEEN, Asking
 from app.desk.filled import form_of
 from app.desk.foreseen import expected_of
-from app.desk.forms import Faults, Form, act_once, read_form, see
+from app.desk.forms import Faults, Form, act_once, read_as, read_form, see
 from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem
 from app.domain.releases import UNDECIDED, ReleaseState
-from app.domain.reviews import Decision
 from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, heading_of
 from app.services.releases.releases import ReleaseRecord
+from app.web.requests.reviews import CommentRequest
+from app.web.requests.schemas import DecisionRequest
 from app.web.state import AppState
 
 router = router_of("reviews")
@@ -46,6 +47,8 @@ _PARTED = (
 )
 _GONE_ON = ("precondition", "not-your-turn", "not-found", "forbidden", "unauthorized")
 """What an act is refused for that came too late, or to nothing."""
+_CALLED = {"text": "comment"}
+"""What a field of a request is called on the page."""
 _LATEST = 2**62  # above every release's number, so that the first page is one like others
 
 
@@ -103,18 +106,19 @@ async def decide(request: Request, visitor: CuratorVisitor, state: State, releas
     """Vote; of two who vote at once on the last vote, one is told what the other has done."""
     form = await read_form(request)
     try:
-        decision, reason = _decision(form), form.required("reason")
+        fields = {name: form.text(name) for name in ("decision", "reason")}
+        asked = read_as(DecisionRequest, fields)
 
         async def act() -> str:
             seen = form.text("seen")
             await state.services.reviews.decide(
                 release,
-                decision,
-                reason,
+                asked.decision,
+                asked.reason,
                 unchanged=lambda found: etag_of(found) == seen,
                 caller=visitor,
             )
-            return f"{path_of('reviews', release)}?done={decision.value}"
+            return f"{path_of('reviews', release)}?done={asked.decision.value}"
 
         async with state.clock.answer():
             return await act_once(request, form, caller=visitor, act=act)
@@ -122,23 +126,18 @@ async def decide(request: Request, visitor: CuratorVisitor, state: State, releas
         return await _shown(request, visitor, state, release, form=form, problem=problem)
 
 
-def _decision(form: Form) -> Decision:
-    try:
-        return Decision(form.text("decision"))
-    except ValueError:
-        raise invalid_request("decision", "is not one of the buttons") from None
-
-
 @router.post("/reviews/{release}/comments")
 async def comment(request: Request, visitor: Visitor, state: State, release: str) -> Response:
     """Say something; who asked gives the turn back with it where changes are wanted."""
     form = await read_form(request)
     try:
-        text = form.required("comment")
+        private = form.text("private") == "yes"
+        asked = read_as(CommentRequest, {"text": form.text("comment"), "private": private})
 
         async def act() -> str:
-            private = form.text("private") == "yes"
-            await state.services.comments.add(release, text, private=private, caller=visitor)
+            await state.services.comments.add(
+                release, asked.text, private=asked.private, caller=visitor
+            )
             return f"{path_of('reviews', release)}?done=commented"
 
         return await act_once(request, form, caller=visitor, act=act)
@@ -249,7 +248,7 @@ async def _shown(
         "versions": await services.comments.versions(release, caller=visitor),
         "comments": await services.comments.list(release, caller=visitor),
         "form": form or Form(),
-        "faults": Faults(problem),
+        "faults": Faults(problem, _CALLED),
     }
     return page(request, "review.html", status=200 if problem is None else problem.status, **shown)
 
