@@ -98,7 +98,7 @@ def test_the_same_wish_is_the_same_question(
     """Spellings of a share are one; another share under the same key is another question."""
     dataset = datasets["replace_one"]
     first = ask(curator, dataset, LOGISTIC, key="shared", inference={"share": "1/4"})
-    for spelling in ("2/8", "0.25", ".250"):
+    for spelling in ("2/8", "0.25", ".250", 0.25):
         again = ask(curator, dataset, LOGISTIC, key="shared", inference={"share": spelling})
         assert again.content == first.content
     other = ask(curator, dataset, LOGISTIC, key="shared", **THIRD)
@@ -112,6 +112,9 @@ def test_the_same_wish_is_the_same_question(
         "1/3",
         {"share": None},
         {"share": 2},
+        {"share": True},
+        {"share": 0.995},
+        {"share": 0.3333333333},
         {"share": "0"},
         {"share": "1"},
         {"share": "1/0"},

@@ -73,6 +73,10 @@ def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
         raise _RefusedError("an object has the same key twice")
     for name in members.keys() & _MONEY:
         members[name] = _as_text(members[name])
+    inference = members.get("inference")
+    # The share of an inference is money too; that of a stack's part is a weight.
+    if isinstance(inference, dict) and "share" in inference:
+        inference["share"] = _as_text(inference["share"])
     return members
 
 

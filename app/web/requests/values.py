@@ -149,8 +149,9 @@ Ahead = Annotated[AwareDatetime, AfterValidator(_ahead)]
 
 
 def _read_share(value: object) -> Fraction:
+    # a number arrives here as the text it was written in, see exact_json
     if not isinstance(value, str) or not _SHARE.fullmatch(value):
-        raise refusal('must be a share of epsilon as text, such as "1/3" or "0.25"')
+        raise refusal('must be a share of epsilon, such as "1/3" or 0.25, with at most 9 decimals')
     whole, _, parts = value.partition("/")
     if parts and int(parts) == 0:
         raise refusal("must not be divided by zero")
@@ -166,11 +167,16 @@ Share = Annotated[
     WithJsonSchema(
         {
             "title": "Share",
-            "description": "A part of epsilon between 0.01 and 0.99, as text: a fraction or a "
-            "decimal.",
-            "type": "string",
-            "pattern": _SHARE.pattern,
-            "maxLength": 20,
+            "description": "A part of epsilon between 0.01 and 0.99: a fraction or a decimal as "
+            "text, or a number, with at most 9 decimals.",
+            "anyOf": [
+                {"type": "string", "pattern": _SHARE.pattern, "maxLength": 20},
+                {
+                    "type": "number",
+                    "minimum": float(SMALLEST_SHARE),
+                    "maximum": float(1 - SMALLEST_SHARE),
+                },
+            ],
             "examples": ["1/3"],
         }
     ),
