@@ -33,7 +33,7 @@ import numpy as np
 from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.synthetic import Relation, drawn, synthetic_rows
+from mechanisms.foresight.synthetic import Relation, SyntheticRows, drawn, synthetic_rows
 from mechanisms.foresight.trees import mapped, numbers
 from mechanisms.parted import parts_of
 from mechanisms.privacy import MAX_EPSILON_NANOS, ONE_ROW, Adjacency, Epsilon, PrivacyLoss
@@ -187,15 +187,49 @@ def _simulated(simulation: _Simulation) -> _Found:
 
 def _errors(asked: Asked, size: _Size, assumptions: Assumptions) -> Iterator[Json]:
     """Yield the absolute errors of each draw, in the shape of the value."""
-    plan, sure = size.asked.plan(), _sure(size.asked).plan()
-    relation = relation_of(viewed(asked.statistic, asked.schema))
+    plan, sure = size.asked.plan(), _sure(size.asked)
+    text = f"{asked.schema!r} {size.rows} {sure!r} {assumptions!r}"
+    samples = _samples(_Sampling(text, asked, size.rows, sure, assumptions))
     for sample in range(size.samples):
-        rows = synthetic_rows(asked.schema, assumptions, size.rows, relation, sample=sample)
-        # Turns of the question itself are counted from 0: this one shares no bits with them.
-        exact = drawn(sure, rows, -1).value
+        rows, exact = samples[sample]
         for turn in range(sample, size.draws, size.samples):
             value = drawn(plan, rows, turn).value
             yield mapped(lambda one, true: abs(one - true), value, exact)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampling:
+    """Samples of so many rows and what is true of them, as a text and as it is: no epsilon is."""
+
+    text: str
+    asked: Asked = field(compare=False)
+    rows: int = field(compare=False)
+    sure: Asked = field(compare=False)
+    assumptions: Assumptions = field(compare=False)
+
+
+class _Samples(dict[int, tuple[SyntheticRows, Json]]):
+    """Numbered samples and the answers without noise, each made when it is first read."""
+
+    def __init__(self, sampling: _Sampling) -> None:
+        self._sampling = sampling
+        self._relation = relation_of(viewed(sampling.asked.statistic, sampling.asked.schema))
+        self._plan = sampling.sure.plan()
+
+    def __missing__(self, sample: int) -> tuple[SyntheticRows, Json]:
+        given = self._sampling
+        rows = synthetic_rows(
+            given.asked.schema, given.assumptions, given.rows, self._relation, sample=sample
+        )
+        # Turns of the question itself are counted from 0: this one shares no bits with them.
+        self[sample] = rows, drawn(self._plan, rows, -1).value
+        return self[sample]
+
+
+# Every epsilon and nearly every mechanism is tried on the same samples, in two populations.
+@lru_cache(maxsize=4)
+def _samples(sampling: _Sampling) -> _Samples:
+    return _Samples(sampling)
 
 
 def _rounded(number: float) -> float:

@@ -333,6 +333,34 @@ def test_the_same_costly_plan_is_made_once(tmp_path: Path, held: Held) -> None:
     assert held.made == ["2", "3", "3"], "a release is planned with its preview"
 
 
+def test_what_nobody_waited_for_is_there_when_it_is_asked_for_again(
+    tmp_path: Path, held: Held
+) -> None:
+    """Else a client whose patience is shorter than a preview takes would never get it."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            dataset = await new_dataset(services, "20")
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(
+                        asyncio.shield(
+                            waited := asyncio.ensure_future(
+                                _preview(services, dataset, costly("2"), accuracy=0.1)
+                            )
+                        ),
+                        0.2,
+                    )
+                waited.cancel()
+            held.let_go.set()
+            for _ in range(2):
+                preview = await _preview(services, dataset, costly("2"), accuracy=0.1)
+                assert preview["accuracy"] is not None
+
+    asyncio.run(scenario())
+    assert held.made == ["2", "2"], "once for three requests, and anew for one after an answer"
+
+
 def test_what_is_charged_already_is_not_turned_away(tmp_path: Path, held: Held) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, max_waiting_plans=1) as (store, services):

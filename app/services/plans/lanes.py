@@ -8,8 +8,10 @@ up nobody but themselves.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeVar
 
 import anyio
@@ -133,13 +135,28 @@ class FairLane:
         queue.there += 1
         try:
             # One of each person stands in line; the others wait behind it, in its own queue.
-            async with queue.first:
-                return await anyio.to_thread.run_sync(function, *arguments, limiter=self._line)
+            async with queue.first, self._line:
+                return await _to_its_end(function, *arguments)
         finally:
             queue.there -= 1
             # Else there would be a queue for everybody who has ever asked.
             if not queue.there:
                 del self._queues[person]
+
+
+async def _to_its_end(function: Callable[..., T], *arguments: object) -> T:
+    """Run a calculation in another thread; whoever goes away meanwhile goes when it has ended.
+
+    No thread can be stopped: one that nobody waits for would run beside the next.
+    """
+    own = anyio.CapacityLimiter(1)
+    running = asyncio.ensure_future(
+        anyio.to_thread.run_sync(partial(function, *arguments), limiter=own)
+    )
+    try:
+        return await asyncio.shield(running)
+    finally:
+        await asyncio.wait((running,))
 
 
 @dataclass(slots=True)

@@ -10,8 +10,9 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from app.domain.hashing import sha256_hex
 from app.domain.policies import Review
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import DatasetFacts
@@ -105,6 +106,7 @@ class PlanService:
         self._costly = FairLane(most=max_waiting_costly)
         self._calculator = calculator
         self._known: OrderedDict[_Key, Offer] = OrderedDict()
+        self._left: OrderedDict[str, object] = OrderedDict()
 
     async def offer(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
         """Return what follows from a question before any data, and how it is drawn.
@@ -210,13 +212,32 @@ class PlanService:
         if expected_ms <= LONGEST_SHORT_MS:
             offer = await self.offer(facts, question, person=person)
             return await self._short.run(function, offer, facts, question, *arguments)
-        weighed: tuple[Offer, T] = await self._costly.run(
-            person, self._calculator.run, _weighed, function, facts, question, *arguments
-        )
-        offer, outcome = weighed
+        offer, outcome = await self._weigh_apart(person, function, facts, question, *arguments)
         if is_costly(facts, question):
             self._remember(facts, question, offer)
         return outcome
+
+    async def _weigh_apart(
+        self, person: str, function: Callable[..., T], *arguments: object
+    ) -> tuple[Offer, T]:
+        """Have a question weighed in another process, or return what was left of the same request.
+
+        A client that goes before its answer often asks again. It would never get one that takes
+        longer than its patience.
+        """
+        text = sha256_hex(repr((function.__qualname__, arguments)).encode())
+
+        def weighed() -> object:
+            if text not in self._left:
+                self._left[text] = self._calculator.run(_weighed, function, *arguments)
+                if len(self._left) > _MAX_CACHED:
+                    self._left.popitem(last=False)
+            return self._left[text]
+
+        found = await self._costly.run(person, weighed)
+        # Only who is still there gets here: what has been answered is not left.
+        self._left.pop(text, None)
+        return cast(tuple[Offer, T], found)
 
     async def compute(
         self,

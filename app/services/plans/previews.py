@@ -30,6 +30,8 @@ NOTICE = (
 _ONE = Epsilon.parse("1")
 _DIGITS = 4
 _MAX_STEPS = 60  # never reached: about 20 find four digits among all epsilons
+_MOST_CHOICES = 3
+"""How often "auto" may take another mechanism at the price that the last one needs."""
 _TRIED = 20
 """About how many epsilons are tried before one is found."""
 
@@ -111,13 +113,20 @@ class PreviewService:
         most = facts.policy.max_epsilon_per_release
         question = replace(question, epsilon=_ONE if most is None else min(_ONE, most))
         told = await self.preview(dataset, question, wish, caller=caller)
-        # Asked at that epsilon again: cost and noise shown must be those of the price that is told.
-        needed = _epsilon_told(told["accuracy"])
-        if needed is None or needed == question.epsilon:
-            return told, question
-        question = replace(question, epsilon=needed)
-        again = await self.preview(dataset, question, replace(wish, accuracy=None), caller=caller)
-        return {**again, "accuracy": told["accuracy"]}, question
+        for _ in range(_MOST_CHOICES):
+            needed = _epsilon_told(told["accuracy"])
+            if needed is None or needed == question.epsilon:
+                break
+            # Asked at that epsilon again: cost and noise shown must be those of the price told.
+            question = replace(question, epsilon=needed)
+            again = await self.preview(
+                dataset, question, replace(wish, accuracy=None), caller=caller
+            )
+            if again["mechanism"] == told["mechanism"]:
+                return {**again, "accuracy": told["accuracy"]}, question
+            # At that price "auto" takes another mechanism, which needs an epsilon of its own.
+            told = await self.preview(dataset, question, wish, caller=caller)
+        return told, question
 
 
 def _epsilon_told(accuracy: object) -> Epsilon | None:
