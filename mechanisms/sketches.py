@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +34,7 @@ from mechanisms.domain import (
     NumberColumn,
     Schema,
 )
+from mechanisms.exact.once import once
 
 Ordered = tuple[NDArray[np.int32], NDArray[np.int64]]
 
@@ -145,7 +145,7 @@ class ArrayData:
             codes={name: _encode(schema.columns[name], column) for name, column in values.items()},
         )
 
-    @cached_property
+    @once
     def sketch(self) -> Sketch:
         """The sketch of all rows, made at first use."""
         return Sketch.from_block(self.codes, self.columns)

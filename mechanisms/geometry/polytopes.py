@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from math import inf, log, prod
 
 import numpy as np
@@ -25,6 +24,7 @@ from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import dot, rational
 from mechanisms.exact.certainty import settled
 from mechanisms.exact.fractions import fmpq_matrix, solve
+from mechanisms.exact.once import once
 from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.simulation import hashed_uniforms
@@ -119,7 +119,7 @@ class Polytope(SmoothBall):
         )
         return self.scaled(reach)
 
-    @cached_property
+    @once
     def half_widths(self) -> Vector:
         """Return half-widths of a box that holds K, certified."""
         return tuple(self._half_width(axis) for axis in range(self.dimension))
@@ -177,7 +177,7 @@ class Polytope(SmoothBall):
         rows = np.floor(uniforms("rows", count) * len(self._simulated)).astype(int)
         return np.asarray(self._simulated[rows], dtype=np.float64)
 
-    @cached_property
+    @once
     def _simulated(self) -> Floats:
         shares = hashed_uniforms(b"polytope", _POINTS * self.dimension)
         widths = np.array([float(width) for width in self.half_widths])

@@ -33,13 +33,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import log
 
 import numpy as np
 from flint import arb
 
 from mechanisms.exact.arrays import Floats
+from mechanisms.exact.once import once
 from mechanisms.exact.rounding import working_precision
 from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.quadrature import (
@@ -188,7 +189,7 @@ class SecondMomentBall(SmoothBall):
             columns.append((ends * (2 * place - 1))[:, None])
         return np.hstack(columns)
 
-    @cached_property
+    @once
     def _table(self) -> _Table:
         return _tabulate(self)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from flint import arb
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.continuous import LazyVector
+from mechanisms.exact.once import once
 from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import Randomness
@@ -116,7 +116,7 @@ class StackedBall(SmoothBall):
                 standing[place] = start + number
         return distinct, standing
 
-    @cached_property
+    @once
     def _places(self) -> list[tuple[int, ...]]:
         places, start = [], 0
         for part in self.parts:

@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 from flint import arb
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats
+from mechanisms.exact.once import once
 from mechanisms.objectives.check_loss.passes import Reader, Surveyed, added
 from mechanisms.objectives.check_loss.stored import Run
 from mechanisms.objectives.logistic_boxes import GradientBoxes, Local, NormName
@@ -116,7 +117,7 @@ class StoredSigned:
             found.append(Expansion.of(self.space.shear, point, sums, (error, error)))
         return found
 
-    @cached_property
+    @once
     def cells(self) -> Cells:
         """The cells of all rows, by one pass."""
         parts = (part for part in self.run(Sort(self.read)) if part is not None)

@@ -47,7 +47,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from flint import arb, fmpq, fmpq_mat
@@ -56,6 +55,7 @@ from numpy.typing import NDArray
 from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import dot, norm_one
 from mechanisms.exact.fractions import fmpq_matrix, to_fmpq, to_fraction
+from mechanisms.exact.once import once
 from mechanisms.samplers.affine.tries import Verdict
 
 _RATE_BITS = 60  # signs get dyadic odds, one word each
@@ -76,7 +76,7 @@ class GaussianBall:
         """Return d."""
         return len(self.vector)
 
-    @cached_property
+    @once
     def floats(self) -> tuple[Floats, Floats]:
         """Return P and b as floats: hints only."""
         matrix = np.array([[float(entry) for entry in row] for row in self.matrix])
@@ -136,7 +136,7 @@ class Envelope:
         """Return how many uniforms: one per entry of z, two per pair of entries of v."""
         return self.frame.slow + 2 * ((len(self.frame.others) + 1) // 2)
 
-    @cached_property
+    @once
     def guard_bits(self) -> int:
         """Return how many bits the products may cancel; a hint."""
         largest = max(abs(entry) for row in self.law.matrix for entry in row)
@@ -146,12 +146,12 @@ class Envelope:
         spread = largest / least * (self.law.bound + 1)
         return int(spread).bit_length() + 4 * self.law.dimension + 16
 
-    @cached_property
+    @once
     def exact(self) -> _Exact:
         """Return everything rational."""
         return _exact(self.law, self.frame, self.hints)
 
-    @cached_property
+    @once
     def shadow(self) -> _Shadow:
         """Return the rational parts as floats."""
         return _shadow(self.exact)

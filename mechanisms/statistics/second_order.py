@@ -36,11 +36,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from mechanisms.contract import Data
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.exact.once import once
 from mechanisms.geometry.counted import PRODUCTS, SQUARES, SUMS, CountedBall
 from mechanisms.geometry.cuts import add_remove_ball, replace_one_ball
 from mechanisms.geometry.joint_moments import JointMomentBall
@@ -163,7 +163,7 @@ class Layout:
         replaced = schema.adjacency is Adjacency.REPLACE_ONE
         return cls(names, cross, public_rows(schema), squared, replaced)
 
-    @cached_property
+    @once
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Return the column pairs (j, k), j <= k, in the vector's order."""
         size, squares = range(len(self.names)), self._squares
@@ -171,7 +171,7 @@ class Layout:
             (j, k) for j in size for k in size if (j == k and j < squares) or (self.cross and j < k)
         )
 
-    @cached_property
+    @once
     def places(self) -> Mapping[tuple[int, int], int]:
         """Return each pair's place in the vector."""
         start = self._first + len(self.names)
@@ -375,7 +375,7 @@ class Selection:
         """Return the public row count, if it is."""
         return self.layout.rows
 
-    @cached_property
+    @once
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Return all pairs (j, k), j <= k."""
         size = range(len(self.order))

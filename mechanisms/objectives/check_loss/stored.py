@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats, Integers
+from mechanisms.exact.once import once
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Rest
 from mechanisms.objectives.check_loss.passes import (
     FEW_DISTINCT,
@@ -125,7 +125,7 @@ class StoredRows:
         indices, _, _ = law.decide(law.root(), centres, half)
         return [self.surveyed.sample[index] for index in indices]
 
-    @cached_property
+    @once
     def _sampled(self) -> CheckLossLaw:
         return self.sampled(self.surveyed.sample)
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats, Words
+from mechanisms.exact.once import once
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow
 from mechanisms.samplers.affine.tries import WORD_BITS, Verdict
 
@@ -75,7 +75,7 @@ class LineRoute:
         """Return offset + log sum W_i."""
         return self.pieces.offset + math.log(float(self.pieces.ends[-1]))
 
-    @cached_property
+    @once
     def pieces(self) -> _Pieces:
         """Return the envelope."""
         return _envelope(self.law.shadow)

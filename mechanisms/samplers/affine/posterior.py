@@ -25,13 +25,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from flint import arb, arb_mat
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_one, rational
+from mechanisms.exact.once import once
 from mechanisms.exact.rounding import working_precision
 
 FLOAT_SLACK = 2.0**-40
@@ -72,7 +72,7 @@ class AffinePosterior:
         """Return c = k / (1 + B)."""
         return self.rate / (1 + self.bound)
 
-    @cached_property
+    @once
     def guard_bits(self) -> int:
         """Return how many bits a product with A or its inverse may cancel.
 
@@ -92,7 +92,7 @@ class AffinePosterior:
             known = self._enclosures[bits] = _enclose(self, bits + 2 * self.guard_bits)
         return known
 
-    @cached_property
+    @once
     def shadow(self) -> Shadow:
         """Return the float hints."""
         return _shadow(self)

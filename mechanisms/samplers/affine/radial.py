@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from flint import arb, arb_mat
@@ -35,6 +34,7 @@ from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import norm_one
+from mechanisms.exact.once import once
 from mechanisms.samplers.affine.cube import log_density_ceiling, pulled_norm
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow
 from mechanisms.samplers.affine.tries import WORD_BITS, Verdict
@@ -78,7 +78,7 @@ class RadialRoute:
         volume = size * math.log(2) - self.law.shadow.log_determinant
         return self.pieces.offset + math.log(total) + volume
 
-    @cached_property
+    @once
     def pieces(self) -> Pieces:
         """Return the envelope."""
         return _cut(self.law.shadow, self.law.dimension)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from operator import mul
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mechanisms.exact.arrays import Floats
+from mechanisms.exact.once import once
 
 _NORMAL_BITS = 20
 
@@ -105,7 +105,7 @@ class Polytope:
         corners = product((radius, -radius), repeat=dimension)
         return cls(walls, tuple(_corner(walls, corner) for corner in corners))
 
-    @cached_property
+    @once
     def floats(self) -> Floats:
         """The vertices (k x d), each entry rounded to nearest."""
         return np.array([[entry / v.scale for entry in v.place] for v in self.vertices])
