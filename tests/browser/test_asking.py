@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.visiting import Visits, faults_of, reach
+from tests.browser.visiting import Keyboard, Visits, faults_of
 from tests.contract.service import make_key, spent, upload
 
 pytestmark = pytest.mark.slow
@@ -84,19 +84,17 @@ def test_it_is_asked_without_script(visits: Visits, analyst: str, dataset: str) 
 def test_it_is_asked_by_keyboard_alone(visits: Visits, analyst: str, dataset: str) -> None:
     with visits.window(analyst) as page:
         page.goto(f"/desk/datasets/{dataset}/ask?statistic=mean")
+        by = Keyboard(page)
         page.keyboard.press("Tab")
         expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
         page.keyboard.press("Enter")
-        reach(page, "checkbox", "income")
-        page.keyboard.press("Space")
-        reach(page, "textbox", "Half-width")
-        page.keyboard.type("5")
-        reach(page, "button", "Preview")
-        page.keyboard.press("Enter")
+        by.tick(page.get_by_role("checkbox", name="income"))
+        by.fill(page.get_by_role("textbox", name="Half-width"), "5")
+        by.press(page.get_by_role("button", name="Preview"))
         expect(page.get_by_role("region", name="Preview")).to_contain_text("Accuracy wanted")
-        for _ in range(2):
-            reach(page, "button", "Release")
-            page.keyboard.press("Enter")
+        for heading in ("Release this?", "Mean of"):
+            by.press(page.get_by_role("button", name="Release"))
+            expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
         page.wait_for_url("**/desk/releases/*")
 
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.browser.furnished import ENGEL, Desk, furnish
 from tests.browser.screenshots import DRAFTED, IMAGES, SHOWN, take
-from tests.browser.visiting import Visits, faults_of, reach
+from tests.browser.visiting import Keyboard, Visits, faults_of
 from tests.contract.service import Service, make_key
 
 pytestmark = pytest.mark.slow
@@ -160,11 +160,10 @@ def test_a_key_is_revoked_by_keyboard(
     key = make_key(admin, "analyst", f"Ada {uuid4()}")
     with visits.window(desk.keys["admin"], java_script_enabled=script) as page:
         page.goto("/desk/keys")
-        reach(page, "link", f"Revoke {key['name']}")
-        page.keyboard.press("Enter")
+        by = Keyboard(page)
+        by.press(page.get_by_role("link", name=f"Revoke {key['name']}"))
         expect(page.get_by_role("heading", level=1)).to_contain_text(key["name"])
-        reach(page, "button", "Revoke")
-        page.keyboard.press("Enter")
+        by.press(page.get_by_role("button", name="Revoke"))
         expect(page.get_by_text("The key is revoked.")).to_be_visible()
         expect(page.get_by_role("link", name=f"Revoke {key['name']}")).to_have_count(0)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from random import Random
 from typing import Any
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.elsewhere import elsewhere
-from tests.browser.visiting import Visits, sign_in
+from tests.browser.visiting import Keyboard, Mouse, Visits, sign_in
 from tests.contract.service import Service, ask, make_key, upload
 
 pytestmark = pytest.mark.slow
@@ -20,12 +21,11 @@ CELL, WORD = "424242.4242", "zanzibarquorum"
 ROWS = 60
 
 
-def rows(*, script: bool) -> str:
-    """Return the rows of a file; the two files are about different people."""
-    step, turn = (1, 3) if script else (1.5, 4)
-    wages = [(at + 0.25) * step for at in range(ROWS)]
-    wards = ["south" if at % turn else "north" for at in range(ROWS)]
-    lines = [f"{wage},{ward},{WORD}{wage}" for wage, ward in zip(wages, wards, strict=True)]
+def rows(name: str) -> str:
+    """Return the rows of a file; each file is about different people."""
+    chance = Random(name)
+    wages = chance.sample(range(100, 9_900), ROWS)
+    lines = [f"{wage / 100},{chance.choice(('north', 'south'))},{WORD}{wage}" for wage in wages]
     return "\n".join(["wage,ward,remark", *lines, ""])
 
 
@@ -41,86 +41,89 @@ def looked_at(page: Page, heading: str | None = None) -> None:
     assert WORD not in content
 
 
-def fill_columns(page: Page) -> None:
-    page.get_by_role("combobox", name="wage type").select_option("number")
-    page.get_by_role("textbox", name="wage lower").fill("0")
-    page.get_by_role("textbox", name="wage upper").fill("100")
-    page.get_by_role("combobox", name="ward type").select_option("category")
-    page.get_by_role("textbox", name="ward values").fill("north\nsouth")
-    page.get_by_role("combobox", name="remark type").select_option("left out")
+def fill_columns(by: Mouse) -> None:
+    page = by.page
+    by.choose(page.get_by_role("combobox", name="wage type"), "number")
+    by.fill(page.get_by_role("textbox", name="wage lower"), "0")
+    by.fill(page.get_by_role("textbox", name="wage upper"), "100")
+    by.choose(page.get_by_role("combobox", name="ward type"), "category")
+    by.fill(page.get_by_role("textbox", name="ward values"), "north\nsouth")
+    by.choose(page.get_by_role("combobox", name="remark type"), "left out")
 
 
-def upload_by_hand(page: Page, name: str, *, script: bool) -> None:
+def upload_by_hand(by: Mouse, name: str, *, script: bool) -> None:
     """Draft, check, be refused for a cell, and upload."""
-    unsound = chosen(rows(script=script) + f"{CELL},{WORD},\n")
-    sound = chosen(rows(script=script) + f"{CELL},north,{WORD}\n")
-    page.get_by_role("link", name="Data sets").click()
-    page.get_by_role("link", name="New data set").click()
-    page.get_by_label("File").set_input_files(unsound)
+    page = by.page
+    unsound = chosen(rows(name) + f"{CELL},{WORD},\n")
+    sound = chosen(rows(name) + f"{CELL},north,{WORD}\n")
+    by.press(page.get_by_role("link", name="Data sets"))
+    by.press(page.get_by_role("link", name="New data set"))
+    by.take(page.get_by_label("File"), unsound)
     if not script:
-        page.get_by_role("button", name="Draft").click()
+        by.press(page.get_by_role("button", name="Draft"))
     expect(page.get_by_role("textbox", name="wage lower")).to_be_visible()
-    page.get_by_role("textbox", name="Name", exact=True).fill(name)
-    page.get_by_role("combobox", name="Review", exact=True).select_option("always")
-    page.get_by_role("button", name="Check").click()
+    by.fill(page.get_by_role("textbox", name="Name", exact=True), name)
+    by.choose(page.get_by_role("combobox", name="Review", exact=True), "always")
+    by.press(page.get_by_role("button", name="Check"))
     expect(page.get_by_role("alert")).to_contain_text("wage lower")
     expect(page.get_by_role("alert")).to_contain_text("Epsilon budget")
-    fill_columns(page)
-    page.get_by_role("textbox", name="Epsilon budget").fill("4")
+    fill_columns(by)
+    by.fill(page.get_by_role("textbox", name="Epsilon budget"), "4")
     if not script:
-        page.get_by_label("File").set_input_files(unsound)
-    page.get_by_role("button", name="Upload").click()
+        by.take(page.get_by_label("File"), unsound)
+    by.press(page.get_by_role("button", name="Upload"))
     expect(page.get_by_role("alert")).to_contain_text(str(ROWS + 1))
     looked_at(page)
-    page.get_by_label("File").set_input_files(sound)
+    by.take(page.get_by_label("File"), sound)
     if script:  # a file that is chosen fills the table anew, and keeps what was filled in
         expect(page.get_by_role("status").first).to_contain_text("columns of the header")
-    page.get_by_role("button", name="Upload").click()
+    by.press(page.get_by_role("button", name="Upload"))
     looked_at(page, name)
 
 
-def ask_by_hand(page: Page, name: str, *, script: bool) -> None:
+def ask_by_hand(by: Mouse, name: str, *, script: bool) -> None:
     """Find the data set, preview a mean, and ask for it."""
-    page.get_by_role("link", name="Data sets").click()
-    page.get_by_role("link", name=name).click()
+    page = by.page
+    by.press(page.get_by_role("link", name="Data sets"))
+    by.press(page.get_by_role("link", name=name))
     looked_at(page, name)
-    page.get_by_role("link", name="Ask", exact=True).click()
-    page.get_by_role("combobox", name="Statistic").select_option("mean")
-    if script:
-        page.wait_for_url("**statistic=mean")
-    else:
-        page.get_by_role("button", name="Choose").click()
-    page.get_by_role("checkbox", name="wage").check()
-    page.get_by_role("radio", name="Epsilon").check()
-    page.get_by_role("textbox", name="Epsilon").fill("0.5")
-    page.get_by_role("textbox", name="Purpose").fill("The yearly table")
-    page.get_by_role("button", name="Preview").click()
+    by.press(page.get_by_role("link", name="Ask", exact=True))
+    by.choose(page.get_by_role("combobox", name="Statistic"), "mean")
+    if not script:
+        by.press(page.get_by_role("button", name="Choose"))
+    expect(page.get_by_role("checkbox", name="wage")).to_be_visible()
+    by.tick(page.get_by_role("checkbox", name="wage"))
+    by.tick(page.get_by_role("radio", name="Epsilon"))
+    by.fill(page.get_by_role("textbox", name="Epsilon"), "0.5")
+    by.fill(page.get_by_role("textbox", name="Purpose"), "The yearly table,\nand its notes")
+    by.press(page.get_by_role("button", name="Preview"))
     expect(page.get_by_role("region", name="Preview")).to_contain_text("Expected error")
     looked_at(page)
-    page.get_by_role("button", name="Release").click()
+    by.press(page.get_by_role("button", name="Release"))
     looked_at(page, "Release this?")
-    page.get_by_role("button", name="Release").click()
+    by.press(page.get_by_role("button", name="Release"))
     looked_at(page, f"Mean of {name}")
 
 
-def review_by_hand(page: Page, name: str) -> None:
+def review_by_hand(by: Mouse, name: str) -> None:
     """Find the request, approve it, and make its release public."""
+    page = by.page
     looked_at(page, "Release Desk")
     row = page.get_by_role("row").filter(has_text=name)
-    row.get_by_role("link").first.click()
+    by.press(row.get_by_role("link").first)
     looked_at(page, name)
     expect(page.get_by_text("The yearly table").first).to_be_visible()
     release = page.url.rpartition("/")[2]
-    page.get_by_role("textbox", name="Reason").fill("It is within the protocol")
-    page.get_by_role("button", name="Approve").click()
+    by.fill(page.get_by_role("textbox", name="Reason"), "It is within the protocol")
+    by.press(page.get_by_role("button", name="Approve"))
     expect(page.get_by_text("Your vote is in the ledger")).to_be_visible()
     looked_at(page)
     page.goto(f"/desk/releases/{release}")
     publish = page.get_by_role("button", name="Publish")
     expect(publish).to_be_visible()
     looked_at(page)
-    page.get_by_role("textbox", name="Reason").fill("For the yearly report")
-    publish.click()
+    by.fill(page.get_by_role("textbox", name="Reason"), "For the yearly report")
+    by.press(publish)
     expect(page.get_by_text("The release is public now.")).to_be_visible()
     looked_at(page)
 
@@ -131,26 +134,33 @@ def people(admin: httpx.Client) -> dict[str, str]:
     return {name: str(make_key(admin, role)["secret"]) for name, role in roles.items()}
 
 
-@pytest.mark.parametrize("script", [True, False], ids=["with script", "without script"])
+WAYS: Mapping[str, tuple[type[Mouse], bool]] = {
+    "with script": (Mouse, True), "without script": (Mouse, False), "by keyboard": (Keyboard, True),
+}  # fmt: skip
+"""By which hand, and with script or without."""
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_file_becomes_a_public_page(
-    visits: Visits, service: Service, people: dict[str, str], script: bool
+    visits: Visits, service: Service, people: dict[str, str], way: str
 ) -> None:
+    hand, script = WAYS[way]
     options: dict[str, Any] = {"java_script_enabled": script}
-    name = f"Wages of the wards, {'with' if script else 'without'} script"
+    name = f"Wages of the wards, {way}"
     visits.expected.add(422)
     with visits.window(people["uploader"], **options) as page:
-        upload_by_hand(page, name, script=script)
+        upload_by_hand(hand(page), name, script=script)
     with visits.window(people["analyst"], **options) as page:
-        ask_by_hand(page, name, script=script)
+        ask_by_hand(hand(page), name, script=script)
         looked_at(page)
         with visits.window(people["reviewer"], **options) as other:
-            review_by_hand(other, name)
+            review_by_hand(hand(other), name)
         page.reload()
         expect(page.get_by_role("link", name="Download JSON")).to_be_visible()
         looked_at(page)
     with visits.window(**options) as page:
         page.goto("/public")
-        page.get_by_role("link", name=name).first.click()
+        hand(page).press(page.get_by_role("link", name=name).first)
         looked_at(page)
         expect(page.get_by_role("table").first).to_contain_text("wage")
         with service.client(None) as program:

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, FilePayload, Locator, Page, expect
 
 from tests.speed import PATIENCE_S
 
 _PATIENCE_MS = 1000 * PATIENCE_S
 expect.set_options(timeout=_PATIENCE_MS)
 _LOUD = ("warning", "error")
+_FOCUSED = "element => element === document.activeElement"
+_MOST_TABS = 120
 
 
 @dataclass
@@ -64,14 +66,79 @@ def sign_in(page: Page, key: str) -> None:
     page.wait_for_url("**/desk")
 
 
-def reach(page: Page, role: str, name: str) -> None:
-    """Press Tab until something has the focus."""
-    wanted = page.get_by_role(role, name=name).first  # type: ignore[arg-type]
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if wanted.evaluate("element => element === document.activeElement"):
-            return
-    raise AssertionError(f"the focus never comes to {name}")
+@dataclass(frozen=True)
+class Mouse:
+    """Uses a page by pointing at things."""
+
+    page: Page
+
+    def press(self, wanted: Locator) -> None:
+        """Press a button, or follow a link."""
+        wanted.click()
+
+    def fill(self, wanted: Locator, text: str) -> None:
+        """Write into a field."""
+        wanted.fill(text)
+
+    def choose(self, wanted: Locator, option: str) -> None:
+        """Choose of a list."""
+        wanted.select_option(option)
+
+    def tick(self, wanted: Locator) -> None:
+        """Tick a box, or one of several."""
+        wanted.check()
+
+    def take(self, wanted: Locator, file: FilePayload) -> None:
+        """Choose a file."""
+        wanted.set_input_files(file)
+
+
+class Keyboard(Mouse):
+    """Uses a page by keys alone: whatever they do not reach cannot be used."""
+
+    def press(self, wanted: Locator) -> None:
+        """Press a button, or follow a link."""
+        self.reach(wanted)
+        self.page.keyboard.press("Enter")
+
+    def fill(self, wanted: Locator, text: str) -> None:
+        """Write into a field."""
+        self.reach(wanted)
+        self.page.keyboard.press("Control+A")
+        self.page.keyboard.type(text)
+
+    def choose(self, wanted: Locator, option: str) -> None:
+        """Choose of a list, by the first word of what is wanted."""
+        self.reach(wanted)
+        if wanted.input_value() != option:
+            self.page.keyboard.type(option.partition(" ")[0])
+        expect(wanted).to_have_value(option)
+
+    def tick(self, wanted: Locator) -> None:
+        """Tick a box with the space bar; of several come to the chosen one, and go on by arrows."""
+        if wanted.get_attribute("type") == "checkbox":
+            self.reach(wanted)
+            self.page.keyboard.press("Space")
+        else:
+            self.reach(wanted, "element => element.name === document.activeElement.name")
+            while not wanted.is_checked():
+                self.page.keyboard.press("ArrowDown")
+
+    def take(self, wanted: Locator, file: FilePayload) -> None:
+        """Choose a file: the key opens the dialogue, which is the browser's own."""
+        self.reach(wanted)
+        with self.page.expect_file_chooser() as opened:
+            self.page.keyboard.press("Enter")
+        opened.value.set_files(file)
+
+    def reach(self, wanted: Locator, there: str = _FOCUSED) -> None:
+        """Press Tab until something has the focus."""
+        expect(wanted).to_be_attached()
+        for _ in range(_MOST_TABS):
+            if wanted.evaluate(there):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"the focus never comes to {wanted}")
 
 
 def faults_of(page: Page) -> list[str]:
