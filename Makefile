@@ -51,22 +51,25 @@ CORES = $(shell getconf _NPROCESSORS_ONLN)
 test test-wide coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 QUICKLY = $(PYTEST) -p no:schemathesis --in-memory
 test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
-	$(QUICKLY) -m 'not slow and not long and not wide and not postgres' $(if $(filter test-all,$(MAKECMDGOALS)),$(LEFT_TO_COVERAGE)) $(ARGS)
-
-# In a run of every test `coverage` runs these, once.
-LEFT_TO_COVERAGE = $(addprefix --ignore=,$(LEDGER_TESTS))
+	$(QUICKLY) $(if $(filter test-all,$(MAKECMDGOALS)),$(ALL_QUICK),-m '$(NOT_SLOW) and not wide and not postgres') $(ARGS)
 
 test-wide: $(READY) ## Run more cases of the same, and those on PostgreSQL
-	$(QUICKLY) -m '(wide or postgres) and not slow and not long' $(LEFT_TO_COVERAGE) $(ARGS)
+	$(QUICKLY) -m '$(NOT_SLOW) and (wide or postgres)' $(LEFT_TO_COVERAGE) $(ARGS)
+
+# In a run of every test these two are one, by processes that begin and collect once, and what
+# `coverage` runs is run by it alone.
+ALL_QUICK = -m '$(NOT_SLOW)' $(LEFT_TO_COVERAGE)
+NOT_SLOW := not slow and not long
+LEFT_TO_COVERAGE = $(addprefix --ignore=,$(LEDGER_TESTS))
 
 test-slow: $(READY) ## Run the tests that take long: kills, faults, load, timing
 	$(PYTEST) -m 'slow and not long' $(ARGS)
 
-test-all: test test-wide test-slow coverage ## Run every test
+test-all: test test-slow coverage ## Run every test
 
 # The files and the bar are in pyproject.toml. One run: data of several runs do not add up over cores.
 coverage: $(READY) ## Run the ledger's tests; fail unless they take every branch of it
-	$(QUICKLY) -q -m 'not slow and not long' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
+	$(QUICKLY) -q -m '$(NOT_SLOW)' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
 
 check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapshot
 	$(BIN)/ruff format --check .
