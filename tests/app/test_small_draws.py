@@ -158,6 +158,7 @@ def test_until_the_process_is_ready_it_is_drawn_here(
             assert not draws.small_draws.prepare()
             assert {(each.state, each.attempts) for each in found} == {(ReleaseState.RELEASED, 1)}
             with ordered.pop() as process:
+                assert process.recv(1 << 16)  # for whom it draws: what comes next is a release
                 process.sendall(framed(pickled(None)))
                 await until_ready(services)
                 asking = asyncio.ensure_future(ask("c"))
