@@ -23,7 +23,7 @@ from app.processes.channel import Message, StarvedError, problem_json, send
 from app.processes.child import prepare
 from app.processes.upload_orders import StoringOrder
 from app.processes.upload_reading import checked_blocks
-from app.services.datasets.lineage import Digested, compare
+from app.services.datasets.comparing import Digested, compare
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.sources.feeding import feeding
 from app.uploads.sources.objects import ObjectAccess

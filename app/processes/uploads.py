@@ -39,7 +39,7 @@ from app.processes.crews import Crew
 from app.processes.forking import Forks
 from app.processes.upload_orders import StoringOrder
 from app.processes.upload_reading import SHARED
-from app.services.datasets.lineage import Digested, Verdict
+from app.services.datasets.comparing import Digested, Verdict
 from app.uploads.intake import Stop
 from app.uploads.reading_task import ReadingTask
 from app.uploads.sources.objects import ObjectAccess
@@ -138,7 +138,7 @@ class StoringProcesses:
     def compare(self, upload: Digested, earlier: Sequence[Digested]) -> Verdict:
         """Compare an upload with earlier data sets.
 
-        See :func:`app.services.datasets.lineage.compare`.
+        See :func:`app.services.datasets.comparing.compare`.
 
         Raises
         ------

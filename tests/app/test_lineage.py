@@ -17,7 +17,7 @@ import pytest
 
 from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.overlap import TableShape, chance_of_equal, overlaps
-from app.services.datasets.lineage import Digested, compare
+from app.services.datasets.comparing import Digested, compare
 from app.uploads.ingest import ingest
 from app.uploads.overlap import tables_overlap
 from app.uploads.pools import Pool

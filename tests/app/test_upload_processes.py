@@ -18,7 +18,7 @@ from app.domain.problems import Problem
 from app.processes import uploads as upload_processes
 from app.processes.upload_reading import SHARED
 from app.processes.uploads import StoringProcesses
-from app.services.datasets.lineage import Digested, Verdict, compare
+from app.services.datasets.comparing import Digested, Verdict, compare
 from app.uploads.intake import Stop
 from app.uploads.limits import Limits
 from app.uploads.row_digests import RowDigests
