@@ -102,6 +102,7 @@ def keep_in_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
+    gc.enable()
 
 
 def _build(settings: Settings, store: Store) -> Services:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import signal
 import sys
@@ -52,6 +53,7 @@ def application() -> FastAPI:
 )
 def serve(host: str, port: int, workers: int) -> None:
     """Migrate the database, then serve the API until Ctrl-C or SIGTERM."""
+    gc.disable()  # until all is loaded, nearly all of which stays
     import uvicorn  # noqa: PLC0415
 
     raise_descriptor_limit()

@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -26,6 +26,30 @@ LOWER, SPARE = b"l", b"s"
 # A channel, and what is read: a file, or a reader's blocks and the way to feed it.
 _MAX_DESCRIPTORS = 3
 _LOOK_MS = 250
+_HUNG_UP = getattr(select, "POLLRDHUP", 0)  # Linux alone has this
+
+
+@contextmanager
+def loading(descriptor: int) -> Iterator[None]:
+    """Leave as soon as the other end goes, while the block lasts: to load takes seconds."""
+    loaded, telling = os.pipe()
+    looking = threading.Thread(target=_leave_unless, args=(descriptor, loaded))
+    looking.start()
+    try:
+        yield
+    finally:
+        os.close(telling)
+        looking.join()  # no thread runs when processes are forked
+        os.close(loaded)
+
+
+def _leave_unless(descriptor: int, loaded: int) -> None:
+    """End this process when the other end of a descriptor goes before that of another does."""
+    gone = select.poll()
+    gone.register(descriptor, _HUNG_UP)
+    gone.register(loaded, _HUNG_UP)
+    if any(each == descriptor for each, _ in gone.poll()):
+        os._exit(0)
 
 
 def host(work: Callable[..., None], descriptor: int) -> None:
@@ -132,7 +156,7 @@ def _leave_with(channel: int, starvation: Starvation | None) -> None:
     Or when its threads starve, if that is watched: this one gets its moment then, but late.
     """
     hung_up = select.poll()
-    hung_up.register(channel, getattr(select, "POLLRDHUP", 0))  # Linux alone has this
+    hung_up.register(channel, _HUNG_UP)
     while not hung_up.poll(None if starvation is None else _LOOK_MS):
         with suppress(Exception):  # there may be no memory or no descriptor to look with
             if starvation is not None and starvation.found():

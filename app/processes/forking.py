@@ -28,16 +28,25 @@ from app.processes.fork_host import LOWER, SPARE
 
 _MAX_THREADS = 4
 _START = """
-import importlib, json, sys
+import gc, importlib, json, sys
+gc.disable()
 sys.path[:] = json.loads(sys.argv[1])
 from app.processes.spare_time import take_lower_priority
 take_lower_priority()
-from app.processes.fork_host import host
-for module in sys.argv[4:]:
-    importlib.import_module(module)
-host(importlib.import_module(sys.argv[2]).work, int(sys.argv[3]))
+from app.processes.fork_host import host, loading
+descriptor = int(sys.argv[3])
+with loading(descriptor):
+    for module in sys.argv[4:]:
+        importlib.import_module(module)
+    work = importlib.import_module(sys.argv[2]).work
+gc.freeze()
+gc.enable()
+host(work, descriptor)
 """
-"""The host lets the service go first from before it loads anything."""
+"""The host lets the service go first from before it loads anything, and leaves with it.
+
+What it loads stays, so no garbage is looked for meanwhile, nor among it in what is forked.
+"""
 
 
 class Forks:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,12 @@ class Starved:
 
 def forked(module: ModuleType) -> list[int]:
     """Return the processes that a module's host has forked and that are still there."""
-    return children_of(module.FORKS._host().process.pid)
+    return children_of(host_of(module.FORKS).process.pid)
+
+
+def host_of(forks: Forks) -> Any:
+    """Return the host that has them forked, started if there is none: its process, its orders."""
+    return forks._host()
 
 
 def children_of(process: int) -> list[int]:

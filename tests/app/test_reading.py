@@ -25,7 +25,7 @@ from app.processes.upload_reading import SHARED, UploadReader
 from app.uploads.limits import Limits
 from app.uploads.trouble import UNREADABLE
 from tests.app.bombs import gzip_bomb, nested_gzip, parquet, parquet_bombs
-from tests.app.forks import children_of, wait
+from tests.app.forks import children_of, host_of, wait
 from tests.app.uploads import SENTINEL, columns_spec, encode, read_upload, refused, troubles
 
 NUMBER = columns_spec({"x": {"type": "number", "lower": 0, "upper": 2}})
@@ -37,7 +37,7 @@ def _files_of(process: int) -> set[str]:
 
 
 def _host(reader: UploadReader = SHARED) -> int:
-    return reader.forks._host().process.pid
+    return int(host_of(reader.forks).process.pid)
 
 
 def test_the_files_written_by_hand_are_sound() -> None:

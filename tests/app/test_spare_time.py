@@ -20,18 +20,23 @@ from app.processes.channel import Message, StarvedError, receive
 from app.processes.crews import Crew
 from app.processes.forking import Forks
 from app.processes.spare_time import Starvation
-from tests.app.forks import children_of, no_time_left, wait
+from tests.app.forks import children_of, host_of, no_time_left, wait
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    forks = Forks("tests.app.burning", quiet=False)
+def forks() -> Iterator[Forks]:
+    found = Forks("tests.app.burning", quiet=False)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def crew(forks: Forks) -> Iterator[Crew]:
     found = Crew(forks)
     yield found
     found.close()
-    forks.close()
 
 
 @dataclass(frozen=True)
@@ -175,17 +180,25 @@ def test_a_process_in_spare_time_leaves_with_whom_it_works_for(crew: Crew) -> No
     crew.end(other.channel)
 
 
-def test_a_twin_leaves_with_its_host_and_what_runs_goes_on(crew: Crew) -> None:
+def test_a_twin_leaves_with_its_host_and_what_runs_goes_on(forks: Forks, crew: Crew) -> None:
     process = patiently(crew)
-    (twin,) = children_of(crew._forks._host().process.pid)
-    crew._forks.close()
+    (twin,) = children_of(host_of(forks).process.pid)
+    forks.close()
     wait(lambda: not Path(f"/proc/{twin}").exists())
     assert process.there()
 
 
-def test_a_twin_that_is_lost_is_replaced(crew: Crew) -> None:
+def test_a_host_that_is_still_loading_leaves_with_its_server() -> None:
+    forks = Forks("tests.app.never_loaded", quiet=False)
+    forks.start()
+    host = host_of(forks)
+    host.orders.close()
+    wait(lambda: host.process.poll() == 0)
+
+
+def test_a_twin_that_is_lost_is_replaced(forks: Forks, crew: Crew) -> None:
     patiently(crew)
-    (twin,) = children_of(crew._forks._host().process.pid)
+    (twin,) = children_of(host_of(forks).process.pid)
     os.kill(twin, signal.SIGKILL)
     wait(lambda: not Path(f"/proc/{twin}").exists())
     patiently(crew)
