@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.furnished import ENGEL, Desk, furnish
 from tests.browser.screenshots import DRAFTED, IMAGES, SHOWN, take
@@ -185,6 +185,30 @@ def test_everybody_can_declare_columns(visits: Visits, desk: Desk, look: dict[st
         page.get_by_role("button", name="Check").click()
         expect(page.get_by_role("alert")).to_contain_text("income lower")
         assert faults_of(page) == []
+
+
+def test_an_upload_shows_how_far_it_is_and_can_be_cancelled(visits: Visits, desk: Desk) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        """Do as a slow network does."""
+        held.append(route)
+
+    with visits.window(desk.keys["Grace Hopper"]) as page:
+        page.goto("/desk/datasets/new")
+        page.get_by_label("File").set_input_files(ENGEL)
+        expect(page.get_by_role("textbox", name="income lower")).to_be_visible()
+        page.get_by_role("textbox", name="Name", exact=True).fill("never there")
+        page.get_by_role("textbox", name="Epsilon budget").fill("1")
+        page.route("**/desk/datasets/**", hold)
+        page.get_by_role("button", name="Upload").click()
+        progress = page.get_by_role("progressbar", name="Upload progress")
+        expect(progress).to_be_visible()
+        expect(page.get_by_text("The file is sent.")).to_be_visible()
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.get_by_text("Cancelled. Nothing of the file is kept.")).to_be_visible()
+        expect(progress).to_be_hidden()
+        assert len(held) == 1
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=["light and narrow", "dark and wide"])
