@@ -82,6 +82,38 @@ def test_a_statistic_can_be_previewed(analyst: Browsing, dataset: str, kind: str
     assert "Expected error" in preview(shown)
 
 
+def test_a_preview_shows_its_curve_its_alternatives_and_the_output_space(
+    analyst: Browsing, dataset: str
+) -> None:
+    """Each as a picture and in words or a table; the output space where it has two coordinates."""
+    page = form_of(analyst, dataset, "mean")
+
+    def shown(*columns: str) -> Page:
+        return analyst.send(page, "Preview", epsilon="0.5", wanted="epsilon", columns=list(columns))
+
+    def drawn(page: Page) -> set[str]:
+        within = "//section[@aria-label='Preview']"
+        heads = page.tree.xpath(f"{within}//figure/preceding-sibling::h3[1]")
+        pictures = page.tree.xpath(f"{within}//figure[svg or *[name()='svg']]")
+        assert len(heads) == len(pictures)
+        return {str(head.text_content()) for head in heads}
+
+    two, one = shown("income", "food"), shown("income")
+    assert drawn(two) == {"Error by epsilon", "Alternatives", "Adjacent output space"}
+    assert "Adjacent output space" not in drawn(one)
+    rows = two.tree.xpath("//h3[.='Error by epsilon']/following-sibling::table[1]/tbody/tr")
+    epsilons, errors = zip(
+        *([float(cell.text_content().replace(",", "")) for cell in row] for row in rows),
+        strict=True,
+    )
+    assert 0.5 in epsilons
+    assert list(epsilons) == sorted(epsilons)
+    assert list(errors) == sorted(errors, reverse=True)
+    assert {"l1", "l2", "optimal"} == {
+        str(cell.text_content()) for cell in two.tree.xpath("//td[@data-of='Norm']")
+    }
+
+
 def test_a_question_is_confirmed_paid_for_once_and_shown(
     service: Service, admin: httpx.Client
 ) -> None:
