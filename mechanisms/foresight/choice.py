@@ -22,8 +22,7 @@ rows    d    bound  spread  kng    functional  objective perturbation
 10,000  12   10     1       0.047  0.098       0.162
 ======  ===  =====  ======  =====  ==========  ======================
 
-These are mean l2 distances to least squares in scaled units, at epsilon 1 under replace-one: of 14
-draws each, the last row of about 40 in an earlier measurement.
+These are mean l2 distances to least squares in scaled units, at epsilon 1 under replace-one.
 
 The exponential mechanism is no candidate, being the baseline, and neither is what is drawn on
 boxes: how long such a draw takes depends on the data, so it is a job that one has to ask for. So
