@@ -1,28 +1,9 @@
 """Which mechanism ``auto`` takes for a regression: the one that errs least in a public simulation.
 
 Let e_m be the mean, over the coefficients, of the error that is expected by mechanism m, each as a
-share of the range of values that were possible. It is found for two populations: features spread
-evenly over their bounds, and features that fill about a quarter of them, off centre. The target
-fills about a quarter of its own in both: a target that filled all of them beside narrow features
-would have slopes larger than most are, and a mechanism that draws near zero would seem to err more
-than it does. ``auto`` takes the mechanism with the least product of the two.
-
-On seven settings that were measured, the one taken errs as little as the best in each. With a
-target spread evenly it erred 1.9, 1.6 and 1.4 times as much in three, whatever R^2 was assumed:
-
-======  ===  =====  ======  =====  ==========  ======================
-rows    d    bound  spread  kng    functional  objective perturbation
-======  ===  =====  ======  =====  ==========  ======================
-235     2    10     1       0.102  0.059       0.293
-1,000   4    10     1       0.082  0.074       0.295
-1,000   6    10     1       0.162  0.232       0.289
-10,000  4    10     0.25    0.140  0.113       0.457
-10,000  6    10     0.25    0.198  0.373       0.700
-10,000  8    2      1       0.024  0.038       0.026
-10,000  12   10     1       0.047  0.098       0.162
-======  ===  =====  ======  =====  ==========  ======================
-
-These are mean l2 distances to least squares in scaled units, at epsilon 1 under replace-one.
+share of the range of values that were possible. It is found for two populations: columns spread
+evenly over their bounds, and columns that fill about a quarter of them, off centre. ``auto`` takes
+the mechanism with the least product of the two.
 
 The exponential mechanism is no candidate, being the baseline, and neither is what is drawn on
 boxes: how long such a draw takes depends on the data, so it is a job that one has to ask for. So
@@ -59,7 +40,7 @@ CHOSEN_KINDS = frozenset({"linear_regression"})
 _BASELINE = "exponential"
 _FREE = "functional"
 """Its standard errors cost nothing."""
-_FILLED = 0.25  # of the bounds, by narrow columns
+_FILLED = 0.25  # of the bounds, by the columns of the second population
 _OFF_CENTRE = 0.1  # of the width
 _NEAR = 1.05
 """Errors that differ by less are told as about the same."""
@@ -266,26 +247,15 @@ def _by(asked: Asked, mechanism: str) -> Asked:
 
 def _error(asked: Asked) -> float:
     """Return the geometric mean of a mechanism's errors in both populations."""
-    even, narrow = (Assumptions(population=each) for each in _populations(asked))
+    even, narrow = Assumptions(), Assumptions(population=_narrow(asked))
     # Geometric, so that a mechanism twice as good in one population and half in the other ties.
     return sqrt(_share(asked, even) * _share(asked, narrow))
 
 
-_Population = tuple[tuple[str, Spread], ...]
-
-
-def _populations(asked: Asked) -> tuple[_Population, _Population]:
-    """Return what fills a part of its bounds: the target, and the features as well."""
+def _narrow(asked: Asked) -> tuple[tuple[str, Spread], ...]:
     relation = relation_of(viewed(asked.statistic, asked.schema))
-    if relation is None:
-        return (), ()
-    target = _narrow(asked, relation.target)
-    return target, (*target, *_narrow(asked, *relation.features))
-
-
-def _narrow(asked: Asked, *names: str) -> _Population:
     spreads: list[tuple[str, Spread]] = []
-    for name in names:
+    for name in () if relation is None else relation.features:
         column = asked.schema.columns[name]
         if isinstance(column, CategoryColumn) or column.boolean:
             continue

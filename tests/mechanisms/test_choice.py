@@ -63,28 +63,6 @@ def test_what_is_chosen_errs_least_of_all() -> None:
     assert error("auto") == error(choice.mechanism), "a preview foresees what will be drawn"
 
 
-@pytest.mark.parametrize(
-    ("rows", "coefficients", "bound", "errors"),
-    [
-        (235, 2, 10.0, {"kng": 0.102, "functional": 0.059, "objective_perturbation": 0.293}),
-        (1_000, 4, 10.0, {"kng": 0.082, "functional": 0.074, "objective_perturbation": 0.295}),
-        (1_000, 6, 10.0, {"kng": 0.162, "functional": 0.232, "objective_perturbation": 0.289}),
-        (10_000, 4, 10.0, {"kng": 0.140, "functional": 0.113, "objective_perturbation": 0.457}),
-        (10_000, 6, 10.0, {"kng": 0.198, "functional": 0.373, "objective_perturbation": 0.700}),
-        (10_000, 8, 2.0, {"kng": 0.024, "functional": 0.038, "objective_perturbation": 0.026}),
-        (10_000, 12, 10.0, {"kng": 0.047, "functional": 0.098, "objective_perturbation": 0.162}),
-    ],
-)
-def test_what_is_chosen_errs_little_more_than_the_best_where_that_was_measured(
-    rows: int, coefficients: int, bound: float, errors: dict[str, float]
-) -> None:
-    """Measured apart from any simulation of the choice: see its module."""
-    schema = schema_of(Adjacency.REPLACE_ONE, rows, coefficients - 1)
-    choice = choose(regression(coefficients - 1, bound=bound), schema, ONE, norm="auto")
-    assert choice is not None
-    assert errors[choice.mechanism] <= 1.3 * min(errors.values())
-
-
 def test_a_mechanism_that_is_not_offered_is_no_candidate() -> None:
     schema = schema_of(Adjacency.REPLACE_ONE, 100_000, 24)
     choice = choose(regression(24), schema, Epsilon.parse("10"), norm="l1")
