@@ -126,8 +126,9 @@ class Keyboard(Mouse):
 
     def take(self, wanted: Locator, file: FilePayload) -> None:
         """Choose a file: the key opens the dialogue, which is the browser's own."""
-        self.reach(wanted)
         with self.page.expect_file_chooser() as opened:
+            # Only now: when this is answered, the browser knows whose the dialogue is to show.
+            self.reach(wanted)
             self.page.keyboard.press("Enter")
         opened.value.set_files(file)
 
