@@ -20,7 +20,7 @@ from app.store.forgotten_datasets import Forgotten, record_forgotten
 from app.vault.lineage import LineageFiles
 from tests.app.killed_uploads import BEFORE, serving, upload
 from tests.app.ledgers import Place, place_on
-from tests.speed import PATIENCE_S
+from tests.speed import slowness
 
 POLL_S = 0.05
 
@@ -130,7 +130,7 @@ def test_a_living_server_clears_away_what_a_dead_one_left(tmp_path: Path) -> Non
                 await asyncio.to_thread(kill, place, "kept")
                 assert left(tmp_path)
                 clearing = asyncio.create_task(_keep_clearing(living))
-                await asyncio.wait_for(until_nothing_is_left(place), PATIENCE_S)
+                await asyncio.wait_for(until_nothing_is_left(place), 10 * slowness())
                 clearing.cancel()
                 assert under_way(store) == 0
                 await upload(living)
