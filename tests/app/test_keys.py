@@ -105,6 +105,15 @@ def test_a_server_of_several_looks_a_key_up_off_its_loop(
         asyncio.run(scenario())
 
 
+def test_a_key_is_found_by_its_id(place: Place) -> None:
+    with opened(place) as ledger:
+        register(ledger.store, ADMIN)
+        keys = KeyService(ledger.store)
+        (known, _), _ = asyncio.run(make(keys, 2))
+        assert keys.get(known).id == known
+        assert refused(lambda: keys.get("key_of_nobody"))[0] == "not-found"
+
+
 def test_what_is_remembered_of_keys_is_bounded(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

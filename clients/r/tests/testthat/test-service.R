@@ -33,10 +33,23 @@ test_that("data sets are found by name and by id, and others are refused by thei
   expect_true(all(c("income", "age", "sex") %in% names(synthetic_rows(people))))
 })
 
+# a port that takes a connection and never answers, so that whoever asks gives up
+silent_server <- function() {
+  for (port in sample(20000:30000, 100)) {
+    server <- tryCatch(serverSocket(port), error = function(cnd) NULL, warning = function(cnd) NULL)
+    if (!is.null(server)) return(list(socket = server, port = port))
+  }
+  stop("no port is free")
+}
+
 test_that("rows are waited for longer than other answers", {
   hasty <- served()
   hasty[c("timeout", "attempts")] <- list(0.001, 1)
-  expect_error(budget(new_dataset(hasty)), class = "desk_unreachable")
+  silent <- silent_server()
+  on.exit(close(silent$socket))
+  unanswered <- hasty
+  unanswered$url <- paste0("http://127.0.0.1:", silent$port)
+  expect_error(datasets(unanswered), class = "desk_unreachable")
   expect_identical(extend_dataset(new_dataset(hasty), data.frame(
     income = stats::runif(9, 10, 4000), age = 18:26, sex = "m"
   ))$rows, 209L)
