@@ -15,6 +15,16 @@ OF_UPLOADS = (
 """What an upload may be refused for."""
 
 
+_READING = {
+    "name": "Reading",
+    "in": "header",
+    "required": False,
+    "description": "A text of your choice, by which `/v1/readings` tells you alone how far the "
+    "upload is.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 100, "examples": ["engel-1"]},
+}
+
+
 def upload_of(spec: type[BaseModel], sourced: type[BaseModel]) -> dict[str, Any]:
     """Return how a file and its spec are sent, or a spec that names a source."""
     file = {
@@ -38,4 +48,4 @@ def upload_of(spec: type[BaseModel], sourced: type[BaseModel]) -> dict[str, Any]
         },
         "application/json": {"schema": {"$ref": sourced}},
     }
-    return {"requestBody": {"required": True, "content": content}}
+    return {"parameters": [_READING], "requestBody": {"required": True, "content": content}}

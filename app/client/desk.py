@@ -7,7 +7,10 @@ lists are read with ``async for``.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -16,11 +19,12 @@ import httpx
 from app.client.calls import Calls
 from app.client.datasets import AsyncDataset, Dataset
 from app.client.errors import UnreachableError
-from app.client.steps import Awaiting, Blocking, Line, Pause, Steps
+from app.client.steps import Awaiting, Blocking, Glance, Line, Pause, Steps
 
 T = TypeVar("T")
 
 _FIRST_PAUSE_S = 0.2
+_FIRST_LOOK_S = 1.0
 
 
 class ReleaseDesk(Calls[Dataset], Blocking):
@@ -84,7 +88,8 @@ class ReleaseDesk(Calls[Dataset], Blocking):
                     step = next(steps)
                     continue
                 try:
-                    response = self._http.request(step.method, step.path, **step.content)
+                    with self._glancing(step.meanwhile):
+                        response = self._http.request(step.method, step.path, **step.content)
                 except httpx.TransportError as error:
                     step = steps.throw(_unreachable(error))
                 else:
@@ -92,6 +97,28 @@ class ReleaseDesk(Calls[Dataset], Blocking):
         except StopIteration as done:
             result: T = done.value
             return result
+
+    @contextmanager
+    def _glancing(self, glance: Glance | None) -> Iterator[None]:
+        """Look at something in a thread while the block lasts."""
+        if glance is None:
+            yield
+            return
+        ended = threading.Event()
+
+        def look() -> None:
+            pause_s = _FIRST_LOOK_S
+            while not ended.wait(pause_s):
+                with suppress(httpx.TransportError):  # the request itself tells
+                    pause_s = glance.told(self._http.get(glance.path))
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
 
 class AsyncDesk(Calls[AsyncDataset], Awaiting):
@@ -139,7 +166,8 @@ class AsyncDesk(Calls[AsyncDataset], Awaiting):
                     step = next(steps)
                     continue
                 try:
-                    response = await self._http.request(step.method, step.path, **step.content)
+                    async with self._glancing(step.meanwhile):
+                        response = await self._http.request(step.method, step.path, **step.content)
                 except httpx.TransportError as error:
                     step = steps.throw(_unreachable(error))
                 else:
@@ -147,6 +175,28 @@ class AsyncDesk(Calls[AsyncDataset], Awaiting):
         except StopIteration as done:
             result: T = done.value
             return result
+
+    @asynccontextmanager
+    async def _glancing(self, glance: Glance | None) -> AsyncIterator[None]:
+        """Look at something in a task while the block lasts."""
+        if glance is None:
+            yield
+            return
+
+        async def look() -> None:
+            pause_s = _FIRST_LOOK_S
+            while True:
+                await asyncio.sleep(pause_s)
+                with suppress(httpx.TransportError):  # the request itself tells
+                    pause_s = glance.told(await self._http.get(glance.path))
+
+        task = asyncio.create_task(look())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
 
 def _headers(key: str | None) -> dict[str, str]:

@@ -71,6 +71,11 @@ class Line:
             self._next_s = self.passed_s + _EVERY_S
         return due
 
+    @property
+    def is_seen(self) -> bool:
+        """Return whether somebody is looking."""
+        return self._seen
+
     def say(self, text: str) -> None:
         """Put a text in the line's place."""
         if self._seen:
@@ -99,6 +104,13 @@ class Line:
     def _write(self, text: str) -> None:
         sys.stderr.write(f"\r{_CLEAR}{text}")
         sys.stderr.flush()
+
+    def tell_reading(self, name: str, far: Mapping[str, Any]) -> None:
+        """Say how far the service has read a file: bytes of how many, and rows."""
+        self.stop()
+        size = far["of_bytes"]
+        read = "" if size is None else f"{far_of(far['bytes'], size)}, "
+        self.keep_saying(f"the service reads {name}: {read}{far['rows']:,} rows")
 
 
 class Progress(Line):

@@ -33,12 +33,24 @@ _LONGEST_PAUSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Glance:
+    """What to look at, again and again, while a request is under way.
+
+    ``told`` gets each response, and returns the seconds until the next look.
+    """
+
+    path: str
+    told: Callable[[httpx.Response], float]
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """Something to send; ``content`` are keywords of an httpx request."""
 
     method: str
     path: str
     content: Mapping[str, Any]
+    meanwhile: Glance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +71,11 @@ class Line:
     attempts: int
     pause_s: float
 
-    def send(self, method: str, path: str, **content: Any) -> Steps[httpx.Response]:
+    def send(
+        self, method: str, path: str, *, meanwhile: Glance | None = None, **content: Any
+    ) -> Steps[httpx.Response]:
         """Send once; raises ``ProblemError`` or ``UnreachableError``."""
-        response: httpx.Response = yield Request(method, path, content)
+        response: httpx.Response = yield Request(method, path, content, meanwhile)
         if response.is_error:
             raise ProblemError.from_response(response)
         return response

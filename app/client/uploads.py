@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,15 @@ from app.client.answers import Answer
 from app.client.datasets import Facts
 from app.client.progress import Line as Told
 from app.client.progress import Sending
-from app.client.steps import Call, Line, Listing, Pages, Steps
+from app.client.steps import Call, Glance, Line, Listing, Pages, Steps
 
 D = TypeVar("D", bound=Facts)
 
 _WHILE_A_FILE_IS_READ = httpx.Timeout(60.0, read=86_400.0)
 """The service answers an upload when it has read the whole file, and says nothing before."""
+_LOOK_EVERY_S = 1.0
+_UNSEEN = 0.05
+"""So much of the time goes by between two looks, where that is longer: each is a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +47,8 @@ class UploadCalls(Generic[D]):
     def upload(self, file: Path | str, spec: Mapping[str, object]) -> Steps[D]:
         """Upload a CSV, CSV.gz or Parquet file under a public spec (curators).
 
-        On a terminal or in a notebook a line says how far it is. The answer comes when the file has
-        been read; it is waited for a day, whatever ``timeout_s`` is.
+        On a terminal or in a notebook a line says how far it is, sent and read. The answer comes
+        when the file has been read; it is waited for a day, whatever ``timeout_s`` is.
         """
         return (yield from self._sent("/v1/datasets", Path(file), spec))
 
@@ -96,6 +100,7 @@ class UploadCalls(Generic[D]):
                 address,
                 json={**spec, "source": source},
                 timeout=_WHILE_A_FILE_IS_READ,
+                **_looked_at(told, source),
             )
         return self.dataset_of(response.json())
 
@@ -103,6 +108,27 @@ class UploadCalls(Generic[D]):
         with path.open("rb") as stream, Sending(path, stream) as sending:
             parts = {"file": (path.name, sending), "spec": (None, json.dumps(spec))}
             response = yield from self.line.send(
-                "POST", address, files=parts, timeout=_WHILE_A_FILE_IS_READ
+                "POST",
+                address,
+                files=parts,
+                timeout=_WHILE_A_FILE_IS_READ,
+                **_looked_at(sending, path.name),
             )
         return self.dataset_of(response.json())
+
+
+def _looked_at(told: Told, name: str) -> dict[str, Any]:
+    """Return what a request has beside, where somebody looks how far the service has read."""
+    if not told.is_seen:
+        return {}
+    reading = secrets.token_hex(16)
+
+    def tell(response: httpx.Response) -> float:
+        found = response.json()["items"] if response.is_success else []
+        for each in found:  # none before its first rows are read, and once all are stored
+            if each["reading"] == reading:
+                told.tell_reading(name, each)
+        return max(_LOOK_EVERY_S, told.passed_s * _UNSEEN)
+
+    glance = Glance("/v1/readings", tell)
+    return {"headers": {"Reading": reading}, "meanwhile": glance}

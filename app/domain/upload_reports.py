@@ -1,14 +1,37 @@
 """What reading an upload came to: counts for the person who uploaded it, and for nobody else.
 
 They are counts over private rows. The one who sent the file is told them in the answer to the
-upload, and they are kept nowhere.
+upload, and they are kept nowhere. How far the reading is they are told meanwhile.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadProgress:
+    """How far an upload is: rows read, and bytes of how many; None while that is not known.
+
+    ``reading`` is the text by which its sender knows it.
+    """
+
+    reading: str
+    rows: int
+    read_bytes: int
+    total_bytes: int | None
+
+    def to_json(self) -> bytes:
+        """Return what is noted in a file."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def of(cls, noted: bytes) -> UploadProgress:
+        """Return the inverse of :meth:`to_json`."""
+        return cls(**json.loads(noted))
 
 
 @dataclass(slots=True)

@@ -26,6 +26,8 @@ from app.domain.problems import Problem
 
 _LENGTH = struct.Struct("!i")
 _MAX_MESSAGE_BYTES = 1 << 24  # a sender that is not in order must not fill the reader's memory
+READ_BYTES = 8
+"""Of which a number of bytes is a message."""
 _SENDING = threading.Lock()
 
 
@@ -44,6 +46,8 @@ class Message(IntEnum):
     """:class:`app.uploads.row_digests.RowDigests`, if the task has a key; before the outcome."""
     STARVED = 5
     """There is no spare time; the last message, which :func:`receive` raises."""
+    READ = 6
+    """How many bytes a reader has read by the end of the next block."""
 
 
 class StarvedError(ProcessLostError):

@@ -15,7 +15,9 @@ class StoringOrder:
     ``extends`` is the data set that rows are added to, with the SHA-256 of its manifest, and
     ``data_dir`` is where it lies. ``source`` is where the files are that it has to feed the reader
     with, and ``access`` is how a store of objects is asked for them. ``passes`` says where parts
-    are sketched.
+    are sketched. ``note`` is the name of a file that says how far it is, and by
+    which text its sender knows it, if they want to know (:mod:`app.processes.upload_notes`).
+    ``size`` is how large an upload is.
     """
 
     log_level: str
@@ -31,6 +33,8 @@ class StoringOrder:
     earlier: Sequence[tuple[str, str, bool]] = ()
     data_dir: str = ""
     extends: tuple[str, str] | None = None
+    note: tuple[str, str] | None = None
+    size: int = 0
 
     def to_json(self) -> bytes:
         """Return the order as it is sent."""

@@ -8,9 +8,10 @@ but its channel and is the first to go when the machine runs out of memory. One 
 threads all wait for each other ends (:mod:`app.processes.standstill`).
 :mod:`app.processes.upload_reading` is the other end.
 
-*Channel.* The reader gets one :class:`ReadingTask` as JSON. It sends blocks, digests,
-and an outcome: the report of :func:`app.uploads.ingest.ingest`. In place of a file it may get
-the way to who feeds it with files (:mod:`app.uploads.sources.fed`).
+*Channel.* The reader gets one :class:`ReadingTask` as JSON. It sends blocks, how many bytes
+it has read by their ends, digests, and an outcome: the report of
+:func:`app.uploads.ingest.ingest`. In place of a file it may get the way to who feeds it with
+files (:mod:`app.uploads.sources.fed`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
-from app.processes.channel import Message, problem_json, send
+from app.processes.channel import READ_BYTES, Message, problem_json, send
 from app.processes.child import confine
 from app.processes.standstill import Standstill
 from app.uploads.ingest import ingest_files
@@ -36,6 +37,7 @@ from app.uploads.limits import Limits
 from app.uploads.read_cells import Codes
 from app.uploads.reading_task import ReadingTask
 from app.uploads.sources.fed import FedError, FileOfMany, fed_files
+from app.uploads.sources.layout import Layout
 
 _MESSAGE_BYTES = 1 << 20  # about so much of a block is sent at once: it is held at both ends
 
@@ -106,9 +108,12 @@ def _messages(
     files: Iterator[FileOfMany], task: ReadingTask, limits: Limits
 ) -> Iterator[tuple[Message, bytes | memoryview]]:
     spec, digester, ids = task.spec(), task.digester(), task.ids()
-    report = UploadReport()
-    blocks = ingest_files(files, spec, limits=limits, report=report, digester=digester, ids=ids)
+    report, layout = UploadReport(), Layout()
+    blocks = ingest_files(
+        files, spec, limits=limits, report=report, digester=digester, ids=ids, layout=layout
+    )
     for block in blocks:
+        yield Message.READ, layout.read_bytes.to_bytes(READ_BYTES)
         for body in _bodies(list(block.values())):
             yield Message.BLOCK, body
     if digester is not None:

@@ -30,7 +30,7 @@ import numpy as np
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
-from app.processes.channel import Message, StarvedError, receive
+from app.processes.channel import READ_BYTES, Message, StarvedError, receive
 from app.processes.forking import Forks
 from app.uploads.people.wire import Range, words_of
 from app.uploads.read_cells import Codes
@@ -129,8 +129,11 @@ def checked_blocks(
     """
     received = partial(_received, channel, task.upload_limits().silence_s, spare=spare)
     words = words_of(spec)
-    while (message := received())[0] is Message.BLOCK:
-        yield _block(message[1], words)
+    while (message := received())[0] in (Message.BLOCK, Message.READ):
+        if message[0] is Message.READ:
+            tally.read_bytes = int.from_bytes(message[1][:READ_BYTES])
+        else:
+            yield _block(message[1], words)
     key = task.key()
     if message[0] is Message.DIGESTS and key is not None:
         tally.digests = _digests(message[1], key)

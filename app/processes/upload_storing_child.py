@@ -9,8 +9,8 @@ import json
 import logging
 import resource
 import socket
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from app.engine.choice import Passes
 from app.logs import describe
 from app.processes.channel import Message, StarvedError, problem_json, send
 from app.processes.child import prepare
+from app.processes.upload_notes import noted
 from app.processes.upload_orders import StoringOrder
 from app.processes.upload_reading import checked_blocks
 from app.services.datasets.comparing import Digested, compare
@@ -72,15 +73,23 @@ def _stored(order: StoringOrder, reading: Connection, *feeds: int) -> Ingested:
     passes = Passes(**order.passes)
     executor = passes.executor() if passes.elsewhere else None
     extended = None if order.extends is None else _extended(writer, order)
-    store = partial(
-        write_files, writer, blocks, spec, tally, task.ids(), executor=executor, extended=extended
-    )
+
+    def store(total: Callable[[], int], origin: Callable[[], Mapping[str, object]]) -> Ingested:
+        told = blocks
+        if order.note is not None:
+            name, reading = order.note
+            told = noted(blocks, tally, writer.directory / name, reading, total)
+        return write_files(
+            writer, told, spec, tally, task.ids(), origin=origin, executor=executor,
+            extended=extended,
+        )  # fmt: skip
+
     if order.source is None:
-        return store()
+        return store(lambda: order.size, dict)
     source, end = Source.of(order.source), socket.socket(fileno=feeds[0])
     place = place_of(source, ObjectAccess(**order.access), writer.directory)
     with feeding(source, place, end, spec.read) as feeder:
-        return store(origin=feeder.facts)
+        return store(lambda: feeder.total_bytes, feeder.facts)
 
 
 def _extended(writer: VaultWriter, order: StoringOrder) -> Extended:

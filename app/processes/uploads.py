@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -117,6 +118,8 @@ class StoringProcesses:
                 spare=spare,
                 data_dir=str(self._data_dir.absolute()),
                 extends=extends,
+                note=stop.note,
+                size=0 if isinstance(content, Source) else content.seek(0, os.SEEK_END),
             )
             if isinstance(content, Source):
                 order = replace(order, source=content.to_json(), access=self._access.to_json())

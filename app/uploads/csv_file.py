@@ -57,6 +57,7 @@ def csv_blocks(
     records = Records(source, **options)
     if file is not None:
         records = RangedRecords(file, source, **options)
+        layout.place = lambda: records.taken
     names = records.header()
     if len(names) > limits.max_file_columns:
         raise too_large("max_file_columns", limits.max_file_columns)

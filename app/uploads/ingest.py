@@ -82,16 +82,18 @@ def ingest_files(
     report: UploadReport | None = None,
     digester: RowDigester | None = None,
     ids: Prf | None = None,
+    layout: Layout | None = None,
 ) -> Iterator[Mapping[str, Codes]]:
     """Yield what :func:`ingest` would of one file that holds the rows of all, in their order.
 
     Their columns are the same: the file's, and those that its folders tell. The first file
-    with anything wrong is told of, and is the last one that is read.
+    with anything wrong is told of, and is the last one that is read. ``layout`` tells, with each
+    block, how far they have been read.
     """
     limits = limits or Limits()
     report = UploadReport() if report is None else report
     encoder = RowEncoder.of(spec, report, digester, ids)
-    layout = Layout()
+    layout = layout or Layout()
     rows = 0
     for file in files:
         troubles = Troubles()
@@ -123,7 +125,8 @@ def _blocks(
     limits: Limits,
     troubles: Troubles,
 ) -> Iterator[Mapping[str, Codes]]:
-    source = _Bounded(file.stream, "max_upload_bytes", limits.max_upload_bytes)
+    source = sent = _Bounded(file.stream, "max_upload_bytes", limits.max_upload_bytes)
+    layout.place = lambda: sent.taken
     descriptor = file.stream.fileno() if file.by_ranges else None
     if source.peek(len(GZIP)) == GZIP:
         # gzip is read from its beginning alone

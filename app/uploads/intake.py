@@ -7,7 +7,7 @@ they can do (the protocols below); the composition root puts them together.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import BinaryIO, Generic, Protocol, TypeVar
@@ -26,9 +26,14 @@ _FAR_SILENCE_S = 3_600.0
 
 
 class Stop:
-    """Ends the storing of one upload early; any thread may ask for that, at any time."""
+    """Ends the storing of one upload early; any thread may ask for that, at any time.
 
-    def __init__(self) -> None:
+    ``note`` names a file in staging that says meanwhile how far it is, and the text by which
+    whoever looks knows it.
+    """
+
+    def __init__(self, note: tuple[str, str] | None = None) -> None:
+        self.note = note
         self._lock = threading.Lock()
         self._asked = False
         self._end: Callable[[], None] | None = None
@@ -76,6 +81,7 @@ class Vault(Protocol[WriterT]):
     def writer(self, dataset_id: str, /) -> AbstractContextManager[WriterT]: ...
     def publish(self, writer: WriterT, /) -> None: ...
     def manifest_digest(self, dataset_id: str, /) -> str: ...
+    def staged_files(self, name: str, /) -> Sequence[bytes]: ...
 
 
 class Storing(Protocol):
@@ -158,6 +164,10 @@ class Intake(Generic[WriterT]):
     def manifest(self, dataset_id: str) -> str:
         """Return the SHA-256 of a stored upload's manifest."""
         return self._vault.manifest_digest(dataset_id)
+
+    def staged_files(self, name: str) -> Sequence[bytes]:
+        """Return what the files of a name hold that uploads have in staging."""
+        return self._vault.staged_files(name)
 
     def close(self) -> None:
         """End what takes uploads in."""

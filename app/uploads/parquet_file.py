@@ -75,6 +75,9 @@ def parquet_blocks(
     looked_at = layout.looked_at
     wanted = _wanted(types, spec, looked_at)
     row = 1
+    # It is read by jumps, from its end on: so much of it as of its rows.
+    size = os.fstat(file.fileno()).st_size
+    layout.place = lambda: size * (row - 1) // max(1, declared)
     for batch in _batches(frame.select(wanted), len(wanted)):
         block = encoder.encode(layout.completed(batch), row, troubles, looked_at)
         row += batch.height

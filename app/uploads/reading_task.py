@@ -93,8 +93,10 @@ class ReadingTask:
 class Tally:
     """What a reader has counted and digested on its way; complete after the last block.
 
-    ``report`` is that of :func:`app.uploads.ingest.ingest`.
+    ``report`` is that of :func:`app.uploads.ingest.ingest`. ``read_bytes`` are those of the files
+    up to the end of the block that has come last, as the reader says.
     """
 
     report: UploadReport = field(default_factory=UploadReport)
     digests: RowDigests | None = None
+    read_bytes: int = 0

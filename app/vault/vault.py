@@ -33,7 +33,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -266,6 +266,14 @@ class Vault:
     def staged(self) -> frozenset[str]:
         """Return the ids of what is in staging: uploads in progress, and what was left."""
         return frozenset(each.name.partition("-")[0] for each in self._staging.iterdir())
+
+    def staged_files(self, name: str) -> Sequence[bytes]:
+        """Return what the files of this name hold that uploads in progress have."""
+        found = []
+        for path in self._staging.glob(f"*/{_checked_name(name)}"):
+            with suppress(FileNotFoundError):  # it may go meanwhile
+                found.append(path.read_bytes())
+        return found
 
     def unstage(self, dataset_id: str) -> None:
         """Remove what is in staging of a data set; whoever still writes there finds it no more."""

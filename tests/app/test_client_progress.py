@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import re
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
 import pytest
 
 from app.client.models import Release
 from app.client.progress import Line, Progress, Reading, Sending, expected_words
+from tests.app.terminals import looked_at, until_told
 
 JOB = {"deadline_s": 16, "expected_s": 2}
-
-
-class Terminal(io.StringIO):
-    """What somebody looks at."""
-
-    def isatty(self) -> bool:
-        return True
-
-    @property
-    def told(self) -> str:
-        """Return what was told, whatever time it took."""
-        return re.sub(r"\d+ s\b", "N s", self.getvalue())
-
-
-@contextmanager
-def looked_at() -> Iterator[Terminal]:
-    with redirect_stderr(Terminal()) as terminal:
-        assert isinstance(terminal, Terminal)
-        yield terminal
 
 
 def _running(**more: object) -> Release:
@@ -76,7 +53,7 @@ def test_a_file_that_is_sent_is_waited_for(tmp_path: Path) -> None:
             sending.read(2_000_000)
             assert "[#############.......] 2 of 3 MB sent" in terminal.told
             sending.read(2_000_000)
-            _until(terminal, "rows.csv is sent; the service reads it")
+            until_told(terminal, "rows.csv is sent; the service reads it")
             assert sending.seek(0) == 0  # it is sent once more
             sending.read()
             assert sending.read() == b""
@@ -89,10 +66,3 @@ def test_nobody_is_told_who_does_not_look(capsys: pytest.CaptureFixture[str]) ->
         line.say("now")
         assert not line.is_due
     assert capsys.readouterr() == ("", "")
-
-
-def _until(shown: io.StringIO, words: str) -> None:
-    deadline = time.monotonic() + 30
-    while words not in shown.getvalue():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

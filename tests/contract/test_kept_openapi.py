@@ -118,6 +118,10 @@ ADDED = (
     # rows that are read where they lie
     r"/components/schemas/SourcedDatasetSpec",
     r"/paths//v1/datasets/post/requestBody/content/application/json",
+    # how far an upload is
+    r"/components/schemas/Readings?Answer",
+    r"/paths//v1/readings",
+    r"/paths//v1/datasets/post/parameters",
     # versions of a data set
     r"/components/schemas/((Sourced)?VersionSpec|(Page_)?DatasetVersionAnswer_?)",
     r"/paths//v1/datasets/\{dataset\}/versions",

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +17,11 @@ import httpx
 import polars as pl
 import pytest
 
+from app.client import AsyncDesk, ReleaseDesk
+from app.client.progress import far_of
 from app.vault.vault import ATTACHED, MANIFEST
 from tests.app.object_store import KEY_ID, SECRET, etag, object_store
+from tests.app.terminals import looked_at, until_told
 from tests.contract.service import (
     MEAN,
     ROWS,
@@ -25,6 +33,7 @@ from tests.contract.service import (
     spec,
     upload,
 )
+from tests.speed import PATIENCE_S
 
 SENTINEL = "sentinel5520193847"
 HEADER, *LINES = ROWS.splitlines(keepends=True)
@@ -279,3 +288,89 @@ def test_objects_in_a_store_are_taken_in_as_files_are(tmp_path: Path) -> None:
             told = register(admin, "s3://figures/people/none.csv", **account)
             assert_problem(told, 422, "source-unreadable")
             assert SECRET not in told.text
+
+
+def test_how_far_a_source_is_read_is_told_to_who_registers_it_alone(tmp_path: Path) -> None:
+    """The second of two files is held back until the bytes of the first one have been told."""
+    lines = "".join(LINES) * 1_500
+    rows, size = 1_500 * len(LINES), len(HEADER + lines)
+    url, held = "s3://figures/*.csv", threading.Event()
+    with object_store() as store, looked_at() as terminal:
+        for name in ("a", "b"):
+            store.objects[f"figures/{name}.csv"] = (HEADER + lines).encode()
+
+        def hold(method: str, name: str) -> None:
+            if (method, name) == ("GET", "figures/b.csv"):
+                assert held.wait(PATIENCE_S)
+
+        store.meanwhile = hold
+        settings = {
+            "source_roots": "s3://figures",
+            "s3_endpoint": store.url,
+            "s3_access_key_id": KEY_ID,
+            "s3_secret_access_key": SECRET,
+        }
+        with (
+            running(tmp_path / "data", **settings) as server,
+            server.client() as admin,
+            ThreadPoolExecutor(1) as thread,
+            held_by(held),
+        ):
+            key, other = (make_key(admin, "curator")["secret"] for _ in range(2))
+            told = spec() | {"source": url}
+            with server.client(key) as own, server.client(other) as stranger:
+                named = {"Reading": "mine 1"}
+                sent = thread.submit(own.post, "/v1/datasets", json=told, headers=named)
+                far = {"reading": "mine 1", "rows": rows, "bytes": size, "of_bytes": 2 * size}
+                assert until_some(own) == [far]
+                assert readings(stranger) == readings(admin) == []
+                held.set()
+                assert sent.result().status_code == 201
+                assert readings(own) == []
+                assert not [*server.data_dir.glob("*/*/*.progress")]
+                twice = [("Reading", "one"), ("Reading", "two")]
+                refused = own.post("/v1/datasets", json=told, headers=twice)
+                assert_problem(refused, 422, "invalid-request")
+            again = {"account": sent.result().json()["account"], "budget": None}
+            for registered in (registered_by_client, registered_by_async_client):
+                held.clear()
+                terminal.truncate(0)
+                seen = thread.submit(registered, server.url, key, url, spec(**again))
+                bar = f"{far_of(size, 2 * size)}, {rows:,} rows"
+                until_told(terminal, f"the service reads {url}: {bar}")
+                held.set()
+                assert seen.result() == 2 * rows
+
+
+@contextmanager
+def held_by(event: threading.Event) -> Iterator[None]:
+    """Let go of what an event holds, however the block ends."""
+    try:
+        yield
+    finally:
+        event.set()
+
+
+def readings(client: httpx.Client) -> list[dict[str, Any]]:
+    return list(client.get("/v1/readings").raise_for_status().json()["items"])
+
+
+def until_some(client: httpx.Client) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := readings(client)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def registered_by_client(url: str, key: str, source: str, told: dict[str, Any]) -> int | None:
+    with ReleaseDesk(url, key) as desk:
+        return desk.register(source, told).rows
+
+
+def registered_by_async_client(url: str, key: str, source: str, told: dict[str, Any]) -> int | None:
+    async def scenario() -> int | None:
+        async with AsyncDesk(url, key) as desk:
+            return (await desk.register(source, told)).rows
+
+    return asyncio.run(scenario())

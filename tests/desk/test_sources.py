@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from tests.contract.service import Service, running
-from tests.desk.browsing import Browsing, Page, person
+from app.domain.upload_reports import UploadProgress
+from app.services.datasets.datasets import note_name
+from tests.contract.service import Service, make_key, running
+from tests.desk.browsing import Browsing, Page, person, signed_in
 
 NEW = "/desk/datasets/new"
 LABEL = "Address of the data"
@@ -82,6 +86,22 @@ def test_rows_are_taken_in_where_they_lie(
     facts = program.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()
     assert facts["rows"] == 60
     assert facts["columns"]["year"]["values"] == ["2023", "2024"]
+
+
+def test_only_one_s_own_readings_are_told(
+    sourced: Service, program: httpx.Client, keeper: Browsing
+) -> None:
+    made = make_key(program, "curator")
+    progress = UploadProgress(reading="mine", rows=7, read_bytes=10, total_bytes=None)
+    directory = sourced.data_dir / "staging" / "ds_none-1"
+    with signed_in(sourced, made["secret"]) as own:
+        told: list[dict[str, Any]] = []
+        while not told:  # the service clears away at times what belongs to no upload
+            directory.mkdir(exist_ok=True)
+            (directory / note_name(made["person"])).write_bytes(progress.to_json())
+            told = own.client.get("/desk/readings").json()
+        assert told == [asdict(progress)]
+        assert keeper.client.get("/desk/readings").json() == []
 
 
 def test_what_is_wrong_with_an_address_is_told_at_its_field(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 from fastapi import Response
@@ -24,7 +23,7 @@ from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
 from app.web.requests.bodies import made_of, sourced_spec_in, spec_in
-from app.web.requests.leaving import gone
+from app.web.requests.leaving import waiting
 from app.web.requests.reviews import DatasetEdit
 from app.web.requests.schemas import DatasetSpec
 from app.web.requests.sources import SourcedDatasetSpec
@@ -72,7 +71,7 @@ async def _uploaded(
         most = settings.max_columns
         new = await made_of(upload.spec, caller.person, services.reading, spec_in, most)
         return await services.datasets.create(
-            new, upload.file, caller=caller, leaving=partial(gone, request)
+            new, upload.file, caller=caller, waiting=waiting(request)
         )
 
 
@@ -82,7 +81,7 @@ async def _registered(
     body, services, most = await json_bytes(request), state.services, state.settings.max_columns
     new, url = await made_of(body, caller.person, services.reading, sourced_spec_in, most)
     return await services.datasets.create(
-        new, services.sources.located(url), caller=caller, leaving=partial(gone, request)
+        new, services.sources.located(url), caller=caller, waiting=waiting(request)
     )
 
 

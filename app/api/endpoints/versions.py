@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from fastapi import Response
 from starlette.requests import Request
 
@@ -22,7 +20,7 @@ from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
 from app.web.requests.bodies import request_in
-from app.web.requests.leaving import gone
+from app.web.requests.leaving import waiting
 from app.web.requests.uploads import UploadLimits, receive_upload
 from app.web.requests.versions import SourcedVersionSpec, VersionSpec
 from app.web.state import AppState
@@ -67,7 +65,7 @@ async def _uploaded(
     async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
         new = request_in(upload.spec, VersionSpec).declared()
         return await state.services.extending.extend(
-            dataset, new, upload.file, caller=caller, leaving=partial(gone, request)
+            dataset, new, upload.file, caller=caller, waiting=waiting(request)
         )
 
 
@@ -77,7 +75,7 @@ async def _sourced(
     body, services = request_in(await json_bytes(request), SourcedVersionSpec), state.services
     source = services.sources.located(body.source)
     return await services.extending.extend(
-        dataset, body.declared(), source, caller=caller, leaving=partial(gone, request)
+        dataset, body.declared(), source, caller=caller, waiting=waiting(request)
     )
 
 

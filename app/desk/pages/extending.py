@@ -19,7 +19,7 @@ from app.domain.sources import Source
 from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
-from app.web.requests.leaving import gone
+from app.web.requests.leaving import waiting
 from app.web.requests.uploads import SentForm, receive_form
 from app.web.requests.versions import VersionSpec
 from app.web.state import AppState
@@ -69,7 +69,7 @@ async def _extended(
     try:
         new, rows = _asked(state, form, sent)
         return await state.services.extending.extend(
-            dataset, new.declared(), rows, caller=caller, leaving=partial(gone, request)
+            dataset, new.declared(), rows, caller=caller, waiting=waiting(request)
         )
     except Problem as problem:
         raise declaring.at_cells(problem, form) from None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from app.desk import declaring
 from app.desk.bounds import TYPICAL, typical_of
@@ -27,7 +28,7 @@ from app.services.plans.questions import POLICY_KINDS
 from app.uploads.drafts import Draft, drafted, header_of
 from app.uploads.trouble import UnreadableError
 from app.web.requests.bodies import made_of, spec_in
-from app.web.requests.leaving import gone
+from app.web.requests.leaving import waiting
 from app.web.requests.uploads import SentForm, receive_form
 from app.web.state import AppState
 
@@ -53,6 +54,13 @@ _CHOICES: Mapping[str, Any] = {
     "typical": TYPICAL,
     "typical_of": typical_of,
 }
+
+
+@router.get("/readings")
+def show_readings(visitor: CuratorVisitor, state: State) -> Response:
+    """Say how far the visitor's own uploads are, to the script of the page that sends one."""
+    found = state.services.datasets.readings(caller=visitor)
+    return JSONResponse([asdict(each) for each in found], headers={"Cache-Control": "no-store"})
 
 
 @router.get("/datasets/new")
@@ -199,7 +207,7 @@ async def _created(
     state: AppState = request.state.app
     try:
         return await state.services.datasets.create(
-            new, rows, caller=visitor, leaving=partial(gone, request)
+            new, rows, caller=visitor, waiting=waiting(request)
         )
     except Problem as problem:
         raise declaring.at_cells(problem, form) from None

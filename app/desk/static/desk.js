@@ -105,6 +105,23 @@ function show(answer, form) {
   (main.querySelector("[role=alert]") || drafted || main).focus();
 }
 
+// Tell how far the file is read that was sent with this text, until there is an answer. It is asked
+// for ever less often: at most a twentieth of the time that has passed goes by unseen.
+async function tellReading(reading, began, request, tell) {
+  const passed = () => (Date.now() - began) / 1000;
+  let [far, next] = [null, 0];
+  while (request.readyState !== XMLHttpRequest.DONE) {
+    if (passed() >= next) {
+      const answer = await fetch("/desk/readings").catch(() => null);
+      const found = answer?.ok && !answer.redirected ? await answer.json() : [];
+      far = found.find((each) => each.reading === reading) ?? far;
+      next = passed() + Math.max(1, passed() / 20);
+    }
+    if (request.readyState !== XMLHttpRequest.DONE) tell(far, Math.round(passed()));
+    await new Promise((done) => setTimeout(done, 1000));
+  }
+}
+
 async function send(form, button) {
   const chosen = form.querySelector("input[type=file]").files[0];
   const filled = new FormData(form);
@@ -142,13 +159,20 @@ async function send(form, button) {
       progress.value = event.loaded / event.total;
       numbers.textContent = `${megabytes(event.loaded)} of ${megabytes(event.total)} MB`;
     };
+    const reading = crypto.getRandomValues(new Uint32Array(4)).join("-");
+    request.setRequestHeader("Reading", reading);
     request.upload.onload = () => {
       progress.removeAttribute("value");
-      words.textContent = "The file is read.";
-      const clock = setInterval(() => {
-        numbers.textContent = `${Math.round((Date.now() - began) / 1000)} s`;
-      }, 1000);
-      request.onloadend = () => clearInterval(clock);
+      words.textContent = "The rows are read.";
+      tellReading(reading, began, request, (far, seconds) => {
+        const bytes = far?.total_bytes
+          ? `${megabytes(far.read_bytes)} of ${megabytes(far.total_bytes)} MB, `
+          : "";
+        if (bytes) progress.value = far.read_bytes / far.total_bytes;
+        numbers.textContent = far
+          ? `${bytes}${far.rows.toLocaleString("en")} rows, ${seconds} s`
+          : `${seconds} s`;
+      });
     };
   }
   request.send(filled);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from app.domain.policies import Ask, Policy, enforce
 from app.domain.problems import Problem
 from app.domain.roles import Role
 from app.domain.sources import Source
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_reports import UploadProgress, UploadReport
 from app.engine.schema import schema_of
 from app.services.datasets.accounting import Meter, meter_of
 from app.services.datasets.accounts import delta_of
@@ -26,7 +27,7 @@ from app.services.datasets.admitting import Admission, NewDataset, origin_in, re
 from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
 from app.services.datasets.policies import read_policy
 from app.services.datasets.refusals import OverlapRefusals
-from app.services.datasets.storing import Intake, Leaving, Stored, stored_while_there
+from app.services.datasets.storing import NOBODY, Intake, Stored, Waiting, stored_while_there
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.people.keys import Caller
 from app.store import (
@@ -116,11 +117,12 @@ class DatasetService:
         content: BinaryIO | Source,
         *,
         caller: Caller,
-        leaving: Leaving = None,
+        waiting: Waiting = NOBODY,
     ) -> tuple[DatasetView, UploadReport]:
         """Store an upload or a source, open its budget, and say how it was read: here only.
 
         It is given up, and nothing is left of it, when whoever sends it leaves before it is read.
+        Meanwhile :meth:`readings` tells them how far it is.
 
         Raises
         ------
@@ -130,7 +132,7 @@ class DatasetService:
             refuses, ``overlapping-dataset``, ``too-few-rows``, ``too-many-overlaps`` or
             ``lineage-lost``.
         StoppedError
-            ``leaving`` has come to its end while the rows were read and stored.
+            They have left while the rows were read and stored.
         """
         if new.overlap_reason is not None:
             caller.require(Role.ADMIN)
@@ -143,12 +145,18 @@ class DatasetService:
                 content,
                 new.columns,
                 new.stored_before,
-                leaving=leaving,
+                leaving=waiting.leaving,
+                note=_note_of(caller, waiting),
                 turns=self._turns,
             )
             await self._admit(dataset, new, stored, caller, origin=origin)
         _LOG.info("data set created", extra={"dataset": dataset})
         return await anyio.to_thread.run_sync(self.view, dataset), stored.report
+
+    def readings(self, *, caller: Caller) -> Sequence[UploadProgress]:
+        """Return how far the caller's own uploads are; see :class:`Waiting`."""
+        notes = self._intake.staged_files(note_name(caller.person))
+        return [UploadProgress.of(note) for note in notes]
 
     async def _admit(
         self, dataset: str, new: NewDataset, stored: Stored, caller: Caller, *, origin: Origin
@@ -292,6 +300,16 @@ class DatasetService:
                 found |= {each.id for each in records}
                 before = records[-1].number
         return frozenset(found)
+
+
+def _note_of(caller: Caller, waiting: Waiting) -> tuple[str, str] | None:
+    """Return where it is noted how far an upload is, and for which text; None: nobody looks."""
+    return None if waiting.reading is None else (note_name(caller.person), waiting.reading)
+
+
+def note_name(person: str) -> str:
+    """Return the name of the file that says how far an upload of a person's is."""
+    return hashlib.sha256(person.encode()).hexdigest() + ".progress"
 
 
 def facts_of(record: DatasetRecord) -> DatasetFacts:

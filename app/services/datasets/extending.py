@@ -41,7 +41,7 @@ from app.services.datasets.datasets import (
     DatasetView,
     require_active,
 )
-from app.services.datasets.storing import Leaving
+from app.services.datasets.storing import Waiting
 from app.services.people.keys import Caller
 from app.store import Store, VersionRecord
 
@@ -77,7 +77,7 @@ class ExtendingService:
         content: BinaryIO | Source,
         *,
         caller: Caller,
-        leaving: Leaving,
+        waiting: Waiting,
     ) -> tuple[DatasetView, UploadReport]:
         """Store rows as the next version of a data set, and say how they were read: here only.
 
@@ -89,7 +89,7 @@ class ExtendingService:
         """
         facts = await self._datasets.present(dataset)
         declared = await anyio.to_thread.run_sync(partial(self._declared, facts, new))
-        return await self._datasets.create(declared, content, caller=caller, leaving=leaving)
+        return await self._datasets.create(declared, content, caller=caller, waiting=waiting)
 
     def versions(self, dataset: str) -> Sequence[VersionRecord]:
         """Return all versions of which a data set is one, newest first.

@@ -59,7 +59,7 @@ class SourceService:
                 "source", "of objects no header is read: choose a file that has the same columns"
             )
         with closing(Folders(source)) as place:
-            path = place.found()[0]
+            path = next(iter(place.found()))
             try:
                 told = tuple(partitions_of(path))
             except InvalidSourceError as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 import anyio
@@ -17,6 +18,16 @@ from app.uploads.intake import Stop
 Leaving = Callable[[], Coroutine[Any, Any, None]] | None
 """What comes to its end when whoever sends an upload has gone; None: nobody can."""
 
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Who waits for an upload: how they leave, and under which text they look how far it is."""
+
+    leaving: Leaving = None
+    reading: str | None = None
+
+
+NOBODY = Waiting()
 Before = tuple[str, str | None] | None
 """A data set whose rows come first, and its manifest's SHA-256 if it is known."""
 
@@ -54,6 +65,9 @@ class Intake(Protocol):
     def manifest(self, dataset_id: str) -> str:
         """Return the SHA-256 of a stored upload's manifest."""
 
+    def staged_files(self, name: str) -> Sequence[bytes]:
+        """Return what the files of a name hold that uploads have in staging."""
+
     def close(self) -> None:
         """End the uploads that are being taken in."""
 
@@ -66,9 +80,12 @@ async def stored_while_there(
     extends: Before,
     *,
     leaving: Leaving,
+    note: tuple[str, str] | None = None,
     turns: anyio.CapacityLimiter,
 ) -> Stored:
     """Store an upload when its turn comes, unless whoever sends it leaves before it is stored.
+
+    Meanwhile a file in staging says how far it is: see :class:`Stop`.
 
     Raises
     ------
@@ -77,7 +94,7 @@ async def stored_while_there(
     StoppedError
         They have left; nothing is stored.
     """
-    stop = Stop()
+    stop = Stop(note)
 
     async def stop_then() -> None:
         if leaving is not None:

@@ -156,8 +156,10 @@ class RangedRecords(Records):
         """Yield the records after the header; see :meth:`Records.runs`."""
         ranges = ranges_of(self._file, self, keep_blank=width == 1)
         for each in ranges.whole:
+            self.taken = each.stop
             yield self.checked_run(_read(self._file, each.start, each.stop), each.first_row)
         rest = ranges.rest
+        self.taken = rest.stop
         if ranges.too_long:
             raise record_too_long(self.max_record_bytes, rest.first_row)
         yield from self.last_run(_read(self._file, rest.start, rest.stop), rest.first_row, width)

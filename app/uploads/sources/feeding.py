@@ -65,6 +65,7 @@ class Feeder:
         self._columns = columns
         self._notes: list[Note] = []
         self._bytes = 0
+        self._listed_bytes = 0
         self._held: list[Opened] = []
         self._stopped = threading.Event()
         self._complete = False
@@ -83,6 +84,11 @@ class Feeder:
             raise unreadable("not all of it was read")
         files = [note.to_json() for note in self._notes]
         return {"source": {"url": self._source.url, "mode": COPY, "files": files}}
+
+    @property
+    def total_bytes(self) -> int:
+        """Return how many bytes the files have, as far as that is known."""
+        return max(self._bytes, self._listed_bytes)
 
     def start(self) -> None:
         """Begin."""
@@ -110,7 +116,8 @@ class Feeder:
                 self._end.shutdown(socket.SHUT_RDWR)
 
     def _feed(self) -> None:
-        paths = self._place.found()
+        found = self._place.found()
+        paths, self._listed_bytes = list(found), sum(found.values())
         for number, path in enumerate(paths, 1):
             partitions = self._partitions(path)
             opened = self._opened(path)
@@ -121,7 +128,7 @@ class Feeder:
                 self._confirm()
         wait_until_asked(self._end)
         self._confirm()
-        if self._place.found() != paths:
+        if list(self._place.found()) != paths:
             raise changed()
         self._complete = True
         feed_end(self._end)

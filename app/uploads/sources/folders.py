@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from app.domain import sources
@@ -47,20 +47,20 @@ class Folders:
             self._root = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
         self._left = _MOST_LOOKED_AT * source.max_files
 
-    def found(self) -> Sequence[Path]:
-        """Return the paths of the source's files, in order; see :class:`Place`."""
+    def found(self) -> Mapping[Path, int]:
+        """Return the source's files in order, and their sizes; see :class:`Place`."""
         if self._source.is_one_file:
-            return (self._source.pattern,)
+            return {self._source.pattern: 0}
         self._left = _MOST_LOOKED_AT * self._source.max_files
-        found: list[Path] = []
+        found: dict[Path, int] = {}
         with _told():
-            for path in self._below(self._root, ()):
-                found.append(path)
+            for path, size in self._below(self._root, ()):
+                found[path] = size
                 if len(found) > self._source.max_files:
                     raise too_many(self._source.max_files)
         if not found:
             raise unreadable(EMPTY)
-        return sorted(found)
+        return dict(sorted(found.items()))
 
     def opened(self, path: Path) -> FolderFile:
         """Open one of them; see :class:`Place`."""
@@ -71,8 +71,8 @@ class Folders:
         """Be done with it."""
         os.close(self._root)
 
-    def _below(self, folder: int, path: Path) -> Iterator[Path]:
-        """Yield the files below a folder that the pattern stands for."""
+    def _below(self, folder: int, path: Path) -> Iterator[tuple[Path, int]]:
+        """Yield the files below a folder that the pattern stands for, and their sizes."""
         pattern = self._source.pattern
         for entry in self._entries(folder):
             inner = (*path, entry.name)
@@ -81,11 +81,11 @@ class Folders:
                 raise unreadable(ABSENT)
             if not entry.is_dir(follow_symlinks=False):
                 if fits:
-                    yield inner
+                    yield inner, entry.stat(follow_symlinks=False).st_size
             elif may_hold and len(inner) <= _DEEPEST:
                 yield from self._inside(folder, inner)
 
-    def _inside(self, folder: int, path: Path) -> Iterator[Path]:
+    def _inside(self, folder: int, path: Path) -> Iterator[tuple[Path, int]]:
         inner = os.open(path[-1], _FOLDER, dir_fd=folder)
         try:
             yield from self._below(inner, path)

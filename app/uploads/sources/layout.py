@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -13,17 +13,27 @@ from app.uploads.trouble import OTHER_COLUMNS, UnreadableError
 class Layout:
     """The columns of the file that is being read: its own, and those that its folders tell beside.
 
-    ``looked_at`` are those that digests of the file are made of, once that is settled.
+    ``looked_at`` are those that digests of the file are made of, once that is settled. Whoever
+    reads the file sets ``place``, which says how many of its bytes have been read.
     """
 
     def __init__(self) -> None:
         self.partitions: Partitions = {}
         self.looked_at: Sequence[str] | None = None
+        self.place: Callable[[], int] = lambda: 0
+        self._earlier_bytes = 0
         self._first: tuple[object, ...] | None = None
 
     def begin(self, partitions: Partitions) -> None:
         """Begin another file."""
         self.partitions = partitions
+        self._earlier_bytes = self.read_bytes
+        self.place = lambda: 0
+
+    @property
+    def read_bytes(self) -> int:
+        """Return about how many bytes of all files have been read."""
+        return self._earlier_bytes + self.place()
 
     def require_same(self, kind: str, names: Sequence[str], types: Sequence[object] = ()) -> None:
         """Check that this file is of the first one's kind, and has its columns in its order.

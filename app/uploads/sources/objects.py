@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path as Directory
@@ -78,26 +78,26 @@ class Objects:
         self._client = _client(access)
         self._prefix = "".join(f"{each}/" for each in source.root.path)
 
-    def found(self) -> Sequence[Path]:
-        """Return the paths of the source's files, in order; see :class:`Place`."""
+    def found(self) -> Mapping[Path, int]:
+        """Return the source's files in order, and their sizes; see :class:`Place`."""
         if self._source.is_one_file:
-            return (self._source.pattern,)
+            return {self._source.pattern: 0}
         literal = []
         for segment in self._source.pattern:
             if "*" in segment:
                 break
             literal.append(f"{segment}/")
-        found = []
-        for looked_at, key in enumerate(self._keys(self._prefix + "".join(literal)), 1):
+        found: dict[Path, int] = {}
+        for looked_at, (key, size) in enumerate(self._keys(self._prefix + "".join(literal)), 1):
             path = tuple(key.removeprefix(self._prefix).split("/"))
             if {"", ".", ".."}.isdisjoint(path) and meets(self._source.pattern, path):
-                found.append(path)
+                found[path] = size
             most = self._source.max_files
             if len(found) > most or looked_at > _MOST_LOOKED_AT * most:
                 raise too_many(most)
         if not found:
             raise unreadable(EMPTY)
-        return sorted(found)
+        return dict(sorted(found.items()))
 
     def opened(self, path: Path) -> ObjectFile:
         """Open one of them; see :class:`Place`."""
@@ -111,12 +111,12 @@ class Objects:
         """Be done with it."""
         self._client.close()
 
-    def _keys(self, prefix: str) -> Iterator[str]:
+    def _keys(self, prefix: str) -> Iterator[tuple[str, int]]:
         pages = self._client.get_paginator("list_objects_v2")
         with _told():
             for page in pages.paginate(Bucket=self._source.root.bucket, Prefix=prefix):
                 for each in page.get("Contents", ()):
-                    yield str(each["Key"])
+                    yield str(each["Key"]), int(each["Size"])
 
 
 class ObjectFile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,8 +60,10 @@ class Opened(Protocol):
 class Place(Protocol):
     """Holds files below one root."""
 
-    def found(self) -> Sequence[Path]:
-        """Return the paths of the source's files below the root, in order.
+    def found(self) -> Mapping[Path, int]:
+        """Return the paths of the source's files below the root, in order, and their sizes.
+
+        The size is 0 of a file that is not looked up.
 
         Raises
         ------

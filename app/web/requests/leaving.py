@@ -1,17 +1,40 @@
 """Whether the client who asks is still there: what costs nothing yet ends when it has gone.
 
-A release is no such thing. What is charged is drawn and kept, whoever waits for it.
+A release is no such thing. What is charged is drawn and kept, whoever waits for it. Who waits for
+an upload may look meanwhile how far it is, under a text of their choice.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
+from app.domain.problems import invalid_request
+from app.services.datasets.storing import Waiting
+
 T = TypeVar("T")
+
+_MOST_CHARACTERS = 100
+
+
+def waiting(request: Request) -> Waiting:
+    """Return who waits for an upload.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``: the text is given twice, or not printable ASCII of at most 100
+        characters.
+    """
+    found = request.headers.getlist("reading")
+    text = found[0] if len(found) == 1 else ""
+    if found and not (1 <= len(text) <= _MOST_CHARACTERS and text.isascii() and text.isprintable()):
+        raise invalid_request("Reading", "must be one printable text of at most 100 characters")
+    return Waiting(partial(gone, request), text or None)
 
 
 async def gone(request: Request) -> None:
