@@ -23,7 +23,6 @@ from app.store.ledger.releases import ENDED_AS, REPEATED
 from app.store.ledger.reviewing.faults import review_faults
 from app.store.ledger.signing import RECEIPT_KEY
 from app.store.publishing import publications
-from app.store.verification.authority import act_faults
 
 _entry = tables.entry.c
 _SYSTEM = (
@@ -85,7 +84,6 @@ class Register:
             self._connection, [made[2] for made in self._recorded[SECOND_FORM].values()]
         )
         yield from review_faults(self._connection)
-        yield from act_faults(self._connection)
 
     def _datasets(self) -> Iterator[str]:
         records = [dataset_of(row) for row in self._connection.execute(select(tables.dataset))]

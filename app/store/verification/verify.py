@@ -43,6 +43,7 @@ from app.store.errors import UnsupportedDatabaseError
 from app.store.ledger.records import AccountRecord
 from app.store.merkle_log.parts import CHECKPOINT
 from app.store.seals import RESULT, has_sealed
+from app.store.verification.authority import UNAUTHORISED, act_faults
 from app.store.verification.leaves import cut_seals
 from app.store.verification.log import Checkpoints, cut_log
 from app.store.verification.marks import Mark, mark_of, tasks_since
@@ -107,11 +108,16 @@ class Task(Protocol):
 class _Records:
     """The system account's word against every table but the entries and releases."""
 
+    makers: bool
+    """Whether to look at who made the acts, too: a walk over every entry does so itself."""
+
     def faults(self, connection: Connection) -> Iterator[str]:
         ledger = connection.execute(select(tables.ledger)).one()
         register = Register(connection)
         yield from register.ledger_faults(epoch=ledger.epoch, created_at=ledger.created_at)
         yield from islice(register.faults(), MOST_FAULTS)
+        if self.makers:
+            yield from islice(act_faults(connection), MOST_FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +204,7 @@ def verify(
                 tasks = _tasks(connection, accounts, ledger.id, epoch=ledger.epoch, keys=keys)
             else:
                 sealed = has_sealed(connection)
-                tasks = [_Records(), _Schema()]
+                tasks = [_Records(makers=True), _Schema()]
                 tasks += tasks_since(
                     connection, since, epoch=ledger.epoch, keys=keys, sealed=sealed
                 )
@@ -215,11 +221,13 @@ def verify(
     records = chain.from_iterable(
         found for task, found in zip(tasks, results, strict=False) if isinstance(task, _Records)
     )
+    unauthorised = (fault for fault in faults if fault.endswith(UNAUTHORISED))
+    mismatches = dict.fromkeys(chain(records, unauthorised))
     return Verification(
         entries=entries,
         head=ledger_head(heads),
         faults=tuple(dict.fromkeys(faults))[:MOST_FAULTS],
-        mismatches=tuple(fault for fault in records if fault != _UNREADABLE),
+        mismatches=tuple(fault for fault in mismatches if fault != _UNREADABLE)[:MOST_FAULTS],
         anchored=anchored,
         mark=None if faults else mark,
         since=None if since is None else since.size,
@@ -259,7 +267,7 @@ def _tasks(
     keys: Mapping[str, str] | None,
 ) -> list[Task]:
     """Cut the walk; what takes longest in one piece comes first."""
-    tasks: list[Task] = [_Soundness(), _Records(), _Schema()]
+    tasks: list[Task] = [_Soundness(), _Records(makers=False), _Schema()]
     tasks.append(Checkpoints(ledger=ledger, epoch=epoch, keys=keys))
     sizes = [(account.id, account.seq) for account in accounts]
     tasks += cut_entries(sizes, ledger=ledger, epoch=epoch, length=_PIECE)
@@ -273,7 +281,7 @@ def _tasks(
 
 def record_faults(connection: Connection) -> list[str]:
     """Return where tables are not as the ledger's entries say: what a start looks at."""
-    return _found(_Records(), connection)
+    return _found(_Records(makers=True), connection)
 
 
 def _here(connection: Connection, tasks: Iterable[Task]) -> Sequence[list[str]]:
