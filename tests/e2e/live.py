@@ -24,7 +24,10 @@ from tests.speed import PATIENCE_S
 
 ADMIN_KEY = "test-bootstrap-key-of-more-than-32-characters"
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["app.main", "uvicorn", "uvicorn.protocols.http.auto", "polars"])
+_CONTEXT.set_forkserver_preload(
+    ["app.main", "uvicorn", "uvicorn.protocols.http.auto", "anyio._backends._asyncio", "polars"]
+    + ["tests.e2e.loaded"]
+)
 _START_TIMEOUT_S = 60.0
 
 
