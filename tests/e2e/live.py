@@ -24,10 +24,8 @@ from tests.speed import PATIENCE_S
 
 ADMIN_KEY = "test-bootstrap-key-of-more-than-32-characters"
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["app.main", "uvicorn", "uvicorn.protocols.http.auto", "anyio._backends._asyncio", "polars"]
-    + ["tests.e2e.loaded"]
-)
+_SERVING = ("app.main", "uvicorn", "uvicorn.protocols.http.auto", "anyio._backends._asyncio")
+_CONTEXT.set_forkserver_preload([*_SERVING, "polars", "tests.e2e.loaded"])
 _START_TIMEOUT_S = 60.0
 
 
