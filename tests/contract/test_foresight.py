@@ -132,6 +132,9 @@ def test_the_verdict_is_in_preview_and_release(
     released = ask(curator, dataset, MEAN, epsilon=epsilon).json()
     assert told["verdict"] == verdict
     assert released["usefulness"] == told, "of a mean the released number says no more"
+    again = ask(curator, dataset, MEAN, epsilon=epsilon).json()  # its text is remembered
+    assert again["id"] != released["id"]
+    assert (again["usefulness"], again["assume"]) == (told, released["assume"])
 
 
 def test_a_release_is_judged_by_its_numbers_too(

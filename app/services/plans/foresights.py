@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from app.domain.errors import ProcessLostError
 from app.services.datasets.datasets import DatasetFacts
@@ -24,12 +25,23 @@ _Key = tuple[str, str, Assumptions]
 _MAX_CACHED = 256
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a release has kept of its plan, and what that was made of."""
+
+    facts: DatasetFacts
+    plan: str
+    found: Foresight
+    text: str
+
+
 class ForesightService:
     """Foresees answers, off the event loop, with a memory."""
 
     def __init__(self, plans: PlanService) -> None:
         self._plans = plans
         self._known: OrderedDict[_Key, Foresight] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
         self._running: dict[_Key, asyncio.Task[Foresight]] = {}
 
     async def of(
@@ -123,6 +135,19 @@ class ForesightService:
         # A foresight is a courtesy: a release must not fail for want of one.
         except ProcessLostError:
             return offer.text
-        told = with_typical(assumed, facts.columns).to_json(facts.schema)
-        kept = {**json.loads(offer.text), "foresight": kept_json(found, told)}
-        return json.dumps(kept, allow_nan=False)
+        key = facts.id, question.canonical
+        last = self._kept.get(key)
+        # Many releases are of one question, and the text is made of the same things then.
+        if (
+            last is None
+            or last.facts is not facts
+            or last.found is not found
+            or last.plan != offer.text
+        ):
+            told = with_typical(assumed, facts.columns).to_json(facts.schema)
+            kept = {**json.loads(offer.text), "foresight": kept_json(found, told)}
+            text = json.dumps(kept, allow_nan=False)
+            last = self._kept[key] = _Kept(facts, offer.text, found, text)
+            if len(self._kept) > _MAX_CACHED:
+                self._kept.popitem(last=False)
+        return last.text
