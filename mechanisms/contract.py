@@ -9,7 +9,7 @@ what may be asked of a schema, never the data. A *mechanism* turns it into a
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -105,6 +105,50 @@ class Noise:
         )
 
 
+class LateNoise(Noise):
+    """A law that only a simulation tells: it is worked out when it is first read.
+
+    What is read must follow from released numbers alone. It travels (pickle) as what was read.
+    """
+
+    __slots__ = ("_known", "_make")
+
+    _known: Noise | None
+    _make: Callable[[], Noise]
+
+    def __init__(self, make: Callable[[], Noise]) -> None:
+        object.__setattr__(self, "_make", make)
+        object.__setattr__(self, "_known", None)
+
+    @property
+    def known(self) -> Noise:
+        """Return the law itself."""
+        # No lock: two threads that ask at once may both work, for the same law.
+        found = self._known
+        if found is None:
+            found = self._make()
+            object.__setattr__(self, "_known", found)
+        return found
+
+    @property
+    def std(self) -> Json:
+        """Return the standard deviations."""
+        return self.known.std
+
+    @property
+    def interval_95(self) -> Json:
+        """Return the intervals."""
+        return self.known.interval_95
+
+    @property
+    def expected_error(self) -> Json | None:
+        """Return the mean sizes."""
+        return self.known.expected_error
+
+    def __reduce__(self) -> tuple[Callable[..., Noise], tuple[object, ...]]:
+        return Noise, (self.std, self.interval_95, self.expected_error)
+
+
 def joined_noise(parts: Sequence[Noise], join: Callable[[Sequence[Json]], Json]) -> Noise:
     """Return the law of several answers as one."""
     sizes = [part.expected_error for part in parts if part.expected_error is not None]
@@ -166,6 +210,11 @@ class Outcome:
     value: Json
     noise: Noise | None
     inference: Inference | None = None
+
+    def settled(self) -> Outcome:
+        """Return the same with nothing left to work out."""
+        noise = self.noise
+        return replace(self, noise=noise.known) if isinstance(noise, LateNoise) else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ def shown(outcome: Outcome, statistic: Statistic, schema: Schema) -> Outcome:
     if not _tells_times(statistic, schema):
         return outcome
     change = partial(_changed, statistic=statistic, schema=schema, change=_text)
-    noise = outcome.noise
+    noise = outcome.settled().noise
     if noise is not None:
         noise = replace(noise, interval_95=change(noise.interval_95))
     return replace(outcome, value=change(outcome.value), noise=noise)

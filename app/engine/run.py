@@ -30,7 +30,7 @@ def run(plan: Plan, data: Data) -> Outcome:
     one fixed problem. That files cannot be read does not depend on what is in them.
     """
     try:
-        return plan.draw(data, system_randomness())
+        return plan.draw(data, system_randomness()).settled()
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of the Parquet reader is no Exception

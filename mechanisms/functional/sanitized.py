@@ -49,7 +49,7 @@ from math import sqrt
 import numpy as np
 from scipy.sparse import csr_array
 
-from mechanisms.contract import Noise, Outcome
+from mechanisms.contract import LateNoise, Noise, Outcome
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats
 from mechanisms.geometry.balls import TAIL, Ball, NormBall
@@ -250,21 +250,23 @@ def regression_outcome(
     """
     jets, edge = sanitized.jets(), sanitized.noise_edge(noise)
     centre = np.array([[float(jet.value) for jet in jets]])
-    entries = np.vstack([centre, centre + noise.simulate(jets, seed=seed)])
-    thetas = solve(*sanitized.matrices(entries), rule, edge)
-    value = scaling.unscale([Fraction(float(entry)) for entry in thetas[0]])
-    std, half = _spreads(thetas[1:] - thetas[0], answer_slopes(scaling))
+    theta = solve(*sanitized.matrices(centre), rule, edge)[0]
+    value = scaling.unscale([Fraction(float(entry)) for entry in theta])
     answer = {name: float(value[name]) for name in scaling.names}
-    ends = {
-        name: [_finite(middle - half[place]), _finite(middle + half[place])]
-        for place, name in enumerate(scaling.names)
-        for middle in [answer[name] if centred else 0.0]
-    }
-    stds = {name: float(std[place]) for place, name in enumerate(scaling.names)}
-    return Outcome(
-        value={"coefficients": answer},
-        noise=Noise(std={"coefficients": stds}, interval_95={"coefficients": ends}),
-    )
+
+    def described() -> Noise:
+        entries = centre + noise.simulate(jets, seed=seed)
+        moved = solve(*sanitized.matrices(entries), rule, edge) - theta
+        std, half = _spreads(moved, answer_slopes(scaling))
+        ends = {
+            name: [_finite(middle - half[place]), _finite(middle + half[place])]
+            for place, name in enumerate(scaling.names)
+            for middle in [answer[name] if centred else 0.0]
+        }
+        stds = {name: float(std[place]) for place, name in enumerate(scaling.names)}
+        return Noise(std={"coefficients": stds}, interval_95={"coefficients": ends})
+
+    return Outcome(value={"coefficients": answer}, noise=LateNoise(described))
 
 
 def _finite(value: float) -> float:

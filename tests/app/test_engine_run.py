@@ -16,7 +16,7 @@ from app.domain.errors import DataUnreadableError
 from app.domain.problems import Problem
 from app.engine.run import run
 from app.logs import AllowListFormatter
-from mechanisms.contract import Data, Outcome, Plan
+from mechanisms.contract import Data, LateNoise, Noise, Outcome, Plan
 from mechanisms.domain import NumberColumn
 from mechanisms.privacy import Adjacency, Epsilon, Guarantee
 from mechanisms.randomness import Randomness, SystemBits
@@ -98,6 +98,19 @@ def test_what_may_be_drawn_again_is_told_apart_and_says_nothing(
     (record,) = caplog.records
     told = [str(vars(record)), *traceback.format_exception(caught.value)]
     assert not any(SENTINEL in text for text in told)
+
+
+def test_noise_is_worked_out_where_failures_say_nothing() -> None:
+    def fail() -> Noise:
+        raise ValueError(SENTINEL)
+
+    law = Noise(std={"x": 1.0}, interval_95={"x": [0.0, 2.0]})
+    told = run(_plan(lambda *_: Outcome({"x": 1.0}, LateNoise(lambda: law))), DATA)
+    assert told.noise is law
+    with pytest.raises(Problem) as caught:
+        run(_plan(lambda *_: Outcome({"x": 1.0}, LateNoise(fail))), DATA)
+    assert caught.value.code == "release-void"
+    assert not any(SENTINEL in text for text in traceback.format_exception(caught.value))
 
 
 def test_a_draw_without_entropy_is_void_and_never_an_answer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -15,11 +16,12 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc
 
 from mechanisms.catalog import calibrate
-from mechanisms.contract import InvalidStatisticError, Plan
+from mechanisms.contract import InvalidStatisticError, Noise, Plan
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.exact.arrays import Floats
 from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
 from mechanisms.functional.moments import regression_moments
-from mechanisms.functional.sanitized import Rule, solve
+from mechanisms.functional.sanitized import CoordinateNoise, Rule, solve
 from mechanisms.geometry.balls import BALLS, Ball
 from mechanisms.geometry.simulation import hashed_uniforms, simulate
 from mechanisms.knorm import IntegerNoise, ball_of
@@ -27,6 +29,7 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.second_order import Jet
 from mechanisms.testing import (
     Law,
     audit_epsilon,
@@ -426,6 +429,7 @@ def test_the_largest_regression_is_drawn_in_bounded_time() -> None:
         outcome = plan_of(statistic, made, "1", "linf").draw(
             ArrayData(columns=columns, codes=codes), system_randomness()
         )
+        assert outcome.settled().noise is not None
         assert len(outcome.value["coefficients"]) == len(features) + intercept  # type: ignore[arg-type]
     with pytest.raises(InvalidStatisticError, match="64 columns"):
         plan_of(LinearRegression(target="c0", features=names[1:65]), made, "1")
@@ -443,6 +447,30 @@ def test_the_interval_is_a_function_of_sanitized_numbers() -> None:
     still = replace(drawn, moments=fixed)
     answers = [still(data_of(made, sample(rows)), seeded_randomness(5)) for rows in (0, 10, 500)]
     assert answers[0] == answers[1] == answers[2]
+
+
+def test_the_interval_is_worked_out_when_it_is_first_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = CoordinateNoise.simulate
+    asked = []
+
+    def counted(noise: CoordinateNoise, jets: Sequence[Jet], *, seed: bytes) -> Floats:
+        asked.append(seed)
+        return simulated(noise, jets, seed=seed)
+
+    monkeypatch.setattr(CoordinateNoise, "simulate", counted)
+    made = schema(REPLACE, 30)
+    outcome = plan_of(question(), made, "1").draw(data_of(made, sample(30)), system_randomness())
+    assert asked == []
+    noise = outcome.noise
+    assert noise is not None
+    assert noise.std.keys() == noise.interval_95.keys()
+    assert noise.expected_error is None
+    assert len(asked) == 1
+    travelled = pickle.loads(pickle.dumps(outcome))
+    assert travelled == outcome.settled() == outcome.settled().settled()
+    assert type(travelled.noise) is Noise
+    assert noise.mapped(lambda part: part) == travelled.noise
+    assert len(asked) == 1
 
 
 def test_under_add_remove_the_noise_never_sees_the_row_count() -> None:
