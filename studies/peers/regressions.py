@@ -29,17 +29,17 @@ _NO_CHAIN = "holds of the law, not of a chain that stops"
 _SAME_LAW = (
     "kng with a flat base measure draws the chain's own law, exactly; what auto takes errs less"
 )
-_INTERVAL = (
-    "half of the time goes into the interval that is simulated for each answer, which the peer "
-    "lacks; kng and objective_perturbation are faster than it"
+_SUMS = (
+    "both add noise to sums of products; what there is to gain is one ball for all sums instead of "
+    "a share of epsilon for each"
 )
 _SAME_NOISE = (
     "both disturb the objective; what there is to gain is the cube instead of the ball, the "
     "share of epsilon that the ridge gets, and a proof without waste"
 )
 _UNFINISHED = (
-    "auto takes what answers at once for many rows; kng, as a job, draws the chain's own law "
-    "exactly if its base measure is flat, and by the norm optimal errs less above the median"
+    "auto takes what answers at once, and the time of a draw by kng depends on the rows; kng is a "
+    "job, with the chain's own law if its base measure is flat"
 )
 
 
@@ -149,7 +149,7 @@ def _linear_peers(d: int) -> tuple[Call, ...]:
             true=1.0,
             promise="holds so, for real numbers; its own intercept and bounds that are not "
             "symmetric break it (see audits)",
-            remark=_INTERVAL,
+            remark=_SUMS,
             draws=200,
         ),
         Call(

@@ -1,4 +1,4 @@
-"""The Urban Institute's measures of private regressions and quantiles: ours, and two published.
+"""The Urban Institute's measures of private regressions and quantiles: ours, and the published.
 
 Barrientos, Williams, Snoke and Bowen (2021) hold a private regression against the confidential one:
 relative bias, how far the 95% intervals overlap, how wide the private one is beside the other,
@@ -13,8 +13,9 @@ import csv
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
@@ -30,9 +31,10 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
-from studies.peers import published
 from studies.peers.cells import REPLACE, Interval, Table, Values, number
-from studies.peers.published import Fit
+from studies.peers.published import quantiles
+from studies.peers.published.fits import Asked, Fit
+from studies.peers.published.methods import DELTA, METHODS, Method
 from studies.peers.regressions import coefficients
 from studies.peers.simple import SEED, drawn_levels
 
@@ -94,7 +96,22 @@ STUDIES = (
 WAYS = ("moments", "functional", "kng", "objective_perturbation", "exponential")
 DECILES = tuple(place / 10 for place in range(1, 10))
 QUANTILES = (("kng", "l1"), ("kng", "linf"), ("exponential", "auto"))
-MOMENTS, EXPONENTIAL = "published, noisy moments", "published, independent exponential"
+_PUBLISHED = "published, "
+_REAL = "holds for real numbers"
+_EACH_DELTA = (
+    "holds for real numbers; here nine levels share delta, where the authors' code gives it to each"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Who answers, the epsilon asked for, and what holds in truth."""
+
+    method: str
+    epsilon: str
+    delta: float = 0.0
+    true_epsilon: float | None = None
+    promise: str = "holds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +119,17 @@ class Finding:
     """Medians over draws, and over slopes or levels; shares are of draws and slopes.
 
     A measure is None where the mechanism states no interval, or a quantile has none. ``coverage``
-    is the share of private intervals that hold the confidential slope.
+    is the share of private intervals that hold the confidential slope. ``epsilon`` is the one asked
+    for, ``true_epsilon`` what holds at ``delta`` where a row is replaced, and ``promise`` why.
     """
 
     study: str
     statistic: str
     epsilon: str
     method: str
+    delta: float
+    true_epsilon: float
+    promise: str
     replicate_count: int
     relative_bias: float
     overlap: float | None
@@ -125,13 +146,13 @@ def findings(*, quick: bool) -> Iterator[Finding]:
         schema = Schema(study.columns, REPLACE, len(table[study.target]))
         data = ArrayData.from_values(schema, table)
         for epsilon in study.epsilons:
-            regressions, quantiles = (15, 50) if quick else (60, 200)
+            regressions, deciles = (15, 50) if quick else (60, 200)
             for way in WAYS:
                 yield _regression(study, data, schema, (epsilon, way), regressions)
             yield from published_regressions(study, table, epsilon, regressions)
             for mechanism, norm in QUANTILES:
-                yield _quantiles(study, data, schema, (epsilon, mechanism, norm), quantiles)
-            yield published_quantiles(study, table, epsilon, quantiles)
+                yield _quantiles(study, data, schema, (epsilon, mechanism, norm), deciles)
+            yield from published_quantiles(study, table, epsilon, deciles)
 
 
 def confidential(design: Values, target: Values) -> tuple[list[float], list[Interval]]:
@@ -166,7 +187,7 @@ def _regression(
     question = LinearRegression(target=study.target, features=study.features, bound=5.0)
     draw = _drawing(question, schema, epsilon, way)
     fits = [_fit(draw(data)) for _ in range(draws)]
-    return _held(study, study.table(), (epsilon, way), fits)
+    return _held(study, study.table(), Told(method=way, epsilon=epsilon), fits)
 
 
 def _fit(outcome: Outcome) -> Fit:
@@ -180,18 +201,33 @@ def _fit(outcome: Outcome) -> Fit:
 def published_regressions(
     study: Study, table: Table, epsilon: str, draws: int
 ) -> Iterator[Finding]:
-    """Yield a row for each kind of interval of noisy moments, from the same draws.
+    """Yield a row for each published method and each kind of its intervals, from the same draws."""
+    for method in METHODS:
+        if float(epsilon) <= method.most:
+            yield from _published(study, table, (epsilon, method), draws)
 
-    ``epsilon`` is the true one, for rows that are replaced.
-    """
+
+def _published(
+    study: Study, table: Table, asked: tuple[str, Method], draws: int
+) -> Iterator[Finding]:
+    epsilon, method = asked
     rng = np.random.default_rng(SEED)
-    rows = np.column_stack([_design(study, table), table[study.target]])
-    moved = published.widths([study.bounds[name] for name in study.columns])
-    stated = published.stated_epsilon(float(epsilon), columns=len(study.columns))
-    drawn = [published.noisy_moments(rows, moved, stated, rng) for _ in range(draws)]
+    question = Asked(
+        rows=np.column_stack([_design(study, table), table[study.target]]),
+        bounds=[study.bounds[name] for name in study.columns],
+        epsilon=float(epsilon),
+        delta=method.delta,
+    )
+    drawn = [method.draw(question, rng) for _ in range(draws)]
     for kind in drawn[0]:
-        asked = epsilon, f"{MOMENTS}, {kind}"
-        yield _held(study, table, asked, [fits[kind] for fits in drawn])
+        told = Told(
+            method=f"{_PUBLISHED}{method.name}, {kind}",
+            epsilon=epsilon,
+            delta=method.delta,
+            true_epsilon=method.keeps(question),
+            promise=method.promise,
+        )
+        yield _held(study, table, told, [fits[kind] for fits in drawn])
 
 
 def _design(study: Study, table: Table) -> Values:
@@ -199,9 +235,8 @@ def _design(study: Study, table: Table) -> Values:
     return np.column_stack([ones, *(table[name] for name in study.features)])
 
 
-def _held(study: Study, table: Table, asked: tuple[str, str], fits: Sequence[Fit]) -> Finding:
+def _held(study: Study, table: Table, told: Told, fits: Sequence[Fit]) -> Finding:
     """Return how private regressions lie to the confidential one, intercepts aside."""
-    epsilon, method = asked
     truths, intervals = confidential(_design(study, table), np.array(table[study.target]))
     compared = [
         _compared(private, interval, truth)
@@ -215,8 +250,7 @@ def _held(study: Study, table: Table, asked: tuple[str, str], fits: Sequence[Fit
     return Finding(
         study=study.name,
         statistic="linear regression",
-        epsilon=epsilon,
-        method=method,
+        **_of(told),
         replicate_count=len(fits),
         relative_bias=statistics.median(abs(found / truth - 1) for found, truth in pairs),
         overlap=_median([each.overlap for each in compared]),
@@ -225,6 +259,14 @@ def _held(study: Study, table: Table, asked: tuple[str, str], fits: Sequence[Fit
         zero_match=_mean([each.zero_match for each in compared]),
         coverage=_mean([each.holds_slope for each in compared]),
     )
+
+
+def _of(told: Told) -> Any:
+    """Return the members of a row that tell who answered."""
+    found = asdict(told)
+    if told.true_epsilon is None:
+        found["true_epsilon"] = float(told.epsilon)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,30 +329,37 @@ def _quantiles(
     plan = calibrate(question, schema, Epsilon.parse(epsilon), mechanism=mechanism, norm=norm)
     drawn = [drawn_levels(plan.draw(data, system_randomness()).value) for _ in range(draws)]
     name = mechanism if norm == "auto" else f"{mechanism} {norm}"
-    return _held_deciles(study, study.table(), (epsilon, name), drawn)
+    return _held_deciles(study, study.table(), Told(method=name, epsilon=epsilon), drawn)
 
 
-def published_quantiles(study: Study, table: Table, epsilon: str, draws: int) -> Finding:
-    """Return the row of deciles, each by an exponential mechanism of its own."""
+def published_quantiles(study: Study, table: Table, epsilon: str, draws: int) -> Iterator[Finding]:
+    """Yield a row of deciles by exponential mechanisms, and one by smooth sensitivities."""
     rng = np.random.default_rng(SEED)
-    ends = published.gaps(table[study.target], study.bounds[study.target])
-    drawn = [
-        published.independent_exponential(ends, DECILES, float(epsilon), rng) for _ in range(draws)
+    bounds = study.bounds[study.target]
+    ends = quantiles.gaps(table[study.target], bounds)
+    told = Told(method=f"{_PUBLISHED}independent exponential", epsilon=epsilon, promise=_REAL)
+    ranked = [
+        quantiles.independent_exponential(ends, DECILES, float(epsilon), rng) for _ in range(draws)
     ]
-    return _held_deciles(study, table, (epsilon, EXPONENTIAL), drawn)
+    yield _held_deciles(study, table, told, ranked)
+    told = Told(
+        method=f"{_PUBLISHED}smooth sensitivity", epsilon=epsilon, delta=DELTA, promise=_EACH_DELTA
+    )
+    laws = quantiles.smooth_laws(ends, DECILES, float(epsilon), DELTA)
+    yield _held_deciles(
+        study, table, told, [quantiles.smooth(laws, bounds, rng) for _ in range(draws)]
+    )
 
 
 def _held_deciles(
-    study: Study, table: Table, asked: tuple[str, str], drawn: Sequence[Sequence[float]]
+    study: Study, table: Table, told: Told, drawn: Sequence[Sequence[float]]
 ) -> Finding:
     """Return how private deciles lie to the confidential ones."""
-    epsilon, method = asked
     truths = np.quantile(table[study.target], DECILES, method="inverted_cdf")
     return Finding(
         study=study.name,
         statistic="deciles",
-        epsilon=epsilon,
-        method=method,
+        **_of(told),
         replicate_count=len(drawn),
         relative_bias=float(np.median(np.abs(np.array(drawn) / truths - 1))),
         overlap=None,
@@ -322,12 +371,12 @@ def _held_deciles(
 
 
 def lines(found: Sequence[Finding]) -> Iterator[str]:
-    """Yield the table of the page."""
+    """Yield the tables of the page: what was measured, and what the published methods promise."""
     yield (
-        "| data | question | epsilon | by | relative bias | overlap | width | sign | zero | holds "
-        "| draws |"
+        "| data | question | epsilon | delta | by | relative bias | overlap | width | sign | zero "
+        "| holds | draws |"
     )
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for each in found:
         shares = (
             each.overlap,
@@ -339,6 +388,17 @@ def lines(found: Sequence[Finding]) -> Iterator[str]:
         told = " | ".join("" if share is None else f"{share:.2f}" for share in shares)
         bias = f"{each.relative_bias:.2g}" if math.isfinite(each.relative_bias) else ""
         yield (
-            f"| {each.study} | {each.statistic} | {each.epsilon} | `{each.method}` | {bias} "
-            f"| {told} | {each.replicate_count:,} |"
+            f"| {each.study} | {each.statistic} | {each.epsilon} | {each.delta:g} "
+            f"| `{each.method}` | {bias} | {told} | {each.replicate_count:,} |"
         )
+    yield "\n| published | epsilon | delta | epsilon that holds | why |"
+    yield "| --- | --- | --- | --- | --- |"
+    largest: dict[tuple[str, str, float, str], float] = {}
+    for each in found:
+        if each.method.startswith(_PUBLISHED):
+            name = each.method.removeprefix(_PUBLISHED)
+            name = name.removesuffix(", asymptotic").removesuffix(", bootstrap")
+            stated = name, each.epsilon, each.delta, each.promise
+            largest[stated] = max(largest.get(stated, 0.0), each.true_epsilon)
+    for (name, epsilon, delta, why), true in largest.items():
+        yield f"| {name} | {epsilon} | {delta:g} | {true:.3g} | {why} |"

@@ -1,43 +1,31 @@
-"""Two of the methods that the Urban Institute compared, written from their formulas.
+"""Regressions from noisy moments: a draw for each distinct entry of A'A.
 
-**Noisy moments.** Let A hold a one, the features and the target of each row. Each distinct entry of
-A'A gets one Laplace draw, and epsilon is shared evenly between them. Noise that makes the matrix
-indefinite is met by a ridge whose size follows from simulated noise, which is public. Intervals are
-asymptotic, as if there were no noise, or from a parametric bootstrap that adds fresh noise
-(Ferrando, Wang and Sheldon 2022).
-
-**Independent exponential.** Each quantile by the exponential mechanism on ranks (Smith 2011), with
-an even share of epsilon; then all are sorted.
-
-Their privacy is that of real numbers: nothing here is for use, only for comparing.
+A holds a one, the features and the target of each row. Laplace noise keeps epsilon, which is shared
+evenly between the entries. Gaussian noise keeps an epsilon and a delta (Balle and Wang 2018).
+A matrix that noise makes indefinite is met by a ridge, whose size follows from simulated noise,
+which is public.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
 
 from studies.peers.cells import Interval, Values
+from studies.peers.published.fits import (
+    LAST_RIDGE,
+    SIMULATED,
+    Asked,
+    Fit,
+    definite,
+    from_moments,
+    symmetric,
+)
+from studies.peers.published.promises import gaussian_shift
 
-SIMULATED = 10_000
-"""Draws of noise for the ridge and for the bootstrap."""
 _TAIL = 0.01
-_LAST_RIDGE = 3.0
-_Z = float(norm.ppf(0.975))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """A private regression: a number and a 95% interval for each coefficient, the intercept first.
-
-    There are no intervals where the residual variance or its degrees of freedom are not positive.
-    """
-
-    estimates: list[float]
-    intervals: list[Interval] | None
 
 
 def widths(columns: Sequence[Interval]) -> Values:
@@ -68,11 +56,22 @@ def distinct(size: int) -> int:
     return size * (size + 1) // 2
 
 
-def stated_epsilon(true: float, *, columns: int) -> float:
-    """Return the epsilon that noisy moments are told, for a true one when rows are replaced.
+def reach(size: int) -> float:
+    """Return how far a replaced row moves all entries together, each in units of its width.
 
-    The share of the count buys nothing then, as the number of rows is public. All the others are
-    spent in full by the row that moves from every lower bound to every upper one.
+    The count stays. All the others are moved in full by the row that goes from every lower bound to
+    every upper one.
+
+    >>> reach(2)
+    1.4142135623730951
+    """
+    return math.sqrt(distinct(size) - 1)
+
+
+def stated_epsilon(true: float, *, columns: int) -> float:
+    """Return the epsilon that Laplace noise is told, for a true one when rows are replaced.
+
+    The share of the count buys nothing then, as the number of rows is public.
 
     >>> stated_epsilon(1.0, columns=2)
     1.2
@@ -82,14 +81,45 @@ def stated_epsilon(true: float, *, columns: int) -> float:
 
 
 def laplace(moved: Values, epsilon: float, draws: int, rng: np.random.Generator) -> Values:
-    """Return symmetric matrices of noise, shape (draws, c, c): one draw for each distinct entry."""
-    size = len(moved)
-    rows, columns = np.triu_indices(size)
-    scales = moved[rows, columns] * distinct(size) / epsilon
-    found = np.empty((draws, size, size))
-    found[:, rows, columns] = rng.laplace(scale=scales, size=(draws, len(scales)))
-    found[:, columns, rows] = found[:, rows, columns]
-    return found
+    """Return symmetric matrices of noise, shape (draws, c, c), by the stated epsilon."""
+    scales = moved[np.triu_indices(len(moved))] * distinct(len(moved)) / epsilon
+    return symmetric(rng.laplace(scale=scales, size=(draws, len(scales))), len(moved))
+
+
+def gaussian(moved: Values, scale: float, draws: int, rng: np.random.Generator) -> Values:
+    """Return symmetric matrices of normal noise, shape (draws, c, c).
+
+    ``scale`` is the standard deviation in units of an entry's width.
+    """
+    scales = moved[np.triu_indices(len(moved))] * scale
+    return symmetric(rng.normal(scale=scales, size=(draws, len(scales))), len(moved))
+
+
+def gaussian_scale(asked: Asked) -> float:
+    """Return the least scale that keeps the epsilon and delta asked for."""
+    return reach(len(asked.bounds) + 1) / gaussian_shift(asked.epsilon, asked.delta)
+
+
+def by_laplace(asked: Asked, rng: np.random.Generator) -> dict[str, Fit]:
+    """Return a regression by Laplace noise."""
+    moved = widths(asked.bounds)
+    stated = stated_epsilon(asked.epsilon, columns=len(asked.bounds))
+    return _regression(asked, moved, laplace(moved, stated, SIMULATED + 1, rng), rng)
+
+
+def by_gaussian(asked: Asked, rng: np.random.Generator) -> dict[str, Fit]:
+    """Return a regression by normal noise."""
+    moved = widths(asked.bounds)
+    noise = gaussian(moved, gaussian_scale(asked), SIMULATED + 1, rng)
+    return _regression(asked, moved, noise, rng)
+
+
+def _regression(
+    asked: Asked, moved: Values, noise: Values, rng: np.random.Generator
+) -> dict[str, Fit]:
+    """Return a regression whose moments have the first draw of noise; the others are public."""
+    found = ridged(asked.rows.T @ asked.rows + noise[0], moved, noise[1:])
+    return from_moments(found, noise[1:], float(found[0, 0]), rng)
 
 
 def ridged(noisy: Values, moved: Values, simulated: Values) -> Values:
@@ -99,83 +129,12 @@ def ridged(noisy: Values, moved: Values, simulated: Values) -> Values:
     0.01 quantile of the smallest eigenvalue of noise alone. Where that is too little, each square
     gets three times the smallest eigenvalue of what was released.
     """
-    if _definite(noisy):
+    if definite(noisy):
         return noisy
-    reach = abs(float(np.quantile(np.linalg.eigvalsh(simulated)[:, 0], _TAIL)))
+    least = abs(float(np.quantile(np.linalg.eigvalsh(simulated)[:, 0], _TAIL)))
     shares = np.diag(moved) / np.trace(moved)
-    found = noisy + np.diag(reach * shares)
-    if _definite(found):
+    found = noisy + np.diag(least * shares)
+    if definite(found):
         return found
     smallest = abs(float(np.linalg.eigvalsh(noisy)[0]))
-    return np.asarray(noisy + _LAST_RIDGE * smallest * np.eye(len(noisy)), dtype=np.float64)
-
-
-def _definite(matrix: Values) -> bool:
-    return bool(np.linalg.eigvalsh(matrix)[0] > 0)
-
-
-def noisy_moments(
-    rows: Values, moved: Values, epsilon: float, rng: np.random.Generator
-) -> dict[str, Fit]:
-    """Return a regression of the last column on the others, by each kind of interval.
-
-    ``rows`` has shape (n, c), a column of ones first; ``moved`` is from :func:`widths`. ``epsilon``
-    is the stated one.
-    """
-    moments = rows.T @ rows + laplace(moved, epsilon, 1, rng)[0]
-    simulated = laplace(moved, epsilon, SIMULATED, rng)
-    found = ridged(moments, moved, simulated)
-    gram, right = found[:-1, :-1], found[:-1, -1]
-    inverse = np.linalg.inv(gram)
-    theta = inverse @ right
-    variance = (found[-1, -1] - right @ theta) / (found[0, 0] - len(found) - 1)
-    if not variance > 0:
-        alone = Fit(estimates=theta.tolist(), intervals=None)
-        return {"asymptotic": alone, "bootstrap": alone}
-    half = _Z * np.sqrt(variance * np.diag(inverse))
-    score = rng.standard_normal((SIMULATED, len(theta))) @ np.linalg.cholesky(variance * gram).T
-    noise = simulated[:, :-1, -1] - simulated[:, :-1, :-1] @ theta
-    again = theta + (score + noise) @ inverse
-    low, high = np.quantile(again, (0.025, 0.975), axis=0)
-    return {
-        "asymptotic": _fit(theta, theta - half, theta + half),
-        "bootstrap": _fit(again.mean(axis=0), low, high),
-    }
-
-
-def _fit(estimates: Values, low: Values, high: Values) -> Fit:
-    return Fit(
-        estimates=estimates.tolist(),
-        intervals=list(zip(low.tolist(), high.tolist(), strict=True)),
-    )
-
-
-def gaps(values: Sequence[float], bounds: Interval) -> Values:
-    """Return the ends of the gaps between sorted values, with the bounds at both sides."""
-    low, high = bounds
-    return np.concatenate([[low], np.sort(np.clip(values, low, high)), [high]])
-
-
-def gap_law(ends: Values, level: float, epsilon: float) -> Values:
-    """Return the chance of each gap: exp(-epsilon / 2 |rank - level n|) times its length.
-
-    One replaced row moves a rank by one at most, so that this costs ``epsilon``.
-
-    >>> gap_law(gaps([0.5], (0.0, 1.0)), 0.5, 1.0)
-    array([0.5, 0.5])
-    """
-    rows = len(ends) - 2
-    score = -epsilon / 2 * np.abs(np.arange(rows + 1) - level * rows)
-    mass = np.diff(ends) * np.exp(score - score.max())
-    return np.asarray(mass / mass.sum(), dtype=np.float64)
-
-
-def independent_exponential(
-    ends: Values, levels: Sequence[float], epsilon: float, rng: np.random.Generator
-) -> list[float]:
-    """Return a quantile for each level, sorted; each has an even share of epsilon."""
-    found = []
-    for level in levels:
-        gap = rng.choice(len(ends) - 1, p=gap_law(ends, level, epsilon / len(levels)))
-        found.append(float(rng.uniform(ends[gap], ends[gap + 1])))
-    return sorted(found)
+    return np.asarray(noisy + LAST_RIDGE * smallest * np.eye(len(noisy)), dtype=np.float64)
