@@ -105,8 +105,10 @@ class NumberColumn:
     def encode(self, values: NDArray[np.float64]) -> NDArray[np.int32]:
         """Clamp finite or infinite values (not NaN) and return their int32 codes."""
         with np.errstate(over="ignore"):  # an overflow is an infinity, which is clamped
-            scaled = (values - float(self.midpoint)) * (CODE_MAX / float(self.half_width))
-        return np.rint(np.clip(scaled, -CODE_MAX, CODE_MAX)).astype(np.int32)
+            scaled = values - float(self.midpoint)
+            scaled *= CODE_MAX / float(self.half_width)
+        np.clip(scaled, -CODE_MAX, CODE_MAX, out=scaled)
+        return np.rint(scaled, out=scaled).astype(np.int32)
 
     def encode_one(self, value: float) -> int:
         """Return the code of one public value, by the same rounding as the data's."""

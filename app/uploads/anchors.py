@@ -83,16 +83,23 @@ class AnchorSampler:
             both, order = both[:stop], order[:stop]
         ones = np.ones(len(values), dtype=np.int64)
         self._values = both[kept]
-        self._counts = np.add.reduceat(np.concatenate([self._counts, ones])[order], kept)
-        lows, highs = (np.concatenate([x, sums])[order] for x in (self._lows, self._highs))
-        self._lows = np.minimum.reduceat(lows, kept, axis=0)
-        self._highs = np.maximum.reduceat(highs, kept, axis=0)
+        counts, lows, highs = (
+            np.concatenate(each)[order]
+            for each in ((self._counts, ones), (self._lows, sums), (self._highs, sums))
+        )
+        if len(kept) < len(both):  # else each value is there once, as it mostly is
+            counts = np.add.reduceat(counts, kept)
+            lows = np.minimum.reduceat(lows, kept, axis=0)
+            highs = np.maximum.reduceat(highs, kept, axis=0)
+        self._counts, self._lows, self._highs = counts, lows, highs
         if self._rows > _TELLS_AFTER_ROWS:
             self._given_up = int(self._alone().sum()) < _FEWEST_ALONE * len(kept)
 
     def _alone(self) -> NDArray[np.bool_]:
         """Say which values are of one row, or of several that are equal throughout."""
-        alone: NDArray[np.bool_] = (self._counts == 1) | (self._lows == self._highs).all(axis=1)
+        alone: NDArray[np.bool_] = self._counts == 1
+        several = np.flatnonzero(~alone)
+        alone[several] = (self._lows[several] == self._highs[several]).all(axis=1)
         return alone
 
     def anchor(self, prf: Prf) -> Anchor | None:

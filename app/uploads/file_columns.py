@@ -29,7 +29,7 @@ from app.uploads.anchors import Anchor, AnchorSampler
 from app.uploads.file_cells import FileCells
 from app.uploads.grids import Grid
 from app.uploads.prf import Prf
-from app.uploads.samples import Digests, Sample, Sampler
+from app.uploads.samples import Digests, Sample, Sampler, summed
 
 _KEEP_SUMS = 1 << 10
 _MOST_LOOKED_AT = 1 << 15
@@ -184,9 +184,7 @@ class FileDigester:
             self._sums += [Sampler(_KEEP_SUMS) for _ in columns]
         cells = [column.digests for column in columns]
         # Digests are added up, so that all columns but one are a subtraction away.
-        together = np.zeros(len(cells[0]), dtype=np.uint64)
-        for digests in cells:
-            together += digests
+        together = summed(cells)
         self._sums[0].add(together)
         for place, column in enumerate(columns):
             self._grids[place].add(column.told)

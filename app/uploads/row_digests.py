@@ -44,7 +44,7 @@ from app.uploads.file_cells import CellReader, FileCells
 from app.uploads.file_columns import FileDigester, FileDigests
 from app.uploads.grids import Grid
 from app.uploads.prf import Prf
-from app.uploads.samples import Digests, Sample, Sampler
+from app.uploads.samples import Digests, Sample, Sampler, summed
 
 KEY_BYTES = 32
 ALL = "all"
@@ -55,7 +55,6 @@ _WITHOUT_FILE = 1  # what earlier versions have written, and data sets still hav
 _HALVING_BITS = 8
 _FIRST_NUMBERS = 16
 _KEEP_ROWS = 1 << 17
-_SUMMED_ROWS = 1 << 13  # so many sums stay in the cache while the columns are added
 _KEEP_HALF = 1 << 12
 _KEEP_SINGLE = 1 << 11
 _KEEP_SINGLES = 1 << 18
@@ -220,17 +219,17 @@ class RowDigester:
 
     def _sums(self, digests: Mapping[str, Digests]) -> Iterator[Digests]:
         """Yield, for each set of columns, the sum of every row's digests of them."""
-        every = _sum([*digests.values()])
-        summed: dict[frozenset[str], Digests] = {frozenset(digests): every}
+        every = summed([*digests.values()])
+        found: dict[frozenset[str], Digests] = {frozenset(digests): every}
         for columns, _, _ in self._subsets:
-            if columns not in summed:
+            if columns not in found:
                 rest = frozenset(digests) - columns
                 fewer = min(columns, rest, key=len)
-                if fewer not in summed:
-                    summed[fewer] = _sum([digests[name] for name in fewer])
+                if fewer not in found:
+                    found[fewer] = summed([digests[name] for name in fewer])
                 if fewer != columns:  # the other half: what is left of the whole
-                    summed[columns] = every - summed[fewer]
-            yield summed[columns]
+                    found[columns] = every - found[fewer]
+            yield found[columns]
 
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
@@ -277,20 +276,6 @@ class _FirstNumbers:
         sample = self._sums.sample()
         if len(found) > 1 and sample is not None:
             yield Kept((FILE,), sample, sum(found))
-
-
-def _sum(columns: Sequence[Digests]) -> Digests:
-    """Return the sums modulo 2**64 of some columns, a short run of rows after the other."""
-    first, *others = columns
-    if not others:
-        return first
-    total = np.empty_like(first)
-    for start in range(0, len(total), _SUMMED_ROWS):
-        stop = start + _SUMMED_ROWS
-        some = np.add(first[start:stop], others[0][start:stop], out=total[start:stop])
-        for each in others[1:]:
-            some += each[start:stop]
-    return total
 
 
 def _is_telling(kept: Kept) -> bool:

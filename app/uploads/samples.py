@@ -7,7 +7,7 @@ smaller of their two limits both; which rows those are depends on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ _NOTHING = np.uint64(0)
 """The digest of a row without cells; it is in no sample."""
 _TELLS_AFTER_ROWS = 1 << 16  # before, few rows may be twins by chance
 _TOO_MANY_TWINS = 0.95  # a column of so few different values tells no people
+_SUMMED_ROWS = 1 << 13  # so many sums stay in the cache while the columns are added
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +155,20 @@ class Sampler:
         if not self._patient and held > _TELLS_AFTER_ROWS:
             twins = int(self._counts[self._counts > 1].sum())
             self._given_up = twins > _TOO_MANY_TWINS * held
+
+
+def summed(columns: Sequence[Digests]) -> Digests:
+    """Return the sums modulo 2**64 of some columns, a short run of rows after the other."""
+    first, *others = columns
+    if not others:
+        return first
+    total = np.empty_like(first)
+    for start in range(0, len(total), _SUMMED_ROWS):
+        stop = start + _SUMMED_ROWS
+        some = np.add(first[start:stop], others[0][start:stop], out=total[start:stop])
+        for each in others[1:]:
+            some += each[start:stop]
+    return total
 
 
 def _sums(counts: NDArray[np.int64], starts: NDArray[np.intp]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ of the same cells has. They are places in a list of them, so that each text is r
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
@@ -22,6 +23,11 @@ _DAY = "%Y-%m-%d"
 _HOURS, _SIXTY = 24, 60
 _MOST_PLACES = 1 << 16
 """Cells count by their own numbers below this: a list of so many is soon made in any case."""
+
+_AS_ARRAYS: Mapping[pl.DataType, pl.DataType] = {
+    pl.Boolean(): pl.UInt8(), pl.Int128(): pl.Float64(), pl.UInt128(): pl.Float64()
+}  # fmt: skip
+"""What no array holds: truths, and more than 64 bits, of which places are exact."""
 
 Places = NDArray[np.intp]
 
@@ -87,13 +93,16 @@ def dictionary_of(cells: pl.Series) -> tuple[pl.Series, Places | None]:
         return cells, None
     written = isinstance(cells.dtype, pl.Categorical | pl.Enum)
     numbers = cells.to_physical() if written else cells
-    ends = [int(end) for end in (numbers.min(), numbers.max()) if isinstance(end, int)]
+    numbers = numbers.cast(_AS_ARRAYS.get(numbers.dtype, numbers.dtype))
+    # of an array, since each question to a column costs as much as thousands of rows
+    present = (numbers.drop_nulls() if numbers.null_count() else numbers).to_numpy()
+    ends = (int(present.min()), int(present.max())) if len(present) else ()
     if not all(0 <= end < _MOST_PLACES for end in ends):
         return cells.cast(pl.String), None
     none = 1 + max(ends, default=-1)
-    numbers = numbers.cast(pl.Int64)
-    whole = numbers.fill_null(none) if numbers.null_count() else numbers
-    rows = whole.to_numpy().astype(np.intp, copy=False)
+    if len(present) < len(numbers):
+        present = numbers.cast(pl.Int64).fill_null(none).to_numpy()
+    rows = present.astype(np.intp)
     used = np.flatnonzero(np.bincount(rows))
     own = [None if place == none else place for place in used.tolist()]
     different = pl.Series(own, dtype=pl.UInt32)
