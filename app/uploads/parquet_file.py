@@ -20,7 +20,15 @@ from app.uploads.csv_file import first_columns, name_troubles
 from app.uploads.limits import Limits
 from app.uploads.read_cells import Codes
 from app.uploads.sources.layout import Layout
-from app.uploads.trouble import UNREADABLE, Trouble, Troubles, UnreadableError, too_large
+from app.uploads.trouble import (
+    OTHER_COLUMNS,
+    OTHER_TYPE,
+    UNREADABLE,
+    Trouble,
+    Troubles,
+    UnreadableError,
+    too_large,
+)
 
 MAGIC = b"PAR1"
 WRONG_TYPE = "has a type in the file that does not fit the declared one"
@@ -57,11 +65,15 @@ def parquet_blocks(
     types = pl.read_parquet_schema(path)
     if len(types) > limits.max_file_columns:
         raise too_large("max_file_columns", limits.max_file_columns)
-    layout.require_same("parquet", list(types), list(types.values()))
+    layout.require_same("parquet", list(types))
     troubles.extend(name_troubles(layout.all_of(list(types)), spec))
     if troubles:
         return
     troubles.extend(_type_troubles(types, spec))
+    others = layout.of_other_kinds({name: _kind_of(each) for name, each in types.items()})
+    troubles.extend(Trouble(None, name, OTHER_TYPE) for name in others if name in spec.read)
+    if others and not troubles:  # what nobody declares is not named
+        raise UnreadableError(OTHER_COLUMNS)
     if troubles:
         return
     frame = pl.scan_parquet(path, glob=False, hive_partitioning=False, low_memory=True)
@@ -159,6 +171,15 @@ def _fits(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
         case CategorySpec():
             return texts or kind_in_file.is_integer()
     return texts or kind_in_file == pl.Boolean or kind_in_file.is_integer()
+
+
+def _kind_of(kind_in_file: pl.DataType) -> str:
+    """Return what the files of a source agree on: cells of one kind are the same in any width."""
+    if isinstance(kind_in_file, pl.String | pl.Categorical | pl.Enum):
+        return "text"
+    if kind_in_file.is_numeric():
+        return "number"
+    return "time" if kind_in_file in (pl.Date, pl.Datetime) else str(kind_in_file)
 
 
 def _cast(name: str, kind: pl.DataType, column: ColumnSpec) -> pl.Expr:

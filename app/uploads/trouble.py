@@ -19,6 +19,7 @@ NOT_A_DATETIME = "not a date and time as in 2020-12-31T23:59:59Z"
 NOT_A_BOOLEAN = "not true, false, 1 or 0"
 UNKNOWN_VALUE = "not one of the declared values"
 OTHER_COLUMNS = "the file has other columns than the first one, or is of another kind"
+OTHER_TYPE = "has another kind of type than in the first file: number, text, time or truth"
 MORE_ROWS = "the file has more rows than the declared max_rows"
 UNREADABLE = "the file cannot be read within the limits of memory and time, or is damaged"
 

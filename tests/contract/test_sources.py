@@ -215,6 +215,32 @@ def test_files_of_several_kinds_are_refused(curator: httpx.Client, people: Path)
     assert_problem(register(curator, f"file://{people}/*"), 422, "invalid-upload")
 
 
+def test_parquet_files_may_differ_in_the_widths_of_types(
+    curator: httpx.Client, server: Service, people: Path
+) -> None:
+    rows = pl.read_csv(ROWS.encode())
+    half = rows.height // 2
+    one = upload(curator, ROWS)
+    account = {"account": one["account"], "budget": None}
+    rows.head(half).write_parquet(people / "1")
+    narrow = {"income": pl.Int32, "food": pl.Float32, "region": pl.Categorical}
+    rows.tail(half).cast(narrow).write_parquet(people / "2")
+    other = registered(curator, f"file://{people}/*", **account)
+    parts = [stored(server, each["id"])[1] for each in (one, other)]
+    assert parts[0]["part-00000.parquet"] == parts[1]["part-00000.parquet"]
+    rows.tail(half).cast({"food": pl.String}).write_parquet(people / "2")
+    body = assert_problem(register(curator, f"file://{people}/*", **account), 422, "invalid-upload")
+    ((told),) = body["problems"]
+    assert (told["file"], told["row"], told["column"]) == (2, None, "food")
+    assert told["reason"].startswith("has another kind of type than in the first file")
+    for number, kind in (("1", pl.Int64), ("2", pl.String)):
+        more = rows.head(half).with_columns(pl.lit(1).cast(kind).alias(SENTINEL))
+        more.write_parquet(people / number)
+    refused = register(curator, f"file://{people}/*", **account)
+    assert "other columns than the first one" in refused.text
+    assert SENTINEL not in refused.text
+
+
 def test_sources_have_bounds(curator: httpx.Client, people: Path) -> None:
     (people / "large.csv").write_text(ROWS + "1,1,north,true\n" * 700)
     told = assert_problem(register(curator, f"file://{people}/*.csv"), 413, "too-large")

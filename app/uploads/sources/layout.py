@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
@@ -23,6 +23,7 @@ class Layout:
         self.place: Callable[[], int] = lambda: 0
         self._earlier_bytes = 0
         self._first: tuple[object, ...] | None = None
+        self._kinds: Mapping[str, str] = {}
 
     def begin(self, partitions: Partitions) -> None:
         """Begin another file."""
@@ -35,7 +36,7 @@ class Layout:
         """Return about how many bytes of all files have been read."""
         return self._earlier_bytes + self.place()
 
-    def require_same(self, kind: str, names: Sequence[str], types: Sequence[object] = ()) -> None:
+    def require_same(self, kind: str, names: Sequence[str]) -> None:
         """Check that this file is of the first one's kind, and has its columns in its order.
 
         Raises
@@ -44,10 +45,15 @@ class Layout:
             It has others.
         """
         self.partitions = {key: value for key, value in self.partitions.items() if key not in names}
-        own = kind, tuple(names), tuple(types), tuple(self.partitions)
+        own = kind, tuple(names), tuple(self.partitions)
         self._first = self._first or own
         if own != self._first:
             raise UnreadableError(OTHER_COLUMNS)
+
+    def of_other_kinds(self, kinds: Mapping[str, str]) -> Sequence[str]:
+        """Return the columns whose cells are of another kind than in the first file."""
+        self._kinds = self._kinds or kinds
+        return [name for name, kind in kinds.items() if self._kinds[name] != kind]
 
     def all_of(self, names: Sequence[str]) -> list[str]:
         """Return a file's own columns, and those that its folders tell."""
