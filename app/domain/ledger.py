@@ -59,6 +59,11 @@ class EntryKind(StrEnum):
     BURN = "burn"
 
 
+ASKED_FOR = frozenset({EntryKind.DEBIT.value, EntryKind.RESERVE.value})
+"""The kinds that a request with a key of its own leads to."""
+OF_RELEASES = ASKED_FOR | {EntryKind.UNRESERVE.value}
+"""The kinds that belong to a release, and have its request's digest."""
+_KINDS = frozenset(EntryKind)
 _TAKING = (EntryKind.DEBIT, EntryKind.RESERVE, EntryKind.BURN)
 """The kinds that take from what remains."""
 
@@ -141,6 +146,13 @@ class Balance:
             return after == (self.approved(amount) if approved else self.after(known, amount))
         except (Problem, ValueError):
             return False
+
+
+def may_hold(account: str, kind: str) -> bool:
+    """Return whether an account has entries of a kind: only the system account records."""
+    if account == SYSTEM_ACCOUNT:
+        return kind == EntryKind.OPEN or kind not in _KINDS
+    return kind in _KINDS
 
 
 def _check_amount(kind: EntryKind, amount: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.ledger import MAX_TOTAL, Entry, chain_hash
+from app.domain.ledger import MAX_TOTAL, SYSTEM_ACCOUNT, Entry, chain_hash
 from app.domain.merkle import result_leaves
 from app.domain.releases import (
     plan_digest,
@@ -26,7 +26,7 @@ from app.store.verification.blocks import (
     all_follow,
     entry_hashes,
 )
-from app.store.verification.walks import EntryWalk, ReleaseWalk
+from app.store.verification.walks import EntryWalk, ReleaseWalk, place_of
 
 TEXTS = st.text(max_size=9) | st.sampled_from(
     ["", "é", "%s", "\x00" * 9 + "t", "a" * 127, "a" * 128, "a" * 256, "\ud800"]
@@ -78,8 +78,9 @@ def run_of(kind: str, amounts: list[int]) -> list[Entry]:
     for number, amount in enumerate(amounts):
         grown = {GROWING[kind]: getattr(entry, GROWING[kind]) + amount}
         entry = replace(
-            entry, seq=entry.seq + 1, kind=kind, amount=amount, release=f"rel_{number}", **grown
-        )
+            entry, seq=entry.seq + 1, kind=kind, amount=amount, release=f"rel_{number}",
+            fingerprint=f"request {number}", **grown,
+        )  # fmt: skip
         entries.append(entry)
     return entries
 
@@ -114,13 +115,19 @@ EDITS = {
     "account": st.just("acc_b"),
     "seq": st.integers(0, 20),
     "epoch": st.integers(0, 3),
-    "kind": st.sampled_from([*GROWING, "open", "unreserve", "expire", "noted"]),
+    "kind": st.sampled_from([*GROWING, "open", "unreserve", "expire", "noted", "result"]),
     "amount": st.integers(-5, 1001),
     "total_after": st.integers(-5, 2 * 10**6) | st.just(MAX_TOTAL + 5),
     "spent_after": st.integers(-5, 2 * 10**6),
     "reserved_after": st.integers(-5, 2 * 10**6),
     "prev": st.just("1" * 64),
+    "release": st.none(),
+    "idem": st.just("a key"),
+    "fingerprint": st.none(),
 }
+FREE = {"grant": {"release", "fingerprint"}, "burn": {"release", "fingerprint"},
+        "debit": {"idem"}, "reserve": {"idem"}}  # fmt: skip
+"""What entries of a kind may have, or lack."""
 
 
 @given(
@@ -149,7 +156,7 @@ def test_an_edited_block_that_is_passed_has_nothing_wrong(
     passed = all_follow(columns_of(rows[1:]), rows[0])
     assert not (passed and one_by_one(rows)), "what is wrong row by row must not pass at once"
     # Debits that are all burns instead are burns.
-    assert not passed or edit[0] == "kind", "an edit of one column breaks a sum or a link"
+    assert not passed or edit[0] in {"kind", *FREE[kind]}, "an edit of one column breaks something"
 
 
 def test_a_block_beyond_what_an_account_may_hold_is_looked_at() -> None:
@@ -179,10 +186,41 @@ def test_a_debit_beyond_the_total_does_not_pass() -> None:
 
 
 def test_entries_that_seal_results_pass_in_blocks() -> None:
-    still = [replace(entry, prev="", kind="result") for entry in run_of("grant", [0, 0, 0])]
-    rows = hashed(still)
+    sealing: dict[str, Any] = {
+        "account": SYSTEM_ACCOUNT, "kind": "result", "amount": 0, "total_after": 0,
+        "spent_after": 0, "reserved_after": 0, "prev": "",
+    }  # fmt: skip
+    rows = hashed([replace(entry, **sealing) for entry in run_of("grant", [0, 0, 0])])
     assert all_follow(columns_of(rows[1:]), rows[0])
     assert not one_by_one(rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit"),
+    [
+        ("debit", {"release": None}),
+        ("reserve", {"fingerprint": None}),
+        ("grant", {"idem": "a key"}),
+        ("burn", {"idem": "a key"}),
+        ("grant", {"kind": "result", "amount": 0, "total_after": 10**6}),
+        ("grant", {"kind": "noted", "amount": 0, "total_after": 10**6}),
+    ],
+)
+def test_an_entry_that_does_not_fit_its_kind_is_found(kind: str, edit: dict[str, Any]) -> None:
+    """Its hash, its balance and its links are right."""
+    first, *others = run_of(kind, [5, 5])
+    rows = hashed([first, replace(others[0], prev="", **edit)])
+    assert not all_follow(columns_of(rows[1:]), rows[0])
+    said = "its account or its columns do not fit its kind"
+    assert one_by_one(rows) == [f"{place_of('acc_a', 8)}: {said}"]
+
+
+@pytest.mark.parametrize("kind", [*GROWING])
+def test_the_system_account_moves_no_budget(kind: str) -> None:
+    entries = [replace(each, account=SYSTEM_ACCOUNT, prev="") for each in run_of(kind, [5, 5])]
+    rows = hashed(entries)
+    assert not all_follow(columns_of(rows[1:]), rows[0])
+    assert len(one_by_one(rows)) == 2
 
 
 @pytest.mark.parametrize("amount", [0, -3])
@@ -235,8 +273,9 @@ def test_answered_releases_are_passed_at_once() -> None:
     "edit",
     [
         {"number": 9}, {"id": "rel_x"}, {"dataset": "other"}, {"principal": "q"},
-        {"state": "void"}, {"state": "debited"}, {"attempts": 0}, {"request": "[]"},
-        {"plan": "{}"}, {"fingerprint": "x"}, {"result": b"[]"}, {"result": None},
+        {"state": "void"}, {"state": "debited"}, {"attempts": 0}, {"attempts": 4},
+        {"request": "[]"}, {"plan": "{}"}, {"fingerprint": "x"},
+        {"result": b"[]"}, {"result": None},
         {"result_hash": "x"}, {"finished_at": "later"}, {"finished_at": None},
         {"kind": "reserve"}, {"kind": None}, {"release": "rel_y"}, {"charged": "q"},
         {"for": "x"}, {"note": "x"}, {"hash": "1" * 64}, {"leaf": "0" * 64}, {"leaf": None},

@@ -21,7 +21,14 @@ from itertools import accumulate, islice, repeat
 from operator import methodcaller
 from typing import Any, NamedTuple
 
-from app.domain.ledger import MAX_TOTAL, chain_start, hash_of_columns
+from app.domain.ledger import (
+    ASKED_FOR,
+    MAX_TOTAL,
+    OF_RELEASES,
+    chain_start,
+    hash_of_columns,
+    may_hold,
+)
 from app.domain.log_leaves import HIDDEN_START, LEAF_START
 from app.domain.merkle import result_leaves
 from app.domain.releases import plan_digest, request_fingerprint, result_digests
@@ -206,6 +213,9 @@ def all_follow(columns: Sequence[Column], last: EntryRow | None) -> bool:
     return (
         is_one(block.kind, kind)
         and is_one(block.account, last.account)
+        and may_hold(last.account, kind)
+        and (kind in ASKED_FOR or is_one(block.idem, None))
+        and (kind not in OF_RELEASES or None not in (*block.release, *block.fingerprint))
         and is_one(block.epoch, last.epoch)
         and seqs == tuple(range(last.seq + 1, last.seq + 1 + len(seqs)))
         and block.prev == (last.hash, *block.hash[:-1])

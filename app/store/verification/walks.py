@@ -13,9 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from app.domain.ledger import GENESIS, Balance, hash_of_columns
+from app.domain.ledger import (
+    ASKED_FOR,
+    GENESIS,
+    OF_RELEASES,
+    SYSTEM_ACCOUNT,
+    Balance,
+    hash_of_columns,
+    may_hold,
+)
 from app.domain.merkle import result_leaves
-from app.domain.releases import UNDECIDED, ReleaseState, result_digest
+from app.domain.releases import MAX_ATTEMPTS, UNDECIDED, ReleaseState, result_digest
 from app.store.ledger.ids import shown
 from app.store.ledger.receipt_tokens import answer_digest, read_token, split
 from app.store.ledger.releases import ENDED_AS
@@ -134,10 +142,12 @@ class EntryWalk:
                 last is not None
                 and hashed
                 and row.kind == "debit"
-                and row.account == last.account
+                and row.account == last.account != SYSTEM_ACCOUNT
                 and row.seq == last.seq + 1
                 and row.epoch == last.epoch <= self._epoch
                 and row.prev == last.hash
+                and row.release is not None
+                and row.fingerprint is not None
                 and (row.role is None) == (last.role is None)
                 and row.amount > 0
                 and row.spent_after == last.spent_after + row.amount
@@ -170,6 +180,8 @@ class EntryWalk:
             fault = "its balance does not follow"
         elif not before.epoch <= row.epoch <= self._epoch:
             fault = "its epoch does not follow"
+        elif not _is_of_its_kind(row):
+            fault = "its account or its columns do not fit its kind"
         elif row.role is None and before.role is not None:
             fault = "its form is an earlier one than the entry's before it"
         return fault
@@ -187,6 +199,16 @@ class EntryWalk:
 
 def _balance_of(row: EntryRow) -> Balance:
     return Balance(row.total_after, row.spent_after, row.reserved_after)
+
+
+def _is_of_its_kind(row: EntryRow) -> bool:
+    """Return whether an account may hold such an entry, and it has what its kind has."""
+    return (
+        may_hold(row.account, row.kind)
+        and (row.account != SYSTEM_ACCOUNT or row.total_after == 0)
+        and (row.idem is None or row.kind in ASKED_FOR)
+        and (row.kind not in OF_RELEASES or None not in (row.release, row.fingerprint))
+    )
 
 
 def place_of(account: str, seq: int) -> str:
@@ -307,8 +329,8 @@ def _checks(row: ReleaseRow, before: int) -> Iterator[tuple[bool, str]]:
     released, ended = row.state == ReleaseState.RELEASED, row.finished_at is not None
     yield released == (row.result is not None), "its state does not fit"
     yield (row.state in _FINAL) == ended, "its state does not fit its end"
-    enough = row.attempts >= 1 if row.charge_kind == "debit" else row.attempts == 0
-    yield enough, "its attempts do not fit"
+    most = MAX_ATTEMPTS if row.charge_kind == "debit" else 0
+    yield min(most, 1) <= row.attempts <= most, "its attempts do not fit"
     kept = None
     if row.result is not None and ended:
         kept = result_digest(row.result, row.finished_at)
