@@ -22,17 +22,19 @@ from app.processes import build as process_module
 from app.services.build import Services
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
+from app.services.plans import dry_runs as dry_run_module
 from app.services.plans import plans as plan_module
 from app.services.plans.deadlines import LONGEST_INLINE_MS, Job
 from app.services.plans.lanes import LONGEST_SHORT_MS
-from app.services.plans.plans import Offer, make_offer
+from app.services.plans.plans import Offer, make_offer, make_plan
 from app.services.plans.previews import Wish
 from app.services.plans.questions import Question
 from app.services.releases.public_moments import job_of_record
 from app.web.requests.schemas import DatasetSpec
 from mechanisms.catalog import calibrate
-from mechanisms.contract import Statistic
+from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.geometry import joint_moments, second_moments, smooth
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.correlation import Correlation
@@ -233,6 +235,12 @@ class Held:
             assert self.let_go.wait(15)
         return make_offer(facts, asked)
 
+    def plan(self, facts: DatasetFacts, asked: Question) -> Plan:
+        """Plan a dry run, later."""
+        self.made.append(str(asked.epsilon))
+        assert self.let_go.wait(15)
+        return make_plan(facts, asked)
+
 
 COSTLY = "k_norm"
 
@@ -247,6 +255,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     monkeypatch.setattr(Question, "planning_ms", estimate)
     found = Held()
     monkeypatch.setattr(plan_module, "make_offer", found.make)
+    monkeypatch.setattr(dry_run_module, "make_plan", found.plan)
     monkeypatch.setattr(process_module, "CalculatingProcesses", lambda **_: found)
     return found
 
@@ -333,10 +342,16 @@ def test_the_same_costly_plan_is_made_once(tmp_path: Path, held: Held) -> None:
     assert held.made == ["2", "3", "3"], "a release is planned with its preview"
 
 
+@pytest.mark.parametrize("asked", ["preview", "dry run"])
 def test_what_nobody_waited_for_is_there_when_it_is_asked_for_again(
-    tmp_path: Path, held: Held
+    tmp_path: Path, held: Held, asked: str
 ) -> None:
-    """Else a client whose patience is shorter than a preview takes would never get it."""
+    """Else a client whose patience is shorter than it takes would never get it."""
+
+    async def ask(services: Services, dataset: str) -> dict[str, object]:
+        if asked == "dry run":
+            return await services.dry_runs.run(dataset, costly("2"), Assumptions(), caller=BOB)
+        return await _preview(services, dataset, costly("2"), accuracy=0.1)
 
     async def scenario() -> None:
         async with opened(tmp_path) as (_, services):
@@ -344,18 +359,13 @@ def test_what_nobody_waited_for_is_there_when_it_is_asked_for_again(
             for _ in range(2):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(
-                        asyncio.shield(
-                            waited := asyncio.ensure_future(
-                                _preview(services, dataset, costly("2"), accuracy=0.1)
-                            )
-                        ),
+                        asyncio.shield(waited := asyncio.ensure_future(ask(services, dataset))),
                         0.2,
                     )
                 waited.cancel()
             held.let_go.set()
             for _ in range(2):
-                preview = await _preview(services, dataset, costly("2"), accuracy=0.1)
-                assert preview["accuracy"] is not None
+                assert (await ask(services, dataset))["usefulness"]
 
     asyncio.run(scenario())
     assert held.made == ["2", "2"], "once for three requests, and anew for one after an answer"

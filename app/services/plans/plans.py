@@ -149,8 +149,7 @@ class PlanService:
             inference=question.inference,
         )
         if waiting:
-            run = self._calculator.run
-            remember(await self._costly.run(person, run, decided, waiting, patient=patient))
+            remember(await self._apart(person, decided, waiting, patient=patient))
 
     def _made(self, facts: DatasetFacts, question: Question) -> Offer:
         """Return what another request may have had made while this one waited, or make it."""
@@ -212,32 +211,36 @@ class PlanService:
         if expected_ms <= LONGEST_SHORT_MS:
             offer = await self.offer(facts, question, person=person)
             return await self._short.run(function, offer, facts, question, *arguments)
-        offer, outcome = await self._weigh_apart(person, function, facts, question, *arguments)
+        offer, outcome = await self._apart(person, _weighed, function, facts, question, *arguments)
         if is_costly(facts, question):
             self._remember(facts, question, offer)
-        return outcome
+        return cast(T, outcome)
 
-    async def _weigh_apart(
-        self, person: str, function: Callable[..., T], *arguments: object
-    ) -> tuple[Offer, T]:
-        """Have a question weighed in another process, or return what was left of the same request.
+    async def _apart(
+        self,
+        person: str,
+        function: Callable[..., T],
+        *arguments: object,
+        patient: bool = False,
+    ) -> T:
+        """Run a function in another process, or return what was left of the same request.
 
         A client that goes before its answer often asks again. It would never get one that takes
         longer than its patience.
         """
-        text = sha256_hex(repr((function.__qualname__, arguments)).encode())
+        text = sha256_hex(repr((function, arguments)).encode())
 
-        def weighed() -> object:
+        def run() -> object:
             if text not in self._left:
-                self._left[text] = self._calculator.run(_weighed, function, *arguments)
+                self._left[text] = self._calculator.run(function, *arguments)
                 if len(self._left) > _MAX_CACHED:
                     self._left.popitem(last=False)
             return self._left[text]
 
-        found = await self._costly.run(person, weighed)
+        found = await self._costly.run(person, run, patient=patient)
         # Only who is still there gets here: what has been answered is not left.
         self._left.pop(text, None)
-        return cast(tuple[Offer, T], found)
+        return cast(T, found)
 
     async def compute(
         self,
@@ -256,8 +259,7 @@ class PlanService:
         """
         if expected_ms <= LONGEST_SHORT_MS:
             return await self._short.run(function, *arguments, patient=patient)
-        run = self._calculator.run
-        return await self._costly.run(person, run, function, *arguments, patient=patient)
+        return await self._apart(person, function, *arguments, patient=patient)
 
     def close(self) -> None:
         """End what is being calculated in other processes."""
