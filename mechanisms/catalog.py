@@ -74,8 +74,8 @@ def calibrate(
     Parameters
     ----------
     mechanism : str
-        One the statistic offers, or "auto": for a linear regression the one that errs least in a
-        public simulation (:mod:`mechanisms.foresight.choice`), else the first.
+        One the statistic offers, or "auto": for a linear regression the one that a public
+        simulation of errors chooses (:mod:`mechanisms.foresight.choice`), else the first.
     norm : str
         One the mechanism offers for it, or "auto".
     inference : Fraction

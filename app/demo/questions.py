@@ -95,7 +95,7 @@ ENGEL_QUESTIONS = (
     Question("Quantiles of income", "", QUANTILES, "1"),
     Question(
         "Food expenditure on income: linear regression",
-        "The mechanism is the one that errs least in a public simulation.",
+        "The mechanism is chosen by a public simulation of its errors.",
         FOOD_ON_INCOME,
         "2",
     ),
@@ -116,7 +116,7 @@ HOUSING_QUESTIONS = (
     ),
     Question(
         "House value on income, age and rooms: linear regression",
-        "At the default bound, by the mechanism that errs least in a public simulation.",
+        "At the default bound, by the mechanism that a public simulation of errors chooses.",
         HOUSE_VALUE,
         "1",
     ),

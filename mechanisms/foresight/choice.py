@@ -1,9 +1,18 @@
-"""Which mechanism ``auto`` takes for a regression: the one that errs least in a public simulation.
+"""Which mechanism ``auto`` takes for a regression: by its error in a public simulation.
 
-Let e_m be the mean, over the coefficients, of the error that is expected by mechanism m, each as a
-share of the range of values that were possible. It is found for two populations: columns spread
-evenly over their bounds, and columns that fill about a quarter of them, off centre. ``auto`` takes
-the mechanism with the least product of the two.
+Let e_mp be the mean, over the coefficients, of the error that is expected by mechanism m in a
+population p, and z_p that of no answer, the middle of the values that are possible; each as a share
+of the range of these. There are two populations: features spread evenly over their bounds, and
+features that fill about a quarter of them, off centre. The target fills about a quarter of its own
+in both: a target that filled all of them beside narrow features would have slopes larger than most
+are. A population weighs what the best mechanism tells in it,
+
+    w_p = max(0, 1 - min_m e_mp / z_p),
+
+so that it says nothing where all answers are noise. ``auto`` takes the mechanism with the least
+product of e_mp^(w_p), which counts 1.1-fold if the answers do not state their noise. So intervals
+are given up only for what errs less by more than a simulation may be wrong. ``studies/choices.py``
+has what is taken beside what errs least, on other data.
 
 The exponential mechanism is no candidate, being the baseline, and neither is what is drawn on
 boxes: how long such a draw takes depends on the data, so it is a job that one has to ask for. So
@@ -22,12 +31,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import sqrt
+from statistics import fmean
 from threading import Lock
+from typing import NamedTuple
 
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import CategoryColumn, Schema
 from mechanisms.foresight.assumptions import Assumptions, Spread
-from mechanisms.foresight.errors import Asked, is_tried_in_time, relation_of, simulated_error
+from mechanisms.foresight.errors import (
+    Asked,
+    is_tried_in_time,
+    relation_of,
+    simulated_error,
+    simulated_truths,
+)
 from mechanisms.foresight.ranges import ranges_of
 from mechanisms.foresight.trees import at, numbers
 from mechanisms.people import per_row
@@ -40,8 +57,10 @@ CHOSEN_KINDS = frozenset({"linear_regression"})
 _BASELINE = "exponential"
 _FREE = "functional"
 """Its standard errors cost nothing."""
-_FILLED = 0.25  # of the bounds, by the columns of the second population
+_FILLED = 0.25  # of the bounds, by narrow columns
 _OFF_CENTRE = 0.1  # of the width
+_UNSTATED = 1.1
+"""As many times its own does an error count where answers do not state their noise."""
 _NEAR = 1.05
 """Errors that differ by less are told as about the same."""
 
@@ -176,18 +195,29 @@ def _chosen(asked: Asked) -> Choice:
     offered = _candidates(asked)
     if len(offered) == 1:
         return Choice(mechanism=offered[0].mechanism, reason="No other can be compared with it.")
-    errors = {each.mechanism: _error(each) for each in offered}
-    best, second, *_ = sorted(errors, key=errors.__getitem__)
+    errors, weight = _errors(offered)
+    stating = {each.mechanism for each in offered if _states_noise(each)}
+
+    def counted(mechanism: str) -> float:
+        return float(errors[mechanism] ** weight) * (1 if mechanism in stating else _UNSTATED)
+
+    best, second, *_ = sorted(errors, key=counted)
     return Choice(mechanism=best, reason=_reason(best, second, errors))
+
+
+def _states_noise(asked: Asked) -> bool:
+    """Return whether an answer says how far its noise reaches, at no further cost."""
+    return asked.plan().preview(Assumptions().rows_of(asked.schema)) is not None
 
 
 def _reason(best: str, second: str, errors: Mapping[str, float]) -> str:
     ratio = errors[second] / errors[best] if errors[best] > 0 else 1.0
-    told = "about as much" if ratio < _NEAR else f"{ratio:.2g} times as much"
-    return (
-        f"{best} errs least in a public simulation of this question; the runner-up, {second}, "
-        f"errs {told}."
-    )
+    told = "about as much" if 1 / _NEAR < ratio < _NEAR else f"{ratio:.2g} times as much"
+    simulated = "in a public simulation of this question"
+    if ratio < 1:
+        but = f"the runner-up, {second}, does not, and errs"
+        return f"{best} states its noise; {but} {told} {simulated}."
+    return f"{best} errs least {simulated}; the runner-up, {second}, errs {told}."
 
 
 def _candidates(asked: Asked) -> list[Asked]:
@@ -245,17 +275,38 @@ def _by(asked: Asked, mechanism: str) -> Asked:
     return replace(asked, mechanism=mechanism, epsilon=left)
 
 
-def _error(asked: Asked) -> float:
-    """Return the geometric mean of a mechanism's errors in both populations."""
-    even, narrow = Assumptions(), Assumptions(population=_narrow(asked))
+def _errors(offered: Sequence[Asked]) -> tuple[dict[str, float], float]:
+    """Return the weighed geometric means of the mechanisms' errors, and what they weigh in all."""
     # Geometric, so that a mechanism twice as good in one population and half in the other ties.
-    return sqrt(_share(asked, even) * _share(asked, narrow))
+    products, total = {each.mechanism: 1.0 for each in offered}, 0.0
+    for population in _populations(offered[0]):
+        assumed = Assumptions(population=population)
+        found = {each.mechanism: _compared(each, assumed) for each in offered}
+        least, none = min(found.values())[0], max(each.none for each in found.values())
+        weight = max(0.0, 1 - least / none) if none > 0 else 0.0
+        total += weight
+        for mechanism, each in found.items():
+            products[mechanism] *= each.error**weight
+    # Where nothing is told all are alike.
+    root = 1 / total if total > 0 else 0.0
+    return {mechanism: product**root for mechanism, product in products.items()}, total
 
 
-def _narrow(asked: Asked) -> tuple[tuple[str, Spread], ...]:
+_Population = tuple[tuple[str, Spread], ...]
+
+
+def _populations(asked: Asked) -> tuple[_Population, _Population]:
+    """Return what fills a part of its bounds: the target, and the features as well."""
     relation = relation_of(viewed(asked.statistic, asked.schema))
+    if relation is None:
+        return (), ()
+    target = _narrow(asked, relation.target)
+    return target, (*target, *_narrow(asked, *relation.features))
+
+
+def _narrow(asked: Asked, *names: str) -> _Population:
     spreads: list[tuple[str, Spread]] = []
-    for name in () if relation is None else relation.features:
+    for name in names:
         column = asked.schema.columns[name]
         if isinstance(column, CategoryColumn) or column.boolean:
             continue
@@ -265,13 +316,21 @@ def _narrow(asked: Asked) -> tuple[tuple[str, Spread], ...]:
     return tuple(spreads)
 
 
-def _share(asked: Asked, assumptions: Assumptions) -> float:
-    """Return the mean error as a share of what was possible."""
-    errors, ranges = simulated_error(asked, assumptions), ranges_of(asked, assumptions)
-    shares: list[float] = [
-        error / (high - low)
-        for path, error in numbers(errors)
-        for low, high in (at(ranges, path),)
-        if low < high
-    ]
-    return sum(shares) / len(shares)
+class _Compared(NamedTuple):
+    """The mean error of an answer's numbers, and of none, as shares of what was possible."""
+
+    error: float
+    none: float
+
+
+def _compared(asked: Asked, assumptions: Assumptions) -> _Compared:
+    """Return how an answer errs, and how the middle of what was possible does."""
+    truths = [dict(numbers(each)) for each in simulated_truths(asked, assumptions)]
+    ranges = ranges_of(asked, assumptions)
+    errors, none = [], []
+    for path, error in numbers(simulated_error(asked, assumptions)):
+        low, high = at(ranges, path)
+        if low < high:
+            errors.append(error / (high - low))
+            none.append(fmean(abs(each[path] - (low + high) / 2) for each in truths) / (high - low))
+    return _Compared(fmean(errors), fmean(none))

@@ -70,6 +70,8 @@ _STAND_IN = "objective_perturbation"
 _MOMENTS = "functional"
 _DESCRIBING = 6
 """As many times longer a draw of moments takes with the description of its noise."""
+_BRIEFLY = 1 / 12
+"""The part of that which the numbers take alone; noise that nobody reads is not described."""
 _DIGITS = 3
 _MOST_ERRORS = 0.95
 
@@ -162,6 +164,12 @@ def simulated_reach(asked: Asked, assumptions: Assumptions) -> float:
     return _found(asked, assumptions).reach
 
 
+def simulated_truths(asked: Asked, assumptions: Assumptions) -> list[Json]:
+    """Return the answers without noise of the samples that errors are simulated on."""
+    samples = _samples_of(asked, _size(asked, assumptions), assumptions)
+    return [samples[sample][1] for sample in range(_SAMPLES)]
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     mean: Json
@@ -187,9 +195,7 @@ def _simulated(simulation: _Simulation) -> _Found:
 
 def _errors(asked: Asked, size: _Size, assumptions: Assumptions) -> Iterator[Json]:
     """Yield the absolute errors of each draw, in the shape of the value."""
-    plan, sure = size.asked.plan(), _sure(size.asked)
-    text = f"{asked.schema!r} {size.rows} {sure!r} {assumptions!r}"
-    samples = _samples(_Sampling(text, asked, size.rows, sure, assumptions))
+    plan, samples = size.asked.plan(), _samples_of(asked, size, assumptions)
     for sample in range(size.samples):
         rows, exact = samples[sample]
         for turn in range(sample, size.draws, size.samples):
@@ -224,6 +230,12 @@ class _Samples(dict[int, tuple[SyntheticRows, Json]]):
         # Turns of the question itself are counted from 0: this one shares no bits with them.
         self[sample] = rows, drawn(self._plan, rows, -1).value
         return self[sample]
+
+
+def _samples_of(asked: Asked, size: _Size, assumptions: Assumptions) -> _Samples:
+    sure = _sure(size.asked)
+    text = f"{asked.schema!r} {size.rows} {sure!r} {assumptions!r}"
+    return _samples(_Sampling(text, asked, size.rows, sure, assumptions))
 
 
 # Every epsilon and nearly every mechanism is tried on the same samples, in two populations.
@@ -310,6 +322,8 @@ def _size(asked: Asked, assumptions: Assumptions) -> _Size:
         most_epsilon = max(asked.epsilon.fraction, Fraction(1))
     # What epsilon could not grow to, the errors are divided by.
     taken = min(wanted, most_epsilon)
+    if asked.mechanism == _MOMENTS and not getattr(asked.statistic, "by", ()):
+        expected_ms *= _BRIEFLY
     draws = _draws(asked, expected_ms)
     samples = _QUANTILE_DRAWS if asked.statistic.kind == _QUANTILE else _SAMPLES
     return _Size(

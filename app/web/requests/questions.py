@@ -43,7 +43,8 @@ class ReleaseRequest(Request):
     statistic: AnyStatistic
     mechanism: Literal[MechanismName, "composition"] = Field(default="auto", examples=["k_norm"])
     """`auto` takes the statistic's first in the catalog, and for a linear regression the one that
-    errs least in a public simulation. A stack's parts name their own."""
+    errs least in a public simulation, or hardly more and states its noise. A stack's parts name
+    their own."""
     norm: NormName = Field(default="auto", examples=["l1"])
     """Norm of the noise; `auto` takes the best one for the question."""
     epsilon: ReleaseEpsilon
