@@ -51,6 +51,29 @@ def test_round_trip(tmp_path: Path) -> None:
     stored.verify()
 
 
+def test_files_of_a_name_in_staging_are_read_until_they_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = Vault(tmp_path)
+    with vault.writer("ds_1") as writer, vault.writer("ds_2") as other:
+        for each, content in ((writer, b"some rows"), (other, b"more rows")):
+            (each.directory / "note").write_bytes(content)
+            (each.directory / "another").write_bytes(b"")
+        assert sorted(vault.staged_files("note")) == [b"more rows", b"some rows"]
+        read = Path.read_bytes
+
+        def gone(path: Path) -> bytes:
+            if "ds_1" in path.parent.name:
+                path.unlink()  # between the look and the read
+            return read(path)
+
+        monkeypatch.setattr(Path, "read_bytes", gone)
+        assert vault.staged_files("note") == [b"more rows"]
+    assert not vault.staged_files("note")
+    with pytest.raises(AbsentError):
+        vault.staged_files("../note")
+
+
 def test_a_data_set_without_rows(tmp_path: Path) -> None:
     vault = Vault(tmp_path)
     with vault.writer("empty") as writer:
