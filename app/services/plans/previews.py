@@ -187,11 +187,18 @@ def _accuracy(
         return None
     if question.mechanism == "auto" and not isinstance(question.statistic, Stack):
         question = replace(question, mechanism=mechanism)  # the one that is weighed
-    if noise is not None and _known(noise.interval_95):
+    if noise is not None and _known(noise.interval_95) and not _depends_on_data(facts, question):
         needed = _needed(facts, question, wish)
     else:
         needed = _simulated(facts, question, wish)
     return {"wanted": wish.accuracy, "epsilon": None if needed is None else str(needed)}
+
+
+def _depends_on_data(facts: DatasetFacts, question: Question) -> bool:
+    """Return whether answers err by other than a law tells: of ratios it is the widest noise."""
+    asked = question.statistic
+    alone = [part.statistic for part in asked.parts] if isinstance(asked, Stack) else [asked]
+    return any(is_simulated(each, facts.schema) for each in alone)
 
 
 def widest(noise: Noise) -> float:
