@@ -356,8 +356,8 @@ def test_nothing_but_the_numbers_depends_on_the_rows(
 @pytest.mark.parametrize(
     ("adjacency", "rows"),
     [
-        ("replace_one", "far outside"),
         ("add_remove", "all missing"),
+        pytest.param("replace_one", "far outside", marks=pytest.mark.wide),
         pytest.param("replace_one", "all missing", marks=pytest.mark.slow),
         pytest.param("add_remove", "far outside", marks=pytest.mark.slow),
     ],
