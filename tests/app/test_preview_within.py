@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
-from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from app.services.people.keys import Caller
-from app.services.plans import previews as previews_module
 from app.services.plans.previews import PreviewService, Wish
 from app.services.plans.questions import Question
-from mechanisms.catalog import calibrate
-from mechanisms.domain import NumberColumn, Schema
-from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.statistics.correlation import Correlation
-from mechanisms.statistics.std import Std
+from mechanisms.privacy import Epsilon
 from tests.app.test_services import BOB, question
 
 NEEDED: Mapping[str, str | None] = {"kng": "40", "functional": "30", "exponential": None}
@@ -76,20 +69,3 @@ def test_the_epsilon_told_is_for_the_mechanism_told(case: str) -> None:
     assert asked.epsilon == Epsilon.parse(cost)
     accuracy = cast(Mapping[str, object], told["accuracy"])
     assert accuracy["epsilon"] == needed == NEEDED[mechanism]
-
-
-@pytest.mark.parametrize("fields", [{"kind": "std"}, {"kind": "correlation"}])
-def test_where_the_noise_depends_on_the_data_the_epsilon_is_found_by_simulation(
-    fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the widest noise there can be a standard deviation took a hundred times as much."""
-    one, two = NumberColumn(Fraction(0), Fraction(100)), NumberColumn(Fraction(0), Fraction(50))
-    schema = Schema({"a": one, "b": two}, Adjacency.REPLACE_ONE, rows=2000)
-    statistic = {"std": Std, "correlation": Correlation}[fields["kind"]](columns=("a", "b"))
-    facts = cast(Any, SimpleNamespace(schema=schema))
-    found = Epsilon.parse("0.5")
-    monkeypatch.setattr(previews_module, "_simulated", lambda *_: found)
-    noise = calibrate(statistic, schema, found).preview(None)
-    asked = replace(question("1"), statistic=statistic)
-    told = previews_module._accuracy(facts, asked, Wish(accuracy=0.5), noise, "k_norm")
-    assert told == {"wanted": 0.5, "epsilon": "0.5"}
