@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.exact.once import once
 from mechanisms.geometry.balls import Ball
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
@@ -111,24 +112,15 @@ class LateNoise(Noise):
     What is read must follow from released numbers alone. It travels (pickle) as what was read.
     """
 
-    __slots__ = ("_known", "_make")
-
-    _known: Noise | None
     _make: Callable[[], Noise]
 
     def __init__(self, make: Callable[[], Noise]) -> None:
         object.__setattr__(self, "_make", make)
-        object.__setattr__(self, "_known", None)
 
-    @property
+    @once
     def known(self) -> Noise:
         """Return the law itself."""
-        # No lock: two threads that ask at once may both work, for the same law.
-        found = self._known
-        if found is None:
-            found = self._make()
-            object.__setattr__(self, "_known", found)
-        return found
+        return self._make()
 
     @property
     def std(self) -> Json:
