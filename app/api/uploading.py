@@ -6,6 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from app.api.dependencies import text_header
+from app.web.requests.leaving import LONGEST_READING
+
 OF_UPLOADS = (
     "malformed-request", "name-taken",
     "invalid-upload", "source-unreadable", "source-changed", "overlapping-dataset",
@@ -15,14 +18,13 @@ OF_UPLOADS = (
 """What an upload may be refused for."""
 
 
-_READING = {
-    "name": "Reading",
-    "in": "header",
-    "required": False,
-    "description": "A text of your choice, by which `/v1/readings` tells you alone how far the "
-    "upload is.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 100, "examples": ["engel-1"]},
-}
+_READING = text_header(
+    "Reading",
+    "A text of your choice, by which `/v1/readings` tells you alone how far the upload is.",
+    longest=LONGEST_READING,
+    example="engel-1",
+    required=False,
+)
 
 
 def upload_of(spec: type[BaseModel], sourced: type[BaseModel]) -> dict[str, Any]:

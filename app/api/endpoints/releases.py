@@ -19,6 +19,7 @@ from app.api.answers.releases import (
     shown_answer,
 )
 from app.api.dependencies import (
+    LONGEST_IDEMPOTENCY_KEY,
     Analyst,
     Id,
     IdFilter,
@@ -28,6 +29,7 @@ from app.api.dependencies import (
     idempotency_key_of,
     json_body,
     state_of,
+    text_header,
 )
 from app.api.endpoint import router_of, untimed
 from app.domain.problems import Problem
@@ -52,19 +54,14 @@ Reviewed = Literal["awaiting_review", "changes_requested", "rejected", "withdraw
 _PARAMETERS = {
     "parameters": [
         id_parameter("dataset"),
-        {
-            "name": "Idempotency-Key",
-            "in": "header",
-            "required": True,
-            "description": "Yours to choose, once per question. It belongs to the person, not to "
+        text_header(
+            "Idempotency-Key",
+            "Yours to choose, once per question. It belongs to the person, not to "
             "the API key, and never expires: the same body again gives the same stored answer.",
-            "schema": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": 200,
-                "examples": ["household-means"],
-            },
-        },
+            longest=LONGEST_IDEMPOTENCY_KEY,
+            example="household-means",
+            required=True,
+        ),
     ]
 }
 

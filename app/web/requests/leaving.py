@@ -18,7 +18,7 @@ from app.services.datasets.storing import Waiting
 
 T = TypeVar("T")
 
-_MOST_CHARACTERS = 100
+LONGEST_READING = 100
 
 
 def waiting(request: Request) -> Waiting:
@@ -32,7 +32,7 @@ def waiting(request: Request) -> Waiting:
     """
     found = request.headers.getlist("reading")
     text = found[0] if len(found) == 1 else ""
-    if found and not (1 <= len(text) <= _MOST_CHARACTERS and text.isascii() and text.isprintable()):
+    if found and not (1 <= len(text) <= LONGEST_READING and text.isascii() and text.isprintable()):
         raise invalid_request("Reading", "must be one printable text of at most 100 characters")
     return Waiting(partial(gone, request), text or None)
 
