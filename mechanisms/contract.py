@@ -107,7 +107,7 @@ class Noise:
 
 
 class LateNoise(Noise):
-    """A law that only a simulation tells: it is worked out when it is first read.
+    """A law that takes longer to tell than a draw: it is worked out when it is first read.
 
     What is read must follow from released numbers alone. It travels (pickle) as what was read.
     """

@@ -25,6 +25,7 @@ from mechanisms.contract import (
     Alternative,
     Data,
     InvalidStatisticError,
+    LateNoise,
     Noise,
     Outcome,
     Plan,
@@ -297,8 +298,11 @@ def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomn
 
     def draw(data: Data, randomness: Randomness) -> Outcome:
         tree = form.answer(draw_coordinates(form, noise, data, randomness))
-        noise_of = of_all() if form.linear else describe(tree)
-        return Outcome(value=render(tree, Leaf.number), noise=noise_of(tree))
+
+        def described() -> Noise:
+            return (of_all() if form.linear else describe(tree))(tree)
+
+        return Outcome(value=render(tree, Leaf.number), noise=LateNoise(described))
 
     return draw
 

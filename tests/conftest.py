@@ -1,8 +1,11 @@
-"""The order of the test files, and where the tests write.
+"""The order of the test files, which cases are wide, and where the tests write.
 
 The longest files come first, so that no core ends long after the others. How long each file takes
 is kept in ``durations.json`` beside this file. Refresh it, on a quiet machine, with
 ``make test-all ARGS=--record-durations``.
+
+Cases that take long, and whose siblings take the same way through the code, are left to
+``make test-wide``: ``wide_cases.json`` names them.
 
 With ``--in-memory`` all that the tests write lies in memory, where there is enough of it. Thousands
 of commits are flushed, and each would wait for the disk; that they are flushed is proved otherwise
@@ -17,13 +20,19 @@ import os
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
 
 DURATIONS = Path(__file__).parent / "durations.json"
+WIDE_CASES: dict[str, dict[str, list[str]]] = json.loads(
+    Path(__file__).with_name("wide_cases.json").read_text("utf-8")
+)
 MEMORY = Path("/dev/shm")
 _ENOUGH_BYTES = 1 << 32
+
+Made = pytest.Item | pytest.Collector | list[pytest.Item | pytest.Collector] | None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -86,6 +95,28 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if "not slow" not in config.option.markexpr or collection_path.suffix != ".py":
         return None
     return WHOLLY_SLOW.search(collection_path.read_text("utf-8")) is not None or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str
+) -> Generator[None, Made, Made]:
+    """Mark a function's wide cases; one that it does not have is refused."""
+    found = yield
+    wanted = WIDE_CASES.get(file_of(collector.nodeid), {}).get(name)
+    if wanted and isinstance(found, list):
+        mark_wide([each for each in found if isinstance(each, pytest.Function)], wanted)
+    return found
+
+
+def mark_wide(cases: Sequence[pytest.Function], wanted: Sequence[str]) -> None:
+    """Mark those of a function's cases that are wanted, which must not be all that it has."""
+    by_id = {each.callspec.id: each for each in cases}
+    if not set(wanted) < set(by_id):
+        name = cases[0].nodeid.split("[")[0] if cases else ""
+        raise pytest.UsageError(f"wide_cases.json has other cases than {name}, or all of them")
+    for case in wanted:
+        by_id[case].add_marker(pytest.mark.wide)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""The longest test files begin first, and every file has been timed."""
+"""The longest test files begin first, every file has been timed, and wide cases are there."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.conftest import DURATIONS, holds_files, longest_first, require_own_ids
+from tests.conftest import (
+    DURATIONS,
+    WIDE_CASES,
+    holds_files,
+    longest_first,
+    mark_wide,
+    require_own_ids,
+)
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,3 +52,27 @@ def test_every_file_has_a_duration_and_none_is_gone() -> None:
     assert set(json.loads(DURATIONS.read_text("utf-8"))) == files, (
         "run: make test-all ARGS=--record-durations"
     )
+
+
+def test_wide_cases_are_of_functions_that_are_there() -> None:
+    for file, functions in WIDE_CASES.items():
+        text = (ROOT / file).read_text("utf-8")
+        assert [name for name in functions if f"\ndef {name}(" not in text] == [], file
+
+
+def test_a_case_that_is_not_there_is_no_silent_match() -> None:
+    marks: list[str] = []
+
+    def case(name: str) -> Any:
+        return SimpleNamespace(
+            callspec=SimpleNamespace(id=name),
+            nodeid=f"a.py::test[{name}]",
+            add_marker=lambda mark: marks.append(f"{name} {mark.name}"),
+        )
+
+    cases = [case("quick"), case("long")]
+    mark_wide(cases, ["long"])
+    assert marks == ["long wide"]
+    for wanted in (["gone"], ["long", "gone"], ["quick", "long"]):
+        with pytest.raises(pytest.UsageError, match=r"other cases than a\.py::test, or all"):
+            mark_wide(cases, wanted)

@@ -92,6 +92,7 @@ def test_a_person_more_or_less_changes_at_most_k_rows(most: int) -> None:
     assert most_changed(taking) == most
 
 
+@pytest.mark.wide
 def test_a_person_whose_rows_are_reduced_changes_one_row() -> None:
     """A row has a column for every reduction: it changes where any one of them does."""
     cells = ["sum", "mean", "min", "max", "first", "last"]

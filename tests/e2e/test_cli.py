@@ -225,6 +225,7 @@ def test_a_bad_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatc
     assert "tooshort" not in result.output
 
 
+@pytest.mark.wide
 def test_a_held_directory_is_refused_in_one_line(server: LiveServer) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "app.cli", "serve", "--port", str(free_port())],

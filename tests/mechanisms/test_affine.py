@@ -170,6 +170,7 @@ def test_one_coefficient_takes_few_tries(centre: float, epsilon: float) -> None:
         assert sum(point is not None for point in kept) > 10
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_default_choice_draws_the_law() -> None:
     law = OUTSIDE_2
@@ -197,6 +198,7 @@ def synthetic(
     return law_of(matrix.tolist(), vector.tolist(), rate=rate, bound=bound, power=power)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_routes_agree_in_four_dimensions() -> None:
     """No quadrature here: the routes against each other, on a law where all are usable."""
@@ -211,6 +213,7 @@ def test_routes_agree_in_four_dimensions() -> None:
             assert other.distance(measure(one)) < limit
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_the_far_component_carries_its_share() -> None:
     """A vertex with a small coordinate: its sign is often wrong, and must be as often as f says."""

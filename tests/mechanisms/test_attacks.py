@@ -171,6 +171,7 @@ assert len(answers) == 101 and len(set(answers)) == 101, len(set(answers))
 """
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_hundred_forks_of_warm_state_repeat_nothing() -> None:
     run = subprocess.run(

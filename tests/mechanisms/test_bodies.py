@@ -150,6 +150,7 @@ def test_the_hull_is_offered_where_it_is_smaller_and_auto_takes_it() -> None:
             assert same[0] == same[1]
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_a_logistic_fit_by_a_polytope_s_norm_follows_the_exact_law() -> None:
     """K = [-1/2, 1/2], Delta_K = 4: in one dimension the same Laplace law as the cube's."""

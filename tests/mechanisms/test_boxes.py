@@ -148,6 +148,7 @@ def test_draws_follow_a_law_far_from_its_first_bound() -> None:
     assert draw(cone, space, randomness) in order
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_an_envelope_of_few_bytes_draws_from_the_same_law() -> None:
     """Parts are put together again and again, and what is held stays below the bound."""

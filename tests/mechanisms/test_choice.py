@@ -48,6 +48,7 @@ def test_few_rows_and_coefficients_go_to_sanitized_moments(adjacency: Adjacency)
     assert plan.reason.startswith(choice.reason)
 
 
+@pytest.mark.wide
 def test_what_is_chosen_errs_least_of_all() -> None:
     schema = schema_of(Adjacency.REPLACE_ONE, 1000, 3)
     choice = choose(regression(3), schema, ONE, norm="auto")

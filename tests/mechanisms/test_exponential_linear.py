@@ -190,6 +190,7 @@ def test_the_screen_never_rejects_what_balls_would_keep(name: str) -> None:
     assert kept <= through
 
 
+@pytest.mark.wide
 def test_hard_problems_take_few_tries() -> None:
     """Twelve coefficients; identical or tiny columns; the centre far outside the ball."""
     generator, randomness = np.random.default_rng(3), seeded_randomness(2)

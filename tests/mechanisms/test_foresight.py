@@ -218,6 +218,21 @@ def test_expected_errors_are_right_to_a_fifth_on_average_and_to_a_third_each() -
     assert abs(np.mean(np.log(ratios))) <= 0.1, ratios
 
 
+def test_a_simulation_describes_no_noise_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def describe(*arguments: object, **more: object) -> None:
+        raise ZeroDivisionError("it is read")
+
+    monkeypatch.setattr("mechanisms.knorm.noise_describer", describe)
+    asked = {"kind": "covariance", "columns": ["age", "pay"]}
+    found = foreseen(asked, epsilon="0.71").expected_error  # no other test asks at this epsilon
+    assert all(number > 0 for _, number in numbers(found))
+    plan = calibrate(question(asked), schema_of(Adjacency.REPLACE_ONE, 1000), Epsilon.parse("0.71"))
+    outcome = plan.draw(uniform_rows(1000), seeded_randomness(1))
+    assert outcome.value is not None
+    with pytest.raises(ZeroDivisionError):
+        _ = outcome.noise.std
+
+
 def test_samples_differ_and_columns_that_nobody_reads_are_not_made() -> None:
     schema = schema_of(Adjacency.REPLACE_ONE, 300)
     samples = [

@@ -336,6 +336,7 @@ def test_draws_have_the_exact_small_law(
     check_draws([order[v] for v in draws if v in order], law, twins=twins)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_small_radii_are_exact_where_counting_would_not_be() -> None:
     """A radius r is as likely as the r-ball has lattice points, though its slices vary."""
@@ -513,6 +514,7 @@ def test_a_hull_that_would_take_too_long_is_refused_with_the_next_best_norm() ->
         ball_of(slow, "optimal")
 
 
+@pytest.mark.wide
 def test_sixty_four_columns_are_drawn() -> None:
     ball = moments(64)
     assert ball.expected_tries < 300

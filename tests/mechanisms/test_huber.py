@@ -259,6 +259,7 @@ def test_draws_follow_the_exact_law_and_refuse_twins() -> None:
     check_draws(drawn, law(1.0), twins=[law(0.7), law(1.3)], flake=1e-3)  # seeded
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_the_audit_passes_ours_and_flags_a_sixth_of_the_sensitivity() -> None:
     bounds = []

@@ -208,6 +208,7 @@ def spread_law(codes: Sequence[int], rate: Fraction, high: int) -> dict[tuple[in
     return dict(mixture)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_ties_are_spread_over_distinct_fine_points() -> None:
     codes, rate = [1, 1, 3], Fraction(2)
@@ -240,6 +241,7 @@ def test_spreading_ties_costs_no_epsilon(adjacency: Adjacency) -> None:
             )
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_narrow_windows_and_uniform_tries_leave_the_law_alone(
     monkeypatch: pytest.MonkeyPatch,
@@ -404,6 +406,7 @@ def test_auto_is_joint_unless_the_public_rule_says_otherwise() -> None:
     assert alone.norm == "linf"
 
 
+@pytest.mark.wide
 def test_joint_levels_are_more_accurate_as_stated() -> None:
     """Mean error in rank over 40 releases of nine deciles of 10,000 records."""
     generator, randomness = np.random.default_rng(2), seeded_randomness(5)

@@ -292,6 +292,7 @@ ROWS = [list(place) for place in SMALL]
 F3 = Fraction(3)
 
 
+@pytest.mark.wide
 def test_blocks_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     few_cells(monkeypatch, 600)
     codes, space = scattered(3000, 2, seed=5), Space.cubic(2, RADIUS)

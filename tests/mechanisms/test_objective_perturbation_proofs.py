@@ -264,6 +264,7 @@ def test_the_audit_flags_the_printed_gamma_and_passes_ours() -> None:
     assert 0 <= _audit(ours) <= EPSILON
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_the_mechanism_itself_passes_the_audit() -> None:
     """The same neighbours and event, drawn by the mechanism; fewer, as each draw is certified.

@@ -223,6 +223,7 @@ def test_draws_follow_the_law_and_no_other(name: str) -> None:
     check_draws(draws, exact, twins=twins)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_envelopes_that_take_turns_draw_from_the_one_law() -> None:
     """Boxes and polytopes are fresh after a few draws, so that either may end one."""
@@ -297,6 +298,7 @@ def test_a_few_distinct_rows_do_not_hold_a_draw_up(pattern: Pattern) -> None:
     assert min(pattern.seconds(seed) for seed in (1, 2)) < 4
 
 
+@pytest.mark.wide
 def test_an_open_direction_is_bounded_at_once() -> None:
     """By the axes and the values' spread alone these two draws took three times the effort."""
     plan, data = Pattern(

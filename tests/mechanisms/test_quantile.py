@@ -243,6 +243,7 @@ def test_a_sampler_at_the_wrong_scale_is_refused() -> None:
         check_draws([order.index(point) for point in wrong], law)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_the_plan_draws_the_same_law_on_the_full_grid() -> None:
     values = [0.0, 1.0, 1.0, 4.0, 4.5, 7.0, 9.5]

@@ -197,6 +197,7 @@ def test_a_smooth_absolute_value_pulls_to_zero_and_its_gradient_is_right() -> No
         assert hessian[j] == pytest.approx(bend, abs=1e-6)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_draws_in_a_lopsided_box_follow_the_exact_law() -> None:
     """d = 1, Theta = [-1/5, 1/2], a regulariser: atoms at both ends; twins at x0.7, x1.3."""

@@ -165,6 +165,7 @@ def _audited(twin: Fraction | None) -> float:
     return audit_counts(events, trials=(800, 800)).epsilon
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_the_audit_flags_the_printed_sensitivity_and_passes_ours() -> None:
     """Printed: Delta = 2 (1 - tau) = 1/5 at tau = 0.9; right: 9/5."""

@@ -682,6 +682,7 @@ def test_extreme_bounds_overflow_nothing(adjacency: Adjacency, epsilon: str) -> 
             json.dumps([[row.std, row.comparison] for row in plan.alternatives], allow_nan=False)
 
 
+@pytest.mark.wide
 def test_many_columns_at_once() -> None:
     """The largest moments question draws in bounded time, in every norm."""
     columns = {f"c{i}": NumberColumn(Fraction(0), Fraction(1)) for i in range(64)}

@@ -77,6 +77,7 @@ def ran(figure: Figure, out: Path) -> list[str]:
     return list(RUN)
 
 
+@pytest.mark.wide
 def test_a_study_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     names = [cell.name for cell in cells_of(5)]
     assert ran(figure_of(5), tmp_path) == names

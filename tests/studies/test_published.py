@@ -336,6 +336,7 @@ def test_the_law_of_a_quantile_is_length_times_score() -> None:
     assert quantiles.gap_law(ends, 0.5, 2.0) == pytest.approx(expected)
 
 
+@pytest.mark.wide
 def test_deciles_share_epsilon_and_are_sorted() -> None:
     ends, levels = quantiles.gaps([0.2, 0.7, 0.8], (0.0, 1.0)), [0.25, 0.75]
     rng = np.random.default_rng(13)
