@@ -25,14 +25,12 @@ no data, and the same question is drawn by the same mechanism.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import sqrt
 from statistics import fmean
-from threading import Lock
 from typing import NamedTuple
 
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
@@ -45,6 +43,7 @@ from mechanisms.foresight.errors import (
     simulated_error,
     simulated_truths,
 )
+from mechanisms.foresight.memory import Memory
 from mechanisms.foresight.ranges import ranges_of
 from mechanisms.foresight.trees import at, numbers
 from mechanisms.people import per_row
@@ -77,10 +76,8 @@ class Choice:
         return replace(plan, reason=f"{self.reason} {plan.reason}")
 
 
-_MAX_KNOWN = 512  # choices that are remembered: each has taken a simulation
 # Choices of this process: a simulation takes seconds, and the same question comes many times.
-_KNOWN: OrderedDict[str, Choice] = OrderedDict()
-_LOCK = Lock()
+_KNOWN: Memory[Choice] = Memory(512)
 
 
 def choose(
@@ -104,7 +101,7 @@ def choose(
     known = _KNOWN.get(_text(asked))
     if known is None:
         known = _chosen(asked)
-        remember({_text(asked): known})
+        _KNOWN.keep({_text(asked): known})
     return known
 
 
@@ -137,7 +134,7 @@ def undecided(
     if mechanism != "auto" or statistic.kind not in CHOSEN_KINDS:
         return []
     asked = _asked(statistic, schema, epsilon, norm, inference)
-    return [] if _text(asked) in _KNOWN else [asked]
+    return [asked] if _KNOWN.get(_text(asked)) is None else []
 
 
 def decided(questions: Sequence[Asked]) -> dict[str, Choice]:
@@ -159,10 +156,7 @@ def decided(questions: Sequence[Asked]) -> dict[str, Choice]:
 
 def remember(choices: Mapping[str, Choice]) -> None:
     """Remember choices; the oldest are forgotten."""
-    with _LOCK:
-        _KNOWN.update(choices)
-        while len(_KNOWN) > _MAX_KNOWN:
-            _KNOWN.popitem(last=False)
+    _KNOWN.keep(choices)
 
 
 def _asked(

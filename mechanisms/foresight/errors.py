@@ -33,6 +33,7 @@ import numpy as np
 from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.memory import Memory
 from mechanisms.foresight.synthetic import Relation, SyntheticRows, drawn, synthetic_rows
 from mechanisms.foresight.trees import mapped, numbers
 from mechanisms.parted import parts_of
@@ -145,15 +146,6 @@ def rows_met(asked: Asked, assumptions: Assumptions) -> int:
     return round(rows * part.rows / _ROWS[0])
 
 
-@dataclass(frozen=True, slots=True)
-class _Simulation:
-    """What is simulated as a text, which tells it from all else, and as it is."""
-
-    text: str
-    asked: Asked = field(compare=False)
-    assumptions: Assumptions = field(compare=False)
-
-
 def simulated_error(asked: Asked, assumptions: Assumptions) -> Json:
     """Return the mean absolute error of draws on synthetic rows; the last ones are remembered."""
     return _found(asked, assumptions).mean
@@ -176,13 +168,21 @@ class _Found:
     reach: float
 
 
+# Errors of this process, as the same question comes many times.
+_KNOWN: Memory[_Found] = Memory(512)
+
+
 def _found(asked: Asked, assumptions: Assumptions) -> _Found:
-    return _simulated(_Simulation(f"{asked!r} {assumptions!r}", asked, assumptions))
+    # By repr, which holds every field: one that is added later tells questions apart as well.
+    text = f"{asked!r} {assumptions!r}"
+    known = _KNOWN.get(text)
+    if known is None:
+        known = _simulated(asked, assumptions)
+        _KNOWN.keep({text: known})
+    return known
 
 
-@lru_cache(maxsize=128)
-def _simulated(simulation: _Simulation) -> _Found:
-    asked, assumptions = simulation.asked, simulation.assumptions
+def _simulated(asked: Asked, assumptions: Assumptions) -> _Found:
     size = _size(asked, assumptions)
     errors = list(_errors(asked, size, assumptions))
     # The errors of all draws, number by number.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from fractions import Fraction
 
 import pytest
@@ -14,6 +13,7 @@ from mechanisms.foresight import choice as choice_module
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.choice import choose, decided, remember, undecided
 from mechanisms.foresight.foresee import foresee
+from mechanisms.foresight.memory import Memory
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.mean import Mean
@@ -103,7 +103,7 @@ def test_an_error_counts_more_where_the_answers_do_not_state_their_noise(
 ) -> None:
     found = {"kng": 1.0, "functional": error, "objective_perturbation": 5.0}
     monkeypatch.setattr(choice_module, "_errors", lambda _: (found, 1.0))
-    monkeypatch.setattr(choice_module, "_KNOWN", OrderedDict())
+    monkeypatch.setattr(choice_module, "_KNOWN", Memory(512))
     choice = choose(regression(2), schema_of(Adjacency.REPLACE_ONE, 433, 2), ONE, norm="auto")
     assert choice is not None
     assert (choice.mechanism, choice.reason) == (taken, reason)

@@ -17,7 +17,8 @@ from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.foresight.assumptions import Assumptions, Spread
 from mechanisms.foresight.dry_runs import dry_rows, dry_run
 from mechanisms.foresight.foresee import Foresight, foresee
-from mechanisms.foresight.synthetic import Relation, drawn, synthetic_rows
+from mechanisms.foresight.memory import Memory
+from mechanisms.foresight.synthetic import Relation, SyntheticRows, drawn, synthetic_rows
 from mechanisms.foresight.trees import at, mapped, numbers
 from mechanisms.foresight.verdicts import (
     Usefulness,
@@ -231,6 +232,30 @@ def test_a_simulation_describes_no_noise_that_nobody_reads(monkeypatch: pytest.M
     assert outcome.value is not None
     with pytest.raises(ZeroDivisionError):
         _ = outcome.noise.std
+
+
+def test_a_memory_keeps_the_last_results() -> None:
+    known: Memory[int] = Memory(2)
+    known.keep({"a": 1, "b": 2})
+    assert (known.get("a"), known.get("b"), known.get("c")) == (1, 2, None)
+    known.keep({"c": 3})
+    assert (known.get("a"), known.get("b"), known.get("c")) == (None, 2, 3)
+
+
+def test_a_question_is_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn_turns: list[int] = []
+
+    def counting(plan: Plan, rows: SyntheticRows, turn: int) -> Outcome:
+        drawn_turns.append(turn)
+        return drawn(plan, rows, turn)
+
+    monkeypatch.setattr("mechanisms.foresight.errors.drawn", counting)
+    asked = {"kind": "std", "columns": ["age"]}
+    found = foreseen(asked, epsilon="0.73")  # no other test asks at this epsilon
+    assert drawn_turns
+    drawn_turns.clear()
+    assert foreseen(asked, epsilon="0.73").expected_error == found.expected_error
+    assert not drawn_turns
 
 
 def test_samples_differ_and_columns_that_nobody_reads_are_not_made() -> None:
