@@ -25,7 +25,7 @@ from app.web.state import AppState
 
 _ID = "An opaque id, as the service gave it."
 _JSON = "application/json"
-LONGEST_IDEMPOTENCY_KEY = 200
+_MAX_KEY_LENGTH = 200
 
 
 def state_of(request: Request) -> AppState:
@@ -237,28 +237,6 @@ def id_parameter(name: str) -> dict[str, Any]:
     }
 
 
-def text_header(
-    name: str, description: str, *, longest: int, example: str, required: bool
-) -> dict[str, Any]:
-    """Return the OpenAPI description of a header that holds a text of the client's choice.
-
-    It does not begin with a space, as HTTP drops those.
-    """
-    return {
-        "name": name,
-        "in": "header",
-        "required": required,
-        "description": description,
-        "schema": {
-            "type": "string",
-            "minLength": 1,
-            "maxLength": longest,
-            "pattern": "^[!-~][ -~]*$",
-            "examples": [example],
-        },
-    }
-
-
 async def _json_chunks(request: Request, limit: str) -> AsyncIterator[bytes]:
     """Yield a JSON body as it comes; ``limit`` is the setting which says how large it may be."""
     if not is_json(request):
@@ -293,7 +271,7 @@ def idempotency_key_of(request: Request) -> str:
     """
     found = _headers(request, b"idempotency-key")
     key = found[0].decode("latin-1") if len(found) == 1 else ""
-    if not (1 <= len(key) <= LONGEST_IDEMPOTENCY_KEY and key.isascii() and key.isprintable()):
+    if not (1 <= len(key) <= _MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
         raise Problem("idempotency-key-missing")
     return key
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from app.api.dependencies import text_header
 from app.web.requests.leaving import LONGEST_READING
 
 OF_UPLOADS = (
@@ -18,13 +17,21 @@ OF_UPLOADS = (
 """What an upload may be refused for."""
 
 
-_READING = text_header(
-    "Reading",
-    "A text of your choice, by which `/v1/readings` tells you alone how far the upload is.",
-    longest=LONGEST_READING,
-    example="engel-1",
-    required=False,
-)
+_READING = {
+    "name": "Reading",
+    "in": "header",
+    "required": False,
+    "description": "A text of your choice, by which `/v1/readings` tells you alone how far the "
+    "upload is.",
+    "schema": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LONGEST_READING,
+        # Printable ASCII. HTTP drops spaces before it.
+        "pattern": "^[!-~][ -~]*$",
+        "examples": ["engel-1"],
+    },
+}
 
 
 def upload_of(spec: type[BaseModel], sourced: type[BaseModel]) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from app.api.answers.releases import (
     shown_answer,
 )
 from app.api.dependencies import (
-    LONGEST_IDEMPOTENCY_KEY,
     Analyst,
     Id,
     IdFilter,
@@ -29,7 +28,6 @@ from app.api.dependencies import (
     idempotency_key_of,
     json_body,
     state_of,
-    text_header,
 )
 from app.api.endpoint import router_of, untimed
 from app.domain.problems import Problem
@@ -54,14 +52,19 @@ Reviewed = Literal["awaiting_review", "changes_requested", "rejected", "withdraw
 _PARAMETERS = {
     "parameters": [
         id_parameter("dataset"),
-        text_header(
-            "Idempotency-Key",
-            "Yours to choose, once per question. It belongs to the person, not to "
+        {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": True,
+            "description": "Yours to choose, once per question. It belongs to the person, not to "
             "the API key, and never expires: the same body again gives the same stored answer.",
-            longest=LONGEST_IDEMPOTENCY_KEY,
-            example="household-means",
-            required=True,
-        ),
+            "schema": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 200,
+                "examples": ["household-means"],
+            },
+        },
     ]
 }
 
