@@ -433,6 +433,7 @@ def test_rows_go_when_the_last_job_on_an_archived_data_set_is_done(tmp_path: Pat
     asyncio.run(scenario())
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
 def test_what_one_process_erases_others_let_go_of(
     place: Place, monkeypatch: pytest.MonkeyPatch
@@ -503,6 +504,7 @@ def test_servers_and_workers_let_go_of_what_others_erase(
     asyncio.run(scenario())
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
 def test_two_processes_draw_each_job_once(place: Place) -> None:
     async def scenario() -> None:
@@ -522,6 +524,7 @@ def test_two_processes_draw_each_job_once(place: Place) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
 def test_a_dead_process_is_found_by_its_lease(place: Place) -> None:
     async def scenario() -> None:

@@ -24,7 +24,8 @@ from app.store.verification.blocks import ENTRY_COLUMNS
 from app.store.verification.ranges import EntryRange, cut_entries
 from app.store.verification.verify import verify
 from app.store.verification.walks import EntryWalk
-from tests.app.ledgers import BACKENDS, Ledger, Place, opened, place_on, raw
+from tests.app.conftest import ON_BOTH
+from tests.app.ledgers import Ledger, Place, opened, place_on, raw
 
 
 @given(
@@ -56,7 +57,7 @@ def test_a_preposterous_number_does_not_make_endless_ranges() -> None:
     assert len(list(cut_entries([("a", 2**61)], ledger="l", epoch=1, length=50))) < 2000
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=ON_BOTH)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     with place_on(request.param, tmp_path) as found:
         yield found
@@ -201,6 +202,7 @@ def test_an_edited_check_is_found(tmp_path: Path) -> None:
         assert "the schema's account: missing or changed" in reader.verify().faults
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize(
     ("edit", "fault"),
     [

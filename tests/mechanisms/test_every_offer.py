@@ -76,15 +76,24 @@ every_offer = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 def once_each(
-    cases: Sequence[Case], others: pytest.MarkDecorator = pytest.mark.slow
+    cases: Sequence[Case],
+    others: pytest.MarkDecorator = pytest.mark.slow,
+    *,
+    second: Sequence[pytest.MarkDecorator] = (),
 ) -> pytest.MarkDecorator:
-    """Try each offer by its first entry, and by its others where time is no concern."""
+    """Try each offer by its first entry, and by its others where time is no concern.
+
+    ``second`` marks what has been offered under another adjacency.
+    """
     seen: set[str] = set()
+    offered: set[tuple[str, str, str]] = set()
     tried = []
     for case in cases:
-        again = [others] if str(case) in seen else []
+        offer = (case.proof.statistic.kind, case.proof.mechanism, case.norm)
+        marks = [others] if str(case) in seen else second if offer in offered else ()
         seen.add(str(case))
-        tried.append(pytest.param(case, id=str(case), marks=again))
+        offered.add(offer)
+        tried.append(pytest.param(case, id=str(case), marks=marks))
     return pytest.mark.parametrize("case", tried)
 
 
@@ -209,7 +218,7 @@ def test_a_question_that_does_not_fit_is_refused(case: Case) -> None:
         other.plan("1", 5)
 
 
-@once_each(CASES)
+@once_each(CASES, second=[pytest.mark.wide])
 @pytest.mark.statistical
 @pytest.mark.usefixtures("draws_share")
 def test_the_auditor_finds_no_more_than_epsilon(case: Case) -> None:

@@ -178,6 +178,7 @@ def test_a_draw_costs_little_more_than_one_of_the_exponential_mechanism(
 # 3. Black box -------------------------------------------------------------------------------
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_the_audit_passes_ours_and_flags_the_printed_sensitivity(adjacency: Adjacency) -> None:

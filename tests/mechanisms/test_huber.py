@@ -241,6 +241,7 @@ def _one_dimensional(
     return draw, np.array([float(draw.draw(loss, randomness)[0]) for _ in range(count)])
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_draws_follow_the_exact_law_and_refuse_twins() -> None:
     x, y = [1.0, -0.5, 0.25], [0.75, 0.5, -0.25]

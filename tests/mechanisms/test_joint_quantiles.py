@@ -182,6 +182,7 @@ def ranked(law: dict[tuple[int, ...], float], order: Sequence[tuple[int, ...]]) 
     return Law.discrete(list(range(len(order))), [law[points] for points in order])
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_draws_follow_the_joint_law_and_no_other() -> None:
     """Tuples are numbered by likelihood under the law, so that scale twins lie far away."""

@@ -466,6 +466,7 @@ def test_releases_follow_the_density_integrated_numerically(
     check_draws(draws, exact, twins=twins)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_the_audit_passes_ours_and_flags_a_rate_too_high(adjacency: Adjacency) -> None:

@@ -278,6 +278,7 @@ def drawn_slopes(draw: LogisticDraw, data: ArrayData, randomness: Randomness) ->
     return slopes
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", ["0.8", "0.1"])
 def test_draws_have_the_law_of_rows_that_are_held(epsilon: str) -> None:

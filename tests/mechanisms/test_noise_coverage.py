@@ -27,7 +27,7 @@ STATED = [case for case in CASES if case.proof.noise]
 
 
 @pytest.mark.statistical
-@once_each(STATED)
+@once_each(STATED, second=[pytest.mark.wide])
 def test_the_stated_noise_is_the_noise(case: Case) -> None:
     data = spread_out(case.proof)
     plan, randomness = case.plan(EPSILON, ROWS), seeded_randomness(11)

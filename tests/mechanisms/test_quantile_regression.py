@@ -461,6 +461,7 @@ def _audit(delta: Fraction, adjacency: Adjacency) -> float:
     return audit_epsilon(pair[0], pair[1], events).epsilon
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_the_audit_passes_ours_and_flags_the_printed_sensitivity(adjacency: Adjacency) -> None:

@@ -125,6 +125,7 @@ def _draws(draw: PerturbedFit, data: ArrayData, count: int, seed: int) -> Floats
     return np.array([draw.drawn.indices(objective, randomness)[0] * step for _ in range(count)])
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_draws_follow_the_exact_law_and_refuse_twins() -> None:
     """d = 1 with atoms at +-B; twins with the tilt's rate at x0.7 and x1.3."""
