@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 _EVERY_S = 0.05
@@ -85,7 +86,7 @@ def measured(
     loaded = [name for name in sys.modules if name.startswith(f"{__package__.partition('.')[0]}.")]
     context.set_forkserver_preload([*loaded, work.__module__])
     ours, theirs = context.Pipe()
-    process = context.Process(target=_tell, args=(theirs, work, arguments))
+    process = context.Process(target=tell, args=(theirs, work, arguments))
     process.start()
     theirs.close()
     try:
@@ -98,9 +99,12 @@ def measured(
     return told
 
 
-def _tell(
+def tell(
     channel: Connection, work: Callable[..., dict[str, Any]], arguments: tuple[object, ...]
 ) -> None:
+    """Send what a function took; for a process of its own, whose program is forgotten."""
+    # what the work begins would load the program once more that this was begun by
+    sys.modules["__main__"] = ModuleType("__main__")
     channel.send(watched(work, arguments))
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
+from importlib.machinery import ModuleSpec
+from multiprocessing.connection import Connection
+from multiprocessing.spawn import get_preparation_data
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -14,6 +20,7 @@ import pytest
 from app.services.plans.questions import KINDS
 from studies.scale import measuring, page, rows, run, store, work
 from studies.scale.fitting import model, slope
+from studies.scale.measuring import Measured
 from studies.scale.store import Row
 
 
@@ -79,6 +86,15 @@ def test_looking_is_no_part_of_what_is_measured(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(measuring, "_EVERY_S", 0.0)
     assert measuring.watched(rest, ()).cpu_s < 0.2
+
+
+def test_what_is_measured_begins_nothing_with_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, told = ModuleType("__main__"), list[Measured]()
+    program.__spec__ = ModuleSpec("studies.bench", None)
+    monkeypatch.setitem(sys.modules, "__main__", program)
+    channel = SimpleNamespace(send=told.append)
+    measuring.tell(cast(Connection, channel), get_preparation_data, ("a worker",))
+    assert not [each for each in told[0].told if each.startswith("init_main")]
 
 
 def test_the_page_tells_ratios_slopes_and_what_is_not_there(tmp_path: Path) -> None:
