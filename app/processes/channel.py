@@ -13,6 +13,7 @@ codes, in *messages* of one byte that says what it is (:class:`Message`) and a b
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import struct
 import threading
@@ -25,6 +26,7 @@ from app.domain.errors import ProcessLostError
 from app.domain.problems import Problem
 
 _LENGTH = struct.Struct("!i")
+_HEAD = struct.Struct("!iB")
 _MAX_MESSAGE_BYTES = 1 << 24  # a sender that is not in order must not fill the reader's memory
 READ_BYTES = 8
 """Of which a number of bytes is a message."""
@@ -56,9 +58,16 @@ class StarvedError(ProcessLostError):
 
 def send(channel: Connection, message: Message, body: bytes | memoryview) -> None:
     """Send a message, whole: a process's other thread may have one to send too."""
+    # not put together first: a block is long
+    left = [memoryview(_HEAD.pack(1 + len(body), message)), memoryview(body)]
     # A frame is more than one write: two threads' frames must not mix.
     with _SENDING:
-        channel.send_bytes(bytes([message]) + body)
+        while left:
+            written = os.writev(channel.fileno(), left)
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if left:
+                left[0] = left[0][written:]
 
 
 def receive(
@@ -73,19 +82,35 @@ def receive(
 
     Raises
     ------
-    OSError, EOFError, ValueError, IndexError
+    OSError, EOFError, ValueError
         It is silent or gone, or this is no message.
     StarvedError
         It leaves, for want of spare time.
     """
     if not channel.poll(patience_s):
         raise TimeoutError
+    descriptor = channel.fileno()
+    head = bytearray(_HEAD.size)
+    _fill(descriptor, memoryview(head))
+    length, kind = _HEAD.unpack(head)
     # Bounded: the other end may be one that a hostile file has taken over.
-    content = channel.recv_bytes(most)
-    message = Message(content[0])
+    if length < 1 or (most is not None and length > most):
+        raise ValueError("a message of another length")
+    body = memoryview(bytearray(length - 1))
+    _fill(descriptor, body)
+    message = Message(kind)
     if message is Message.STARVED:
         raise StarvedError
-    return message, memoryview(content)[1:]
+    return message, body
+
+
+def _fill(descriptor: int, room: memoryview) -> None:
+    """Read as much as there is room for."""
+    while room:
+        read = os.readv(descriptor, [room])
+        if not read:
+            raise EOFError
+        room = room[read:]
 
 
 def problem_json(problem: Problem) -> bytes:

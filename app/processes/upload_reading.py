@@ -164,7 +164,7 @@ def _received(channel: Connection, patience_s: float, *, spare: bool) -> tuple[M
         if spare:
             raise
         raise _unreadable() from None
-    except (EOFError, OSError, ValueError, IndexError):  # stopped by its own limits mostly
+    except (EOFError, OSError, ValueError):  # stopped by its own limits mostly
         raise _unreadable() from None
 
 

@@ -53,6 +53,8 @@ class AnchorSampler:
         self._counts = np.zeros(0, dtype=np.int64)
         self._lows = np.zeros((0, columns), dtype=np.uint64)
         self._highs = self._lows
+        self._waiting: list[tuple[Digests, Digests]] = []
+        self._waiting_rows = 0
         self._given_up = False
 
     def add(self, own: Digests, cells: Sequence[Digests]) -> None:
@@ -66,10 +68,17 @@ class AnchorSampler:
             chosen = chosen[own[chosen] != 0]
             self._rows += min(size, len(own) - start)
             if len(chosen):
-                self._merge(own[chosen], np.column_stack([each[chosen] for each in cells]))
+                beside = np.column_stack([each[chosen] for each in cells])
+                self._waiting.append((own[chosen], beside))
+                self._waiting_rows += len(chosen)
+            if self._waiting_rows >= KEPT_VALUES:
+                self._merge()
             start, size = start + size, 2 * size
 
-    def _merge(self, values: Digests, cells: NDArray[np.uint64]) -> None:
+    def _merge(self) -> None:
+        """Merge the rows that wait."""
+        values, cells = map(np.concatenate, zip(*self._waiting, strict=True))
+        self._waiting, self._waiting_rows = [], 0
         sums = cells + values[:, None]
         both = np.concatenate([self._values, values])
         order = np.argsort(both, kind="stable")
@@ -104,6 +113,8 @@ class AnchorSampler:
 
     def anchor(self, prf: Prf) -> Anchor | None:
         """Return the anchor, None where nearly all values are of several rows."""
+        if self._waiting and not self._given_up:
+            self._merge()
         alone = self._alone()
         if self._given_up or not alone.any():
             return None

@@ -171,7 +171,7 @@ class RowEncoder:
             return read.listed
         if encoder is None or encoder.as_spelt or read is None or read.numbers is None:
             return frame[name]
-        numbers, missing = read.plain
+        numbers, missing, _ = read.plain
         return pl.Series(name, numbers if missing is None else np.where(missing, np.nan, numbers))
 
     def _filled(self, name: str, read: Read, rows: int) -> Codes:

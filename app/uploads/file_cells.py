@@ -8,11 +8,13 @@ and without case. What is empty or no finite number counts as missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from app.uploads.grids import Ends
 from app.uploads.prf import BLANK, Prf
 from app.uploads.samples import Digests
 from app.uploads.spellings import dictionary_of
@@ -34,7 +36,7 @@ class FileCells:
     ``digests`` are 0 where a cell is missing; ``numeric`` are those of what the file
     has as numbers, 0 elsewhere. ``read`` are those numbers, and ``told`` dates and truths
     too, each different one at least once. ``texts`` says which cells are neither, None
-    when none is.
+    when none is. ``ends`` are those of all numbers, where they are known.
     """
 
     digests: Digests
@@ -42,6 +44,14 @@ class FileCells:
     read: Numbers
     told: Numbers
     texts: Mask | None = None
+    ends: Ends | None = None
+
+
+class Known(NamedTuple):
+    """What is known of a column's numbers from its declaration: digests, and perhaps ends."""
+
+    digests: Digests
+    ends: Ends | None = None
 
 
 class CellReader:
@@ -52,17 +62,20 @@ class CellReader:
         self._known = pl.Enum([])
         self._table: FileCells | None = None
 
-    def read(self, cells: pl.Series, numeric: Digests | None = None) -> FileCells:
+    def read(self, cells: pl.Series, known: Known | None = None) -> FileCells:
         """Return a block's plain cells; the column holds floats, or texts and what stands for them.
 
-        ``numeric`` are the digests of its numbers where they are known already.
+        ``known`` is of its numbers.
         """
         cells = cells.alias("")  # a name that is spelt like a pattern would be one
         if cells.dtype.is_float():
-            return self._numbers(_floats(cells), numeric)
+            numbers = _floats(cells)
+            if known is None or known.ends is None:
+                return self._numbers(numbers, known)
+            return FileCells(known.digests, known.digests, numbers, numbers, ends=known.ends)
         if len(cells) > _LOOKED_AT and _seem_few(cells):
             return self._few(cells)
-        return self._texts(cells.cast(pl.String), numeric)
+        return self._texts(cells.cast(pl.String), known)
 
     def _few(self, cells: pl.Series) -> FileCells:
         """Return the cells of a column of few different texts, each of which is read once."""
@@ -86,18 +99,19 @@ class CellReader:
         )
         return FileCells(digests, numeric, table.read, table.told, words)
 
-    def _numbers(self, numbers: Numbers, numeric: Digests | None) -> FileCells:
+    def _numbers(self, numbers: Numbers, known: Known | None) -> FileCells:
         finite = np.isfinite(numbers)
         read = numbers if finite.all() else numbers[finite]
-        if numeric is None:
-            numeric = np.zeros(len(numbers), dtype=np.uint64)
-            numeric[finite] = self._prf.of_numbers(read)
+        if known is not None:
+            return FileCells(known.digests, known.digests, read, read)
+        numeric = np.zeros(len(numbers), dtype=np.uint64)
+        numeric[finite] = self._prf.of_numbers(read)
         return FileCells(numeric, numeric, read, read)
 
-    def _texts(self, cells: pl.Series, numeric: Digests | None) -> FileCells:
+    def _texts(self, cells: pl.Series, known: Known | None) -> FileCells:
         stripped = cells.str.strip_chars(BLANK)
         numbers = stripped.cast(pl.Float64, strict=False)
-        found = self._numbers(_floats(numbers), numeric)
+        found = self._numbers(_floats(numbers), known)
         if numbers.null_count() == cells.null_count():
             return found
         others = (numbers.is_null() & (stripped != "")).fill_null(value=False)

@@ -187,7 +187,7 @@ class FileDigester:
         together = summed(cells)
         self._sums[0].add(together)
         for place, column in enumerate(columns):
-            self._grids[place].add(column.told)
+            self._grids[place].add(column.told, column.ends)
             self._anchors[place].add(cells[place], cells)
             self._sums[1 + place].add(together - cells[place])
         self._seen.add(columns)

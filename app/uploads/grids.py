@@ -13,6 +13,18 @@ _MOST_ZEROS = 6
 # Digests keep integers whole, and others with a float's 24 bits
 _INTEGER_BITS, _FLOAT_BITS = 50.0, 24.0
 
+Ends = tuple[float, float]
+"""The least and the greatest of some numbers."""
+
+
+def ends_of(numbers: NDArray[np.float64]) -> Ends | None:
+    """Return the ends of some numbers; None where there is none, or one of them is not finite."""
+    if not len(numbers):
+        return None
+    # of a NaN both are one
+    ends = float(numbers.min()), float(numbers.max())
+    return ends if all(map(math.isfinite, ends)) else None
+
 
 class Grid:
     """Collects what tells how many values a column of numbers could hold."""
@@ -21,11 +33,11 @@ class Grid:
         self._low, self._high = math.inf, -math.inf
         self._looked_at = np.zeros(0)
 
-    def add(self, numbers: NDArray[np.float64]) -> None:
-        """Look at some more finite numbers."""
-        if len(numbers):
-            self._low = min(self._low, float(numbers.min()))
-            self._high = max(self._high, float(numbers.max()))
+    def add(self, numbers: NDArray[np.float64], ends: Ends | None = None) -> None:
+        """Look at some more finite numbers, whose ends may be known."""
+        ends = ends or ends_of(numbers)
+        if ends is not None:
+            self._low, self._high = min(self._low, ends[0]), max(self._high, ends[1])
         if (room := _LOOKED_AT - len(self._looked_at)) > 0:
             self._looked_at = np.concatenate([self._looked_at, numbers[:room]])
 

@@ -12,6 +12,7 @@ import polars as pl
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from app.uploads.grids import Ends, ends_of
 from app.uploads.samples import Digests
 
 BLANK = " \t"
@@ -49,9 +50,11 @@ class Prf:
         """Return what tells its key from another without giving it away."""
         return hashlib.sha256(b"release-desk people key" + self._key).hexdigest()
 
-    def of_numbers(self, values: NDArray[np.float64]) -> Digests:
-        """Return the digests of finite numbers."""
-        return self._of_words(values, _NUMBERS, put=_put_numbers)
+    def of_numbers(self, values: NDArray[np.float64], ends: Ends | None = None) -> Digests:
+        """Return the digests of finite numbers, whose ends may be known."""
+        low, high = ends or ends_of(values) or (0.0, 0.0)
+        put = _put_singles if max(-low, high) < _SINGLE_INTEGERS - 1 else _put_numbers
+        return self._of_words(values, _NUMBERS, put=put)
 
     def of_sums(self, sums: Digests) -> Digests:
         """Return digests that tell no more of some sums than which of them are equal."""
@@ -148,15 +151,17 @@ class Prf:
 
 def _put_numbers(values: NDArray[np.float64], words: Digests) -> None:
     """Put the plain values of finite numbers: integers as they are, others as 32-bit floats."""
-    plain, single = words.view(np.float64), values.astype(np.float32)
-    # adding zero turns -0.0 into 0.0; a tiny number becomes either as a 32-bit float
-    if single.min() > -_SINGLE_INTEGERS and single.max() < _SINGLE_INTEGERS:
-        single += np.float32(0)  # integers among them are the same at both widths
-        plain[:] = single
-        return
     whole = np.rint(values) == values
     whole &= np.abs(values) < _EXACT_INTEGERS
-    plain[:] = np.where(whole, values, single) + 0.0
+    # adding zero turns -0.0 into 0.0; a tiny number becomes either as a 32-bit float
+    words.view(np.float64)[:] = np.where(whole, values, values.astype(np.float32)) + 0.0
+
+
+def _put_singles(values: NDArray[np.float64], words: Digests) -> None:
+    """Put the same of numbers so small that integers among them are equal at both widths."""
+    single = values.astype(np.float32)
+    single += np.float32(0)
+    words.view(np.float64)[:] = single
 
 
 def _put_as_they_are(words: Digests, put: Digests) -> None:

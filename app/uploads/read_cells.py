@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from app.domain.columns import Reading
+from app.uploads.grids import Ends, ends_of
 from app.uploads.prf import BLANK
 from app.uploads.spellings import dictionary_of, plain_numbers, spelt_numbers, times
 from app.uploads.trouble import (
@@ -68,13 +69,22 @@ class Markers:
         return found | np.isnan(values) if self.not_a_number else found
 
 
+class Plain(NamedTuple):
+    """Numbers or codes, arbitrary where ``missing``, and the ends of numbers where none is."""
+
+    values: Floats | Codes
+    missing: Mask | None
+    ends: Ends | None = None
+
+
 class Read(NamedTuple):
     """Codes, arbitrary where ``missing``; None when nothing is. ``reason`` words one row.
 
     ``unreadable`` are those of the missing that hold something, None where none does.
     ``numbers`` are a number column's values as they are in the file, and so many of them
     were moved to a bound. ``others`` are texts that no list has, and that a level stands for.
-    ``listed`` are the cells as texts of the list, where each is one of it or null.
+    ``ends`` are those of the numbers, where none is missing. ``listed`` are the cells as texts of
+    the list, where each is one of it or null.
     """
 
     codes: Codes
@@ -87,6 +97,7 @@ class Read(NamedTuple):
     others: Mask | None = None
     unit_ms: float = 1.0
     listed: pl.Series | None = None
+    ends: Ends | None = None
 
     @property
     def values(self) -> tuple[Floats | Codes, Mask | None]:
@@ -94,14 +105,15 @@ class Read(NamedTuple):
         return self.codes if self.numbers is None else self.numbers, self.missing
 
     @property
-    def plain(self) -> tuple[Floats | Codes, Mask | None]:
+    def plain(self) -> Plain:
         """Return them as digests know them: times in milliseconds, and others as nothing."""
         if self.numbers is not None:
-            timed = self.unit_ms != 1
-            return (self.numbers * self.unit_ms if timed else self.numbers), self.missing
+            if self.unit_ms != 1:
+                return Plain(self.numbers * self.unit_ms, self.missing)
+            return Plain(self.numbers, self.missing, self.ends)
         if self.missing is None or self.others is None:
-            return self.codes, self.others if self.missing is None else self.missing
-        return self.codes, self.missing | self.others
+            return Plain(self.codes, self.others if self.missing is None else self.missing)
+        return Plain(self.codes, self.missing | self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +150,17 @@ class Numbers:
         if self.column.kind == "datetime":
             # A moment is a whole second: the one that it lies in.
             values = np.floor(values)
-        missing = self._wrong(values)
+        ends = ends_of(values)
+        missing = self._wrong(values, ends)
         if self.markers.numbers:
             marked = self.markers.among_numbers(values)
             if marked.any():
                 missing = marked if missing is None else missing | marked
         if missing is None:
-            low, high = _outside(self.column, values)
+            low, high = _outside(self.column, values, ends)
             codes = _encode(self.column, values)
             found = Read(codes, None, None, _missing, values, low, high)
-            return found._replace(unit_ms=self._unit_ms)
+            return found._replace(unit_ms=self._unit_ms, ends=ends)
         return self._partly(cells, texts, values, missing)
 
     @property
@@ -155,10 +168,13 @@ class Numbers:
         timed = self.column.timed
         return 1.0 if timed is None else _DIGESTED[timed]
 
-    def _wrong(self, values: Floats) -> Mask | None:
+    def _wrong(self, values: Floats, ends: Ends | None) -> Mask | None:
         """Return which cells hold no such number; None where all do."""
+        whole = self.column.kind == "integer"
+        if ends is not None and not whole:
+            return None
         finite = np.isfinite(values)
-        if self.column.kind == "integer":
+        if whole:
             finite &= np.rint(values) == values
         return None if finite.all() else ~finite
 
@@ -172,7 +188,7 @@ class Numbers:
             read = np.ones(len(values), dtype=np.bool_) if texts is None else ~nulls
             absent = absent | (read & self.markers.among_numbers(values))
         unreadable = missing & ~absent
-        low, high = _outside(self.column, values[~missing])
+        low, high = _outside(self.column, values[~missing], None)
         codes = _encode(self.column, np.where(missing, 0.0, values))
 
         def reason(row: int) -> str:
@@ -186,10 +202,12 @@ class Numbers:
         return found._replace(unit_ms=self._unit_ms)
 
 
-def _outside(column: NumberColumn, values: Floats) -> tuple[int, int]:
+def _outside(column: NumberColumn, values: Floats, ends: Ends | None) -> tuple[int, int]:
     """Return how many values lie below and above the bounds."""
-    below = np.count_nonzero(values < float(column.lower))
-    return int(below), int(np.count_nonzero(values > float(column.upper)))
+    lower, upper = float(column.lower), float(column.upper)
+    if ends is not None and lower <= ends[0] and ends[1] <= upper:
+        return 0, 0
+    return int(np.count_nonzero(values < lower)), int(np.count_nonzero(values > upper))
 
 
 def _encode(column: NumberColumn, values: Floats) -> Codes:

@@ -40,9 +40,9 @@ from numpy.typing import NDArray
 from app.domain.columns import CategorySpec, ColumnSpec, NumberSpec
 from app.domain.datasets import ColumnsSpec
 from app.domain.overlap import TableShape, chance_of_equal, repeat_bits
-from app.uploads.file_cells import CellReader, FileCells
+from app.uploads.file_cells import CellReader, FileCells, Known
 from app.uploads.file_columns import FileDigester, FileDigests
-from app.uploads.grids import Grid
+from app.uploads.grids import Ends, Grid, ends_of
 from app.uploads.prf import Prf
 from app.uploads.samples import Digests, Sample, Sampler, summed
 
@@ -61,7 +61,8 @@ _KEEP_SINGLES = 1 << 18
 """Digests of single columns kept in all: what a table of very many columns may take."""
 
 Values = NDArray[np.float64] | NDArray[np.int32]
-Cells = Mapping[str, tuple[Values, NDArray[np.bool_] | None]]
+Mask = NDArray[np.bool_]
+Cells = Mapping[str, tuple[Values, Mask | None] | tuple[Values, Mask | None, Ends | None]]
 
 
 class MalformedError(ValueError):
@@ -201,18 +202,19 @@ class RowDigester:
     def add(self, cells: Cells, first: Mapping[str, pl.Series] | None = None) -> None:
         """Take in some rows: per column plain values (numbers) or codes, and what is missing.
 
+        Where nothing is, the ends of numbers may be told too.
         ``first`` are the first columns of the file as they are there, whatever is declared.
         """
         digests = {name: column.digests(*cells[name]) for name, column in self._columns.items()}
-        known = {name: digests[name] for name in self._singles}
-        for name, each in known.items():
-            self._singles[name].add(each)
+        for name, sampler in self._singles.items():
+            sampler.add(digests[name])
         for (_, _, sampler), each in zip(self._subsets, self._sums(digests), strict=True):
             sampler.add(each)
         if first:
             readers = self._readers = self._readers or {
                 name: CellReader(self._prf) for name in first
             }
+            known = {name: Known(digests[name], *cells[name][2:]) for name in self._singles}
             found = [readers[name].read(each, known.get(name)) for name, each in first.items()]
             self._numbers.add(found[:_FIRST_NUMBERS])
             self._file.add(found)
@@ -266,7 +268,7 @@ class _FirstNumbers:
         together = np.zeros(len(columns[0].numeric), dtype=np.uint64)
         for grid, column in zip(self._grids, columns, strict=True):
             if len(column.read):
-                grid.add(column.read)
+                grid.add(column.read, column.ends)
                 together += column.numeric
         self._sums.add(together)
 
@@ -311,29 +313,30 @@ class _Column:
         self._seen = np.zeros(0 if table is None else len(table), dtype=np.bool_)
         self._grid = Grid()
 
-    def digests(self, values: Values, missing: NDArray[np.bool_] | None) -> Digests:
-        """Return one digest per cell, 0 where it is missing."""
+    def digests(self, values: Values, missing: Mask | None, ends: Ends | None = None) -> Digests:
+        """Return one digest per cell, 0 where it is missing; ``ends`` are those of all values."""
         if missing is not None and missing.all():
             return np.zeros(len(values), dtype=np.uint64)
         present = values if missing is None else values[~missing]
-        found = self._numbers(present) if self.table is None else self._codes(present)
+        found = self._numbers(present, ends) if self.table is None else self._codes(present)
         if missing is None:
             return found
         digests = np.zeros(len(values), dtype=np.uint64)
         digests[~missing] = found
         return digests
 
-    def _numbers(self, values: Values) -> Digests:
+    def _numbers(self, values: Values, ends: Ends | None) -> Digests:
         numbers = values.astype(np.float64, copy=False)
-        self._grid.add(numbers)
-        return self._prf.of_numbers(numbers)
+        ends = ends or ends_of(numbers)
+        self._grid.add(numbers, ends)
+        return self._prf.of_numbers(numbers, ends)
 
     def _codes(self, codes: Values) -> Digests:
         assert self.table is not None
         # booleans are coded by their sign
-        places = (codes > 0).astype(np.intp) if self._signed else codes.astype(np.intp, copy=False)
-        self._seen[places] = True
-        return self.table[places]
+        places = codes > 0 if self._signed else codes
+        self._seen |= np.bincount(places, minlength=len(self._seen)) > 0
+        return self.table[places.astype(np.intp)]
 
     def bits(self) -> float:
         """Return the logarithm of how many values the column could hold, as it is written."""

@@ -8,12 +8,16 @@ import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from app.domain.datasets import parse_columns
 from app.uploads.prf import Prf
+from app.uploads.row_digests import RowDigester
 from app.uploads.samples import Sampler
+from mechanisms.privacy import Adjacency
 
 KEEP = 64
 KEY = bytes(range(32))
@@ -68,6 +72,23 @@ print(digester.finish().to_bytes().hex())
         for seed in ("1", "2", "3")
     }
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("rows", [7, 300, 1_999])
+def test_digests_do_not_tell_how_rows_were_cut(rows: int) -> None:
+    columns = {name: {"type": "number", "lower": 0, "upper": 9} for name in "ab"}
+    spec = parse_columns(columns, adjacency=Adjacency.REPLACE_ONE, max_rows=None)
+    values = {"a": np.arange(2_000) / 7, "b": np.arange(2_000) % 700 / 3}
+
+    def digested(size: int) -> bytes:
+        digester = RowDigester(KEY, spec)
+        for start in range(0, 2_000, size):
+            some = {name: each[start : start + size] for name, each in values.items()}
+            first = {name: pl.Series(name, each) for name, each in some.items()}
+            digester.add({name: (each, None) for name, each in some.items()}, first)
+        return digester.finish().to_bytes()
+
+    assert digested(rows) == digested(2_000)
 
 
 def test_digests_of_numbers_are_those_of_earlier_versions() -> None:
