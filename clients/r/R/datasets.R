@@ -120,6 +120,9 @@ print.desk_budget <- function(x, ...) {
 
 #' What curators do
 #'
+#' In an interactive session a line on the terminal says how many bytes and rows the service has
+#' read. `options(releasedesk.progress = FALSE)` keeps it away, and `TRUE` shows it elsewhere.
+#'
 #' @param desk A [release_desk()].
 #' @param file The path of a CSV, CSV.gz or Parquet file, or a data frame.
 #' @param url Where the rows lie, below a folder or bucket that the operator allows: a `file:///` or
@@ -145,6 +148,7 @@ upload <- function(desk, file, spec) {
 
 # Send rows and what is said of them; return the data set that they are in.
 send_rows <- function(desk, path, file, spec) {
+  name <- if (is.data.frame(file)) "the data frame" else basename(file)
   if (is.data.frame(file)) {
     written <- tempfile(fileext = ".csv")
     on.exit(unlink(written))
@@ -152,7 +156,7 @@ send_rows <- function(desk, path, file, spec) {
     file <- written
   }
   parts <- list(file = curl::form_file(file), spec = to_json(spec))
-  response <- send_once(desk, "POST", path, parts = parts, timeout = while_rows_are_read)
+  response <- send_told(desk, path, name, parts = parts)
   answer_of(members_of(response), "desk_dataset", desk)
 }
 
@@ -164,7 +168,7 @@ register <- function(desk, url, spec) {
 
 register_rows <- function(desk, path, url, spec) {
   body <- to_json(c(spec, list(source = url)))
-  response <- send_once(desk, "POST", path, json = body, timeout = while_rows_are_read)
+  response <- send_told(desk, path, url, json = body)
   answer_of(members_of(response), "desk_dataset", desk)
 }
 

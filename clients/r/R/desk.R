@@ -42,7 +42,7 @@ while_rows_are_read <- 86400
 
 # Send a request once; stop with a condition unless it succeeds.
 send_once <- function(desk, method, path, json = NULL, query = list(), headers = list(),
-                      parts = NULL, timeout = desk$timeout) {
+                      parts = NULL, timeout = desk$timeout, meanwhile = NULL) {
   request <- httr2::request(paste0(desk$url, path))
   request <- httr2::req_method(request, method)
   request <- httr2::req_timeout(request, timeout)
@@ -58,6 +58,9 @@ send_once <- function(desk, method, path, json = NULL, query = list(), headers =
   }
   if (!is.null(parts)) {
     request <- do.call(httr2::req_body_multipart, c(list(request), parts))
+  }
+  if (!is.null(meanwhile)) {
+    request <- httr2::req_options(request, noprogress = 0L, xferinfofunction = meanwhile)
   }
   response <- tryCatch(
     httr2::req_perform(request),

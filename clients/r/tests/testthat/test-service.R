@@ -55,6 +55,26 @@ test_that("rows are waited for longer than other answers", {
   ))$rows, 209L)
 })
 
+test_that("how far rows have been read is told while they are", {
+  far <- list(rows = 1234567L, bytes = 250000000L, of_bytes = 1000000000L)
+  told <- "the service reads a.csv: [#####...............] 250 of 1,000 MB, 1,234,567 rows"
+  expect_identical(reading_text("a.csv", far), told)
+  far["of_bytes"] <- list(NULL)
+  expect_identical(reading_text("a.csv", far), sub("\\[.*MB, ", "", told))
+
+  tell <- telling(function() far, "a.csv")
+  line <- capture.output(invisible(tell()), type = "message")
+  expect_match(line, "1,234,567 rows")
+  expect_identical(capture.output(invisible(tell()), type = "message"), character()) # a second has not passed
+  lost <- telling(function() stop("no answer"), "a.csv")
+  expect_true(lost())
+
+  before <- options(releasedesk.progress = TRUE)
+  on.exit(options(before))
+  expect_identical(new_dataset()$rows, 200L)
+  expect_null(reading_of(served(), "nobody's"))
+})
+
 test_that("data grow by versions that share a budget", {
   first <- new_dataset()
   more <- data.frame(income = stats::runif(50, 10, 4000), age = 18:67, sex = "f")
