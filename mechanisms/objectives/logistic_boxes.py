@@ -20,7 +20,12 @@ leaves C and w = b - p,
 
 whose least value over patches of the boundary of C bounds the norm everywhere outside of it. On a
 patch w'H w is above its tangent plane at the centre, and h and ||w||_1 at most those of the largest
-coordinates.
+coordinates. That saturates, as m(r) falls like 1/r. Where distinct rows are few, each has its say:
+
+    (g(b) - g(p))'w = sum_i c_i (sigma(t_i + s_i) - sigma(t_i)) s_i,
+
+t_i = zeta_i'p, s_i = zeta_i'w. As sigma increases, a summand is never below 0 and grows with |s_i|:
+on a patch it is least where s_i is nearest to 0.
 
 *Values* are tried first from the expansion (or from cells), then by a pass in floats with proved
 errors, then row by row in ball arithmetic; each is a ball around the exact value, so the last word
@@ -40,6 +45,7 @@ from flint import arb
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import dot, norm_largest, norm_one, rational
+from mechanisms.exact.floats import sigmoid
 from mechanisms.objectives.logistic_cells import Cells, cell_chords
 from mechanisms.objectives.logistic_expansion import (
     MARGIN,
@@ -54,7 +60,7 @@ from mechanisms.objectives.logistic_expansion import (
 )
 from mechanisms.objectives.logistic_sensitivity import Reach
 from mechanisms.samplers.boxes import Box, Children, Space, Start
-from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
+from mechanisms.samplers.boxes.faces import PATCHES, Patches, box_around, inner_faces, patches
 
 NormName = Literal["linf", "l2", "l1"]
 
@@ -65,6 +71,8 @@ _COARSE = 1.0  # boxes wider than this in theta: an expansion says nothing there
 _ENOUGH_OUTSIDE = 0.75  # of the nats wanted: then no wider box is tried
 _WORTH_WIDENING = 1.2  # a wider box must bound what is outside so much better
 _TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
+_FEW_ROWS = 32  # so many distinct rows cost next to nothing on each patch
+_FINE_PATCHES = 8  # per side, where rows are few
 _WIDENINGS = 4  # a doubling of the sides each
 _EXPANSION_BYTES = 3000
 _EXPANSION_BITS = 128  # up to here the expansion known on the box decides
@@ -137,6 +145,7 @@ class GradientBoxes(ABC):
     """
 
     floor = 0.0
+    patches = PATCHES  # per side of what bounds E outside of a box
 
     def __init__(self, frame: Frame, *, rate: Fraction, norm: NormName, reach: Reach) -> None:
         self.frame = frame
@@ -298,7 +307,7 @@ class GradientBoxes(ABC):
         inside = (np.abs(centre - np.array(box.lower) - half) < half).all()
         if not faces or not inside:
             return self.floor
-        return max(self.floor, self._outside_patches(known, patches(box, faces)))
+        return max(self.floor, self._outside_patches(known, patches(box, faces, self.patches)))
 
     def _outside_patches(self, known: Expansion, boundary: Patches) -> float:
         """Return the least bound over patches of a boundary; its places in theta, from p on."""
@@ -316,9 +325,13 @@ class GradientBoxes(ABC):
         reach = np.maximum(largest.sum(axis=1), _ROUNDING)  # it is divided by
         bent_share = -np.expm1(-reach) / reach * (1 - MARGIN)
         slope = (np.abs(known.gradient) + known.gradient_error) @ largest.T * (1 + MARGIN)
-        rise = np.maximum(0, square) * bent_share - slope
+        growth = np.maximum(np.maximum(0, square) * bent_share, self._growth(known, boundary))
         dual = self.norm.dual(largest) * (1 + MARGIN)
-        return float((rise / dual).min()) * float(self.rate) * (1 - MARGIN)
+        return float(((growth - slope) / dual).min()) * float(self.rate) * (1 - MARGIN)
+
+    def _growth(self, known: Expansion, boundary: Patches) -> Floats:  # noqa: ARG002
+        """Return lower bounds of ``(g(b) - g(p))'w`` on patches, of rows that are few: else 0."""
+        return np.zeros(len(boundary))
 
     def size(self, known: Local) -> int:  # noqa: ARG002
         """Return the bytes of an expansion, though the parts of a box may share theirs."""
@@ -367,6 +380,8 @@ class LogisticLaw(GradientBoxes):
         super().__init__(records, rate=rate, norm=norm, reach=reach)
         self.records = records
         self.cells = Cells.build(records)
+        if len(records.zeta) <= _FEW_ROWS:
+            self.patches = _FINE_PATCHES
         self._spans = records.counts @ np.abs(records.zeta @ records.space.shear)
 
     @property
@@ -391,6 +406,11 @@ class LogisticLaw(GradientBoxes):
             return cell_chords(self.records, self.cells, centres, half)
         return chords(self.records, centres, half)
 
+    def _growth(self, known: Expansion, boundary: Patches) -> Floats:
+        if len(self.records.zeta) > _FEW_ROWS:
+            return super()._growth(known, boundary)
+        return growth_by_rows(self.records, known.point, boundary)
+
     def gradient(self, point: Sequence[int], bits: int) -> list[arb]:  # noqa: ARG002
         """Return balls around g, row by row."""
         return exact_gradient(self.records, point)
@@ -400,6 +420,23 @@ class LogisticLaw(GradientBoxes):
         if known.expansion is None and self.cells is not None:
             return self._by_cells(self.cells, point)
         return super()._known_values(known, point)
+
+
+def growth_by_rows(records: SignedRecords, point: Floats, boundary: Patches) -> Floats:
+    """Return lower bounds of ``(g(p + w) - g(p))'w`` on patches of p + w, row by row.
+
+    The point p is in grid steps of theta, any floats.
+    """
+    step, shear, zeta = records.step, records.space.shear, records.zeta
+    tilts, moved = zeta @ point * step, (boundary.centres @ shear.T - point) * step @ zeta.T
+    sizes = (np.abs(boundary.centres) @ np.abs(shear).T + np.abs(point)).sum(axis=1) * step
+    sides = boundary.halves * step @ np.abs(zeta @ shear).T * (1 + MARGIN)
+    sides += _ROUNDING * sizes[:, None]
+    nearest = np.sign(moved) * np.maximum(np.abs(moved) - sides, 0)
+    rise = sigmoid(tilts + nearest)[0] - sigmoid(tilts)[0]
+    size = float(sizes.max()) + 1
+    error = 4 * (records.relative_error(size) + MARGIN) * records.total * size
+    return np.asarray((rise * nearest) @ records.counts - error)
 
 
 def _balls(middle: Floats, error: Floats) -> list[arb]:

@@ -17,7 +17,7 @@ from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.exact.rounding import working_precision
 from mechanisms.kng.logistic import LogisticDraw
-from mechanisms.objectives.logistic_boxes import CubeNorm, LogisticLaw, NormName
+from mechanisms.objectives.logistic_boxes import CubeNorm, LogisticLaw, NormName, growth_by_rows
 from mechanisms.objectives.logistic_cells import cell_chords
 from mechanisms.objectives.logistic_expansion import (
     SignedRecords,
@@ -30,6 +30,7 @@ from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover
+from mechanisms.samplers.boxes.faces import Patches, box_within, inner_faces, patches
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.testing import (
@@ -236,6 +237,62 @@ def test_the_start_near_the_minimiser_is_a_cover_with_true_bounds(
         assert part.exponent <= exact.min()
         tightest = min(tightest, exact.min() / part.exponent)
     assert 1 <= tightest < 8
+
+
+CLOSED = {  # the signed rows of six kinds of people who leave no direction open, and how many each
+    (-4, -4, -4, -4): 1387,
+    (4, -4, -4, -4): 1209,
+    (-4, 4, -4, -4): 1229,
+    (4, 4, 4, -4): 532,
+    (4, 4, -4, 4): 922,
+    (-4, -4, 4, 4): 896,
+}
+
+
+def closed() -> SignedRecords:
+    codes = np.array(list(CLOSED), dtype=np.int64) * (CODE_MAX // 4)
+    counts = np.array(list(CLOSED.values()), dtype=np.int64)
+    return SignedRecords.build(codes, counts, grid_bits=30, radius=50 << 30)
+
+
+@pytest.mark.parametrize("far", [0.3, 3.0, 30.0])
+def test_the_growth_by_rows_is_below_that_of_every_point_of_a_patch(far: float) -> None:
+    """And is not, where a patch is taken for its centre."""
+    records, rng = closed(), np.random.default_rng(6)
+    space, point = records.space, rng.normal(size=4) * 0.2 / records.step
+    reach = np.full(4, far / records.step)
+    box = box_within(np.linalg.solve(space.shear, point), reach, space.root())
+    boundary = patches(box, inner_faces(box, space.root()), 8)
+    places = boundary.centres + rng.uniform(-1, 1, (40, 1, 4)) * boundary.halves
+    theta, start = places @ space.shear.T * records.step, point * records.step
+    slopes = (records.counts * sigma(theta @ records.zeta.T)) @ records.zeta
+    slopes -= (records.counts * sigma(records.zeta @ start)) @ records.zeta
+    exact = (slopes * (theta - start)).sum(axis=2)
+    bound = growth_by_rows(records, point, boundary)
+    assert (bound <= exact).all()
+    assert np.median(bound / exact.min(axis=0)) > 0.6
+    twin = growth_by_rows(records, point, Patches(boundary.centres, boundary.halves * 0))
+    assert not (twin <= exact).all()
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_few_distinct_rows_bound_well_what_lies_outside_of_the_start(name: NormName) -> None:
+    """By the expansion at the minimiser alone it is below 23 nats, however large the box."""
+    records, randomness = closed(), seeded_randomness(4)
+    law = LogisticLaw(records, rate=Fraction(1, 4), norm=name)
+    inner, *outer = law.start(records.space)
+    half = np.array(inner.box.sides) / 2
+    centre = np.array(inner.box.lower) + half
+    near = box_within(centre, half * 1.2, records.space.root())
+    boxes = [part.box for part in outer for _ in range(20)] + [near] * 400
+    points = np.array([records.space.draw_point(box, randomness) for box in boxes], dtype=float)
+    places = np.linalg.solve(records.space.shear, points.T).T
+    outside = (np.abs(places - centre) > half).any(axis=1)
+    theta = points[outside] * records.step
+    theta = theta[np.abs(theta).sum(axis=1) <= 50]
+    zeta = np.repeat(records.zeta, list(CLOSED.values()), axis=0)
+    [bound] = {part.exponent for part in outer}
+    assert 30 < bound <= exponent_at(zeta, theta, name, 0.25).min() < 4 * bound
 
 
 # 2. The law and its privacy -----------------------------------------------------------------

@@ -12,7 +12,8 @@ import numpy as np
 from mechanisms.exact.arrays import Floats
 from mechanisms.samplers.boxes.space import Box
 
-_PATCHES = 4  # per side: finer ones bound better and cost 4**(d - 1) evaluations
+PATCHES = 4
+"""Patches per side: finer ones bound better and cost so many evaluations to the power d - 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,11 +40,11 @@ def inner_faces(inner: Box, outer: Box) -> list[tuple[int, float]]:
     return found
 
 
-def patches(box: Box, faces: Sequence[tuple[int, float]]) -> Patches:
+def patches(box: Box, faces: Sequence[tuple[int, float]], per_side: int = PATCHES) -> Patches:
     """Cut faces of a box into patches."""
     half = np.array(box.sides) / 2
     centre, d = np.array(box.lower) + half, len(half)
-    places = (np.arange(_PATCHES) * 2 + 1) / _PATCHES - 1
+    places = (np.arange(per_side) * 2 + 1) / per_side - 1
     offsets = np.array(
         [
             [*others[:face], side, *others[face:]]
@@ -53,7 +54,7 @@ def patches(box: Box, faces: Sequence[tuple[int, float]]) -> Patches:
     )
     # a patch has no width along the side its face stands on
     thin = np.repeat(np.eye(d)[[face for face, _ in faces]], len(places) ** (d - 1), axis=0)
-    return Patches(centre + offsets * half, (1 - thin) * half / _PATCHES)
+    return Patches(centre + offsets * half, (1 - thin) * half / per_side)
 
 
 def box_around(point: Floats, reach: Floats, outer: Box) -> Box | None:
