@@ -4,24 +4,32 @@
 
 with t_i = zeta_i'theta, as in :mod:`mechanisms.objectives.logistic_boxes`.
 
-*Bound.* On a polytope each t_i lies between its values at the vertices. The chord of sigma over
-that interval gives ``sigma(t_i) = a_i + b_i t_i +- r_i``, and so
+*Bound.* On a polytope each t_i lies between its values at the vertices, and sigma over that
+interval between two lines. Below 0 sigma is convex, above 0 concave. A tangent at some d <= 0 is
+below sigma up to 0. Lowered until it is at most sigma at the interval's upper end, it is below
+sigma there as well: sigma less a line is concave above 0, and not negative at 0 and at the end.
+Where the tangent at the lower end would be above sigma at the upper end, as it is on all of the
+right, the chord takes its place: up to 0 it is below that tangent, above 0 sigma less the chord is
+concave again. ``sigma(t) = 1 - sigma(-t)`` gives the upper line. Any d serves. It is near the lower
+end, as a steep line is far below 0 there, and no further up than about where nothing is lowered.
+What floats err by here is of the size of rounding, and ``error`` covers it.
 
-    g(theta) in L(theta) +- sum_i c_i r_i |zeta_i|,   L(theta) = sum_i c_i (a_i + b_i t_i) zeta_i.
+For any direction w with dual norm h(w), ``||g|| >= |w'g| / h(w)``. In
+``w'g = sum_i c_i sigma(t_i) w'zeta_i`` each row has its lower line where w'zeta_i > 0, else its
+upper one. That sum is affine, so that it is least at a vertex. w'g is also at least the sum with
+every t_i at the end of its interval where its summand is least.
 
-L is affine: its values lie in the hull of those at the vertices. For any direction w with dual norm
-h(w), ``||g|| >= |w'g| / h(w)``, and w'g is at least the least w'L over the vertices less
-``sum_i c_i r_i |w'zeta_i|``. It is also at least ``sum_i c_i sigma(t_i) w'zeta_i`` with every t_i
-at the end of its interval where its summand is least.
-
-*Directions.* Besides the axes w is the direction which tells the values of L best from 0, given how
-they are spread. Where rows leave a direction open, there are w along which no row pulls back, all
+*Directions.* Let L be g with each row on the line midway between its two. Besides the axes w is the
+direction which tells the values of L best from 0, given how they are spread, and the point of their
+hull nearest to 0. Where rows leave a direction open, there are w along which no row pulls back, all
 ``w'zeta_i >= 0``: then w'g is a sum of positive terms, and one large t_i is enough to bound it. For
 each row w is the one that it pulls most.
 
-*Cuts.* Along a row's t_i where its r_i costs most; along an entry of L where that varies most; and
-along ``||theta||_1`` where r does. What neither of them moves is never cut for E; the base measure
-has it cut (:class:`mechanisms.samplers.base_measure.MeasuredPolytopes`).
+*Cuts.* Along the t_i of the row whose part in g varies most; along an entry of L where that rises
+most above the bound; and along ``||theta||_1`` where r does. In linf an entry smaller than the
+bound costs nothing, and the cut goes halfway from there to its end. What none of them moves is
+never cut for E; the base measure has it cut
+(:class:`mechanisms.samplers.base_measure.MeasuredPolytopes`).
 """
 
 from __future__ import annotations
@@ -38,7 +46,7 @@ from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import UNIT_ROUNDOFF, sigmoid
 from mechanisms.objectives.logistic_boxes import GradientBoxes, LogisticLaw
-from mechanisms.objectives.logistic_expansion import MARGIN, chord, exact_gradient
+from mechanisms.objectives.logistic_expansion import MARGIN, exact_gradient
 from mechanisms.objectives.logistic_search import one_sided
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
@@ -47,19 +55,56 @@ from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, Polyto
 
 _MOST_ROWS = 32  # beyond so many distinct signed rows boxes alone are quicker
 _FEW_ROWS = 8  # up to so many leave thin sets of good points, which polytopes follow best
+_INWARD = 0.7  # where a tangent touches at most, from the lower end: about 0 there, or above
+_REACH = 0.55  # -asinh of this times the upper end: about where a tangent meets sigma there
+_STEPS = 8  # towards the point of a hull that is nearest to 0
 _TINY = 1e-200  # keeps a matrix of nothing solvable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Affine:
-    """L at the vertices (k x d), its slopes (d x d), each row's r, and the floats' error.
+class Lines:
+    """Lines around sigma at each row's t: values at the middle of its interval, and slopes.
 
-    Each row's ``c sigma(t)`` is between ``least`` and ``most``.
+    ``least`` and ``most`` are sigma's ends there.
+    """
+
+    below: Floats
+    rise: Floats
+    above: Floats
+    climb: Floats
+    least: Floats
+    most: Floats
+
+    @classmethod
+    def around(cls, middle: Floats, move: Floats) -> Lines:
+        """Return lines that sigma is between where ``|t - middle| <= move``, and move > 0."""
+        centre = np.stack([middle, -middle])  # sigma(t) = 1 - sigma(-t): both are lines below
+        low, high = centre - move, centre + move
+        reached = -np.arcsinh(_REACH * np.maximum(high, 0))
+        touched = np.maximum(low, np.minimum(reached, low + np.minimum(move, _INWARD)))
+        value, rest = sigmoid(np.stack([low, high, touched]))
+        least, most, touch = value
+        slope, chord = touch * rest[2], (most - least) / 2 / move
+        over = np.maximum(touch + slope * (high - touched) - most, 0)
+        tangent = touch + slope * (centre - touched) - over
+        bent = least * rest[0] >= chord
+        under = np.where(bent, (least + most) / 2, tangent)
+        slope = np.where(bent, chord, slope)
+        return cls(under[0], slope[0], 1 - under[1], slope[1], least[0], most[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Affine:
+    """L at the vertices (k x d), its slopes (d x d), and the floats' error.
+
+    ``c sigma(t)`` is between ``below`` and ``above`` at the vertices (k x m), and between ``least``
+    and ``most`` everywhere.
     """
 
     values: Floats
     slopes: Floats
-    rest: Floats
+    below: Floats
+    above: Floats
     least: Floats
     most: Floats
     error: float
@@ -101,18 +146,30 @@ class LogisticPolytopes:
         lengths = np.array([longest * (1 + MARGIN), float(np.abs(centre).sum())])
         weight, inner = self.law.reach.floats(lengths).tolist()
         affine = self._affine(theta, longest)
-        exponent = self._least_norm(affine) * self.rate / weight * (1 - MARGIN)
-        bent = affine.rest * np.abs(self.law.records.zeta).max(axis=1) * self.rate
-        spread = (affine.values.max(axis=0) - affine.values.min(axis=0)) * self.rate / 2
+        least = self._least_norm(affine)
+        exponent = least * self.rate / weight * (1 - MARGIN)
         choices = [
-            (exponent * (weight / inner - 1), np.sign(centre)),
-            (float(spread.max()), affine.slopes[int(spread.argmax())]),
+            (exponent * (weight / inner - 1), np.sign(centre), 0.5),
+            self._rise(affine, least),
         ]
-        if len(bent):
-            choices.append((float(bent.max()), self.law.records.zeta[int(bent.argmax())]))
-        gain, direction = max(choices, key=itemgetter(0))
-        cut = None if gain < FLAT_NATS else Cut.middle(direction, polytope.floats)
+        varied = (affine.most - affine.least) * np.abs(self.law.records.zeta).max(axis=1)
+        if len(varied):
+            row = int(varied.argmax())
+            choices.append((float(varied[row]) * self.rate, self.law.records.zeta[row], 0.5))
+        gain, direction, share = max(choices, key=itemgetter(0))
+        cut = None if gain < FLAT_NATS else Cut.middle(direction, polytope.floats, share)
         return View(exponent, None, cut, gain)
+
+    def _rise(self, affine: _Affine, least: float) -> tuple[float, Floats, float]:
+        """Return how far an entry of L rises above the bound, in nats, and a cut half as far."""
+        low, high = affine.values.min(axis=0), affine.values.max(axis=0)
+        far = np.maximum(high, -low)
+        near = np.maximum(np.maximum(low, -high), least if self.law.norm.name == "linf" else 0)
+        j = int((far - near).argmax())
+        level = (near[j] + far[j]) / 2
+        place = level if far[j] == high[j] else -level
+        share = (place - low[j]) / (high[j] - low[j] + _TINY)
+        return float(far[j] - near[j]) * self.rate / 2, affine.slopes[j], float(share)
 
     def _affine(self, theta: Floats, reach: float) -> _Affine:
         records = self.law.records
@@ -121,31 +178,36 @@ class LogisticPolytopes:
         t = theta @ zeta.T
         low, high = t.min(axis=0), t.max(axis=0)
         middle = (low + high) / 2
-        move = (high - low) / 2 * (1 + MARGIN) + 2 * slack
-        mean, slope, gap = chord(middle, move)
-        weighted = zeta * counts[:, None]
-        total = float(counts.sum())
+        move = (high - low) / 2 * (1 + MARGIN) + 2 * slack + _TINY
+        lines = Lines.around(middle, move)
+        t -= middle
+        below = (lines.below + lines.rise * t) * counts
+        above = (lines.above + lines.climb * t) * counts
+        slope = (lines.rise + lines.climb) / 2 * counts
         return _Affine(
-            values=(mean + slope * (t - middle)) @ weighted,
-            slopes=(weighted * slope[:, None]).T @ zeta,
-            rest=gap * counts,
-            least=sigmoid(middle - move)[0] * counts,
-            most=sigmoid(middle + move)[0] * counts,
-            error=4 * (records.relative_error(reach) + MARGIN) * total * (1 + reach),
+            values=(below + above) @ zeta / 2,
+            slopes=(zeta * slope[:, None]).T @ zeta,
+            below=below,
+            above=above,
+            least=lines.least * counts,
+            most=lines.most * counts,
+            error=4 * (records.relative_error(reach) + MARGIN) * records.total * (1 + reach),
         )
 
     def _least_norm(self, affine: _Affine) -> float:
         """Return a certified lower bound of ||g||."""
         zeta, norm = self.law.records.zeta, self.law.norm
-        directions = np.vstack([self.directions, _telling(affine.values)])
-        along, pull = affine.values @ directions.T, zeta @ directions.T
-        sizes, up, down = np.abs(directions), np.maximum(pull, 0), np.maximum(-pull, 0)
+        directions = np.vstack(
+            [self.directions, _telling(affine.values), _nearest_to_zero(affine.values)]
+        )
+        pull, sizes = zeta @ directions.T, np.abs(directions)
+        up, down = np.maximum(pull, 0), np.maximum(-pull, 0)
+        ahead = (affine.below @ up - affine.above @ down).min(axis=0)
+        back = (affine.below @ down - affine.above @ up).min(axis=0)
+        ahead = np.maximum(ahead, affine.least @ up - affine.most @ down)
+        back = np.maximum(back, affine.least @ down - affine.most @ up)
         error = affine.error * sizes.sum(axis=1)
-        rest = affine.rest @ np.abs(pull) + error
-        joined = np.maximum(along.min(axis=0), -along.max(axis=0)) - rest * (1 + MARGIN)
-        ahead = affine.least @ up - affine.most @ down
-        back = affine.least @ down - affine.most @ up
-        least = np.maximum(joined, np.maximum(ahead, back) - error * (1 + MARGIN))
+        least = np.maximum(ahead, back) - error * (1 + MARGIN)
         single = np.maximum(0, least[: zeta.shape[1]])
         joint = float((least / norm.dual(sizes)).max())
         return max(0.0, float(norm.floats(single[None, :])[0]), joint)
@@ -171,6 +233,17 @@ def _telling(values: Floats) -> Floats:
     found = np.linalg.solve(matrix + ridge * np.eye(len(mean)), mean)
     length = float(np.abs(found).max())
     return np.asarray(found / length if 0 < length < np.inf else np.ones(len(mean)))
+
+
+def _nearest_to_zero(values: Floats) -> Floats:
+    """Return about the point nearest to 0 of the hull of values (k x d), by steps to its ends."""
+    point = values.mean(axis=0)
+    for _ in range(_STEPS):
+        away = point - values[int((values @ point).argmin())]
+        share = float(point @ away) / (float(away @ away) + _TINY)
+        point = point - min(max(share, 0.0), 1.0) * away
+    length = float(np.abs(point).max())
+    return point / length if length > _TINY else np.ones(len(point))
 
 
 def trials(law: GradientBoxes, *, power: int) -> list[Trial]:

@@ -35,8 +35,10 @@ class Cut(NamedTuple):
     level: int
 
     @classmethod
-    def middle(cls, direction: Floats, places: Floats) -> Cut | None:
-        """Return a cut halfway between what a direction is at places (k x d), or None if flat.
+    def middle(cls, direction: Floats, places: Floats, share: float = 0.5) -> Cut | None:
+        """Return a cut between what a direction is at places (k x d), or None if flat.
+
+        It lies halfway, or at another share of the way from the least to the most.
 
         The direction is rounded to integers: where a cut lies is a choice of cost only.
         """
@@ -46,7 +48,11 @@ class Cut(NamedTuple):
         whole = np.rint(direction * (2.0**_NORMAL_BITS / largest))
         along = places @ whole
         low, high = float(along.min()), float(along.max())
-        return cls(tuple(map(int, whole.tolist())), int((low + high) / 2)) if high > low else None
+        return (
+            cls(tuple(map(int, whole.tolist())), int(low * (1 - share) + high * share))
+            if high > low
+            else None
+        )
 
     def side(self, vertex: Vertex) -> int:
         """Return how far above the cut a vertex is, times the vertex's scale."""
