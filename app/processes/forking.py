@@ -27,6 +27,8 @@ from pathlib import Path
 from app.processes.fork_host import LOWER, SPARE
 
 _MAX_THREADS = 4
+_UNWARNED = "ignore:resource_tracker:UserWarning"
+"""Processes leave at once. What unlinks the semaphores that they had need not warn of it."""
 _START = """
 import gc, importlib, json, sys
 gc.disable()
@@ -136,7 +138,7 @@ class _Host:
             modules = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
             threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 2) // 2))
             told = (modules, forks.module, str(theirs.fileno()), *forks.loaded)
-            command = [sys.executable, "-I", "-c", _START, *told]
+            command = [sys.executable, "-I", "-W", _UNWARNED, "-c", _START, *told]
             # An empty environment: no setting and no secret of the service is in what it forks.
             process = subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
                 command,

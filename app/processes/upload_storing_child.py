@@ -9,8 +9,8 @@ import json
 import logging
 import resource
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from app.domain.errors import StorageError, is_of_storage
 from app.domain.problems import Problem, storage_problem
 from app.domain.sources import Source
 from app.engine.choice import Passes
-from app.engine.executor import Executor
 from app.logs import describe
 from app.processes.channel import Message, StarvedError, problem_json, send
 from app.processes.child import prepare
@@ -48,8 +47,8 @@ def work(*descriptors: int) -> None:
         prepare(log_level=order.log_level, limits=allowed)
         try:
             if reading:
-                with Connection(reading[0]) as blocks, _executor(order) as executor:
-                    stored = _stored(order, blocks, executor, *reading[1:])
+                with Connection(reading[0]) as blocks:
+                    stored = _stored(order, blocks, *reading[1:])
                 _tell(stored, answering)
             else:
                 _compare(order, answering)
@@ -65,25 +64,14 @@ def work(*descriptors: int) -> None:
                 send(answering, Message.FAILED, b"")
 
 
-@contextmanager
-def _executor(order: StoringOrder) -> Iterator[Executor | None]:
-    """Give what makes passes elsewhere, None where they are made here; it ends with the block."""
-    passes = Passes(**order.passes)
-    if not passes.elsewhere:
-        yield None
-        return
-    with closing(passes.executor()) as executor:
-        yield executor
-
-
-def _stored(
-    order: StoringOrder, reading: Connection, executor: Executor | None, *feeds: int
-) -> Ingested:
+def _stored(order: StoringOrder, reading: Connection, *feeds: int) -> Ingested:
     """Store what the reader sends; one that is to be fed is fed with the source's files."""
     task = ReadingTask.from_json((order.task or "").encode())
     writer = VaultWriter(order.dataset, Path(order.directory))
     spec, tally = task.spec(), Tally()
     blocks = checked_blocks(reading, task, spec, tally, spare=order.spare)
+    passes = Passes(**order.passes)
+    executor = passes.executor() if passes.elsewhere else None
     extended = None if order.extends is None else _extended(writer, order)
 
     def store(total: Callable[[], int], origin: Callable[[], Mapping[str, object]]) -> Ingested:
