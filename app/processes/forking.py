@@ -23,6 +23,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from app.processes.fork_host import LOWER, SPARE
 
@@ -117,39 +118,54 @@ class Forks:
             host.stop()
 
 
+class Started(Protocol):
+    """A process that was started."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> object: ...
+
+
+def start_interpreter(forks: Forks, descriptor: int) -> Started:
+    """Start an interpreter that becomes a host, and hears its orders from a descriptor.
+
+    It gets nothing of this process but the module path. In a process group
+    of its own it does not hear the terminal's Ctrl-C: uploads under way are
+    taken in to their end. It stays in the service's session: Linux shares
+    the processor between sessions first, whatever the priorities in them.
+    """
+    modules = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
+    threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 2) // 2))
+    told = (modules, forks.module, str(descriptor), *forks.loaded)
+    command = [sys.executable, "-I", "-W", _UNWARNED, "-c", _START, *told]
+    # An empty environment: no setting and no secret of the service is in what it forks.
+    return subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if forks.quiet else None,
+        pass_fds=[descriptor],
+        env={"POLARS_MAX_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"},
+        process_group=0,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Host:
     """A host, and the way to it."""
 
     orders: socket.socket
-    process: subprocess.Popen[bytes]
+    process: Started
 
     @classmethod
     def start(cls, forks: Forks) -> _Host:
-        """Start one.
-
-        It gets nothing of this process but the module path. In a process group
-        of its own it does not hear the terminal's Ctrl-C: uploads under way are
-        taken in to their end. It stays in the service's session: Linux shares
-        the processor between sessions first, whatever the priorities in them.
-        """
+        """Start one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            modules = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
-            threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 2) // 2))
-            told = (modules, forks.module, str(theirs.fileno()), *forks.loaded)
-            command = [sys.executable, "-I", "-W", _UNWARNED, "-c", _START, *told]
-            # An empty environment: no setting and no secret of the service is in what it forks.
-            process = subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL if forks.quiet else None,
-                pass_fds=[theirs.fileno()],
-                env={"POLARS_MAX_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1"},
-                process_group=0,
-            )
-        return cls(ours, process)
+            return cls(ours, start_interpreter(forks, theirs.fileno()))
 
     def order(self, descriptors: Sequence[int], *, spare: bool) -> None:
         """Have a process forked."""

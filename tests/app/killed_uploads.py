@@ -1,7 +1,7 @@
-"""A process that dies in the middle of an upload: ``python -m tests.app.killed_uploads``.
+"""A process that dies in the middle of an upload.
 
 It opens a service in a directory, begins an upload, and kills itself before a step that is
-named, or after so many seconds.
+named, or after so many seconds. There are many: each is forked from one that has loaded all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 import io
 import os
 import signal
-import sys
+import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,9 +31,11 @@ from app.uploads.intake import Intake
 from app.vault.vault import Vault
 from app.web.requests.schemas import DatasetSpec
 from tests.app.callers import register
+from tests.app.forked_hosts import LOADED, fork_hosts
+from tests.app.ledgers import Place
 
 ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
-ROWS = b"x\n" + b"".join(b"%d\n" % (7 * row % 1009) for row in range(300))
+ROWS = 300
 BEFORE: dict[str, tuple[type, str]] = {
     "written down": (Intake, "store"),
     "staged": (StoringProcesses, "take_in"),
@@ -46,15 +49,16 @@ BEFORE: dict[str, tuple[type, str]] = {
 
 def spec(name: str) -> DatasetSpec:
     """Return the declaration of a data set."""
-    column = {"type": "number", "lower": 0, "upper": 1009}
+    column = {"type": "number", "lower": 0, "upper": 10**6}
     budget = {"epsilon": "1"}
     fields = {"name": name, "adjacency": "replace_one", "columns": {"x": column}, "budget": budget}
     return DatasetSpec.model_validate(fields)
 
 
-async def upload(services: Services, name: str = "the same people") -> str:
-    """Upload always the same rows."""
-    view, _ = await services.datasets.create(spec(name).declared(), io.BytesIO(ROWS), caller=ADA)
+async def upload(services: Services, name: str = "somebody", people: int = 7) -> str:
+    """Upload rows, always the same of the same people."""
+    rows = b"x\n" + b"".join(b"%d\n" % (ROWS * people + row) for row in range(ROWS))
+    view, _ = await services.datasets.create(spec(name).declared(), io.BytesIO(rows), caller=ADA)
     return view.facts.id
 
 
@@ -84,14 +88,34 @@ def _die(*_: object, **__: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _main(directory: str, url: str, point: str) -> None:
-    async with serving(Path(directory), url or None, worker_lease_s=0.5) as (_, services):
+async def _begin_to_die(place: Place, point: str, people: int) -> None:
+    async with serving(place.directory, place.url, worker_lease_s=0.5) as (_, services):
         if point in BEFORE:
             setattr(*BEFORE[point], _die)
         else:
             signal.setitimer(signal.ITIMER_REAL, float(point))  # SIGALRM kills as well
-        await upload(services)
+        started = time.monotonic()
+        await upload(services, f"number {people}", people)
+        os.write(1, f"\n{time.monotonic() - started}".encode())
 
 
-if __name__ == "__main__":
-    asyncio.run(_main(*sys.argv[1:]))
+def _run(place: Place, point: str, people: int, told: str) -> None:
+    stream = os.open(told, os.O_WRONLY)
+    for printed in (1, 2):
+        os.dup2(stream, printed)
+    fork_hosts()
+    asyncio.run(_begin_to_die(place, point, people))
+
+
+def kill(place: Place, point: str, people: int = 7) -> float | None:
+    """Begin an upload in a process that dies at a point of it; return its seconds if it was done.
+
+    Other ``people`` are in other rows.
+    """
+    with tempfile.NamedTemporaryFile() as told:
+        died = LOADED.Process(target=_run, args=(place, point, people, told.name))
+        died.start()
+        died.join(200)
+        assert died.exitcode is not None, "it lives"
+        assert -died.exitcode in (0, signal.SIGKILL, signal.SIGALRM), told.read().decode()
+        return None if died.exitcode else float(told.read().split()[-1])

@@ -8,7 +8,6 @@ again, under its old charge where there is one.
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import random
 import shutil
@@ -36,6 +35,7 @@ from app.store.anchor.standing import AnchorError
 from app.store.disk_errors import DiskError, disk_errors_told
 from app.vault.vault import Vault
 from tests.app.disk import ERRORS, Tape, image, recorded
+from tests.app.forked_hosts import LOADED
 from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, Ledger, Place, found_by_key, opened, url_of
 
@@ -187,16 +187,14 @@ def said(receiver: Connection) -> bool:
 
 @pytest.mark.slow
 def test_a_death_at_any_statement_loses_nothing(home: Home) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["app.store", "tests.app.homes", "tests.app.disk"])
     with opened(home, total=10**6) as ledger:
         pass
     told: set[str] = set()
     at = asked = 0
     alive = False
     while not alive:
-        receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=die_at, args=(home, ledger.dataset, at, sender))
+        receiver, sender = LOADED.Pipe(duplex=False)
+        process = LOADED.Process(target=die_at, args=(home, ledger.dataset, at, sender))
         process.start()
         sender.close()
         process.join(60)

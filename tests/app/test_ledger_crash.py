@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -14,6 +13,7 @@ import pytest
 
 from app.domain.releases import ReleaseState
 from app.store import Debit, inspecting
+from tests.app.forked_hosts import LOADED
 from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, CURATOR, found_by_key, left_behind
 
@@ -48,14 +48,9 @@ def write_until_killed(home: Home, dataset: str, told: Connection) -> None:
         thread.join()
 
 
-def acknowledged_before_death(
-    context: multiprocessing.context.ForkServerContext,
-    home: Home,
-    dataset: str,
-    delay_s: float,
-) -> dict[str, str]:
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=write_until_killed, args=(home, dataset, sender))
+def acknowledged_before_death(home: Home, dataset: str, delay_s: float) -> dict[str, str]:
+    receiver, sender = LOADED.Pipe(duplex=False)
+    process = LOADED.Process(target=write_until_killed, args=(home, dataset, sender))
     process.start()
     sender.close()
     known = dict([receiver.recv()])  # it is up and writing
@@ -82,8 +77,6 @@ def acknowledged_before_death(
 )
 def test_no_acknowledged_release_is_lost(home: Home, rounds: int) -> None:
     rng = random.Random(7)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["app.store", "tests.app.homes"])
     store = home.open()
     account = store.write(
         lambda u: u.accounts.open(total=10**12, principal=CURATOR, reason="budget")
@@ -94,7 +87,7 @@ def test_no_acknowledged_release_is_lost(home: Home, rounds: int) -> None:
     store.close()
     known: dict[str, str] = {}
     for _ in range(rounds):
-        known |= acknowledged_before_death(context, home, dataset, rng.uniform(0.0, 0.15))
+        known |= acknowledged_before_death(home, dataset, rng.uniform(0.0, 0.15))
         with inspecting(home.url) as r:
             assert r.verify().ok
             for idem, release in known.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from multiprocessing.connection import Connection
@@ -12,6 +11,7 @@ import pytest
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import Finish, Store
+from tests.app.forked_hosts import LOADED
 from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 from tests.app.test_faults import Trap, raise_fault, said
@@ -104,8 +104,6 @@ def die_at(home: Home, release: str, at: int, done: Connection) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_death_at_any_statement_of_an_approval_loses_nothing(home: Home) -> None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["app.store", "tests.app.homes", "tests.app.disk"])
     with opened(home, total=10**6) as ledger:
         pass
     at, alive = 0, False
@@ -113,8 +111,8 @@ def test_a_death_at_any_statement_of_an_approval_loses_nothing(home: Home) -> No
         store = home.open()
         release = reserve(store, ledger, f"death at {at}")
         store.close()
-        receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=die_at, args=(home, release, at, sender))
+        receiver, sender = LOADED.Pipe(duplex=False)
+        process = LOADED.Process(target=die_at, args=(home, release, at, sender))
         process.start()
         sender.close()
         process.join(60)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,26 +14,11 @@ from app.services.datasets.unfinished import UnfinishedUploads
 from app.store import Store, UnitOfWork
 from app.store.forgotten_datasets import Forgotten, record_forgotten
 from app.vault.lineage import LineageFiles
-from tests.app.killed_uploads import BEFORE, serving, upload
+from tests.app.killed_uploads import BEFORE, kill, serving, upload
 from tests.app.ledgers import Place, place_on
 from tests.speed import slowness
 
 POLL_S = 0.05
-
-
-def kill(place: Place, point: str) -> None:
-    """Begin an upload in a process that dies at a point of it."""
-    command = [sys.executable, "-m", "tests.app.killed_uploads"]
-    with tempfile.TemporaryFile() as told:  # and no pipe, which its processes would hold open
-        died = subprocess.run(
-            [*command, str(place.directory), place.url, point],
-            stdout=told,
-            stderr=told,
-            timeout=200,
-            check=False,
-        )
-        told.seek(0)
-        assert -died.returncode in (0, signal.SIGKILL, signal.SIGALRM), told.read().decode()
 
 
 def left(directory: Path) -> list[str]:
@@ -101,10 +82,12 @@ def test_a_start_clears_away_what_a_kill_left(
 def test_after_many_kills_nothing_is_left(tmp_path: Path, backend: str, kills: int) -> None:
     """Wherever they hit: before every step, and at random moments."""
     chance = random.Random(17)
-    points = [*BEFORE, *(f"{chance.uniform(0.01, 0.6):.3f}" for _ in range(kills - len(BEFORE)))]
     with place_on(backend, tmp_path) as place:
-        for point in points:
-            kill(place, point)
+        whole_s = kill(place, "60", 1)
+        assert whole_s is not None
+        moments = [f"{whole_s * chance.random():.4f}" for _ in range(kills - len(BEFORE))]
+        for people, point in enumerate([*BEFORE, *moments], start=2):
+            kill(place, point, people)
 
         async def scenario() -> None:
             async with serving(tmp_path, place.url) as (store, services):
@@ -112,8 +95,7 @@ def test_after_many_kills_nothing_is_left(tmp_path: Path, backend: str, kills: i
                 known = services.datasets.ids()
                 assert names == known
                 assert under_way(store) == 0
-                if not known:
-                    names = {await upload(services)}
+                names.add(await upload(services))
                 assert {name.partition(".")[0] for name in left(tmp_path)} == names
 
         asyncio.run(scenario())

@@ -14,18 +14,18 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import httpx
 
+from tests.app.forked_hosts import LOADED, fork_hosts
 from tests.speed import PATIENCE_S
 
 ADMIN_KEY = "test-bootstrap-key-of-more-than-32-characters"
-_CONTEXT = multiprocessing.get_context("forkserver")
-_SERVING = ("app.main", "uvicorn", "uvicorn.protocols.http.auto", "anyio._backends._asyncio")
-_CONTEXT.set_forkserver_preload([*_SERVING, "polars", "tests.e2e.loaded"])
 _START_TIMEOUT_S = 60.0
 
 
@@ -36,10 +36,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def serve(environment: dict[str, str], port: int, log: str) -> None:
-    """Serve in this process, as its environment says."""
+def _begin(serve: Callable[..., None], forking: bool, *told: object) -> None:
     # a daemon may not have children of its own, and a server has draw processes
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+    if forking:
+        fork_hosts()
+    serve(*told)
+
+
+def serve(environment: dict[str, str], port: int, log: str) -> None:
+    """Serve in this process, as its environment says."""
     os.environ.update(environment)
     stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(stream, 1)
@@ -69,10 +75,11 @@ def serve(environment: dict[str, str], port: int, log: str) -> None:
 class LiveServer:
     """One server over one data directory; ``kill`` is SIGKILL, ``stop`` is SIGTERM.
 
-    ``target`` is what its process does.
+    ``target`` is what its process does; its hosts are forked, unless a class of it starts them.
     """
 
     target = staticmethod(serve)
+    forking = True
 
     def __init__(self, data_dir: Path, **environment: str) -> None:
         self.data_dir = data_dir
@@ -92,22 +99,19 @@ class LiveServer:
 
     def start(self, *, ready: int = 200) -> LiveServer:
         """Start and wait until ``/readyz`` answers, 200 unless told otherwise."""
-        self._process = _CONTEXT.Process(
-            target=self.target, args=(self.environment, self.port, str(self.log)), daemon=True
+        self._process = LOADED.Process(
+            target=_begin,
+            args=(self.target, self.forking, self.environment, self.port, str(self.log)),
+            daemon=True,
         )
         self._process.start()
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while time.monotonic() < deadline:
-            try:
-                # certificates are slow to load, and none are needed here
-                answer = httpx.get(f"{self.url}/readyz", timeout=5, verify=False)
-                if answer.status_code == ready:
-                    return self
-            except httpx.TransportError:
-                pass
-            if self._process.exitcode is not None:
-                break
-            time.sleep(0.02)
+        with self.client() as asking:
+            while time.monotonic() < deadline and self._process.exitcode is None:
+                with suppress(httpx.TransportError):
+                    if asking.get("/readyz", timeout=5).status_code == ready:
+                        return self
+                time.sleep(0.02)
         raise RuntimeError(f"the server did not start: {self.log.read_text()[-2000:]}")
 
     @property

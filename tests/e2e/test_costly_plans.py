@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.app.forked_hosts import LOADED
 from tests.e2e.bystanders import require_served_as_before
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
@@ -65,9 +65,8 @@ def _attack(url: str, dataset: str, ready: Any, stop: Any, answers: Any) -> None
 @contextmanager
 def _attacked(server: LiveServer, dataset: str, told: list[tuple[str, float]]) -> Iterator[None]:
     """Have costly plans asked for from another process; tell the answers and what they took."""
-    context = multiprocessing.get_context("forkserver")
-    ready, stop, answers = context.Event(), context.Event(), context.Queue()
-    process = context.Process(
+    ready, stop, answers = LOADED.Event(), LOADED.Event(), LOADED.Queue()
+    process = LOADED.Process(
         target=_attack, args=(server.url, dataset, ready, stop, answers), daemon=True
     )
     process.start()

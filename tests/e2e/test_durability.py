@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 COLUMNS = {"income": {"type": "number", "lower": 0, "upper": 100}}
 ROWS = "income\n" + "\n".join(str(value % 100) for value in range(200)) + "\n"
 CLIENTS = 4
-DRAWER_READY_S = 2.0
+DRAWER_READY_S = 0.5
 """So long after the first, small draws are made beside the server and no longer in it."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import multiprocessing
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import httpx
 import pytest
 
 from tests.app.bombs import gzip_bomb, parquet_bombs
+from tests.app.forked_hosts import LOADED
 from tests.e2e.bystanders import require_served_as_before
 from tests.e2e.hostile_bodies import KINDS, hostile_body
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
@@ -103,11 +103,8 @@ def _attack(url: str, dataset: str, stop: Any, answers: Any) -> None:
 @contextmanager
 def _attacked(server: LiveServer, dataset: str, outcomes: dict[str, set[int]]) -> Iterator[None]:
     """Have hostile files and bodies sent from another process, and note the answers."""
-    context = multiprocessing.get_context("forkserver")
-    stop, answers = context.Event(), context.Queue()
-    process = context.Process(
-        target=_attack, args=(server.url, dataset, stop, answers), daemon=True
-    )
+    stop, answers = LOADED.Event(), LOADED.Queue()
+    process = LOADED.Process(target=_attack, args=(server.url, dataset, stop, answers), daemon=True)
     process.start()
     time.sleep(1.5)  # the files have to be made
     try:

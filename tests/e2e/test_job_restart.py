@@ -47,8 +47,8 @@ def no_draw_gets_on(server: LiveServer) -> Iterator[None]:
     """Have no process draw for a server, however little a draw takes, until the block ends."""
 
     def hosts() -> list[psutil.Process]:
-        found = psutil.Process(server.pid).children()
-        return [each for each in found if "app.processes.draw_child" in each.cmdline()]
+        found = psutil.Process(server.pid).children(recursive=True)
+        return [each for each in found if each.name() == "draw_child"]
 
     until(lambda: len(hosts()) == 1)
     [host] = hosts()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
 import signal
@@ -24,6 +23,7 @@ import pytest
 from app.domain.releases import ReleaseState
 from app.store import inspecting
 from tests.app.conftest import ON_BOTH
+from tests.app.forked_hosts import LOADED
 from tests.app.ledgers import Place, place_on
 from tests.e2e.live import ADMIN_KEY, LiveServer, free_port, release_mean, upload
 
@@ -79,8 +79,7 @@ def test_64_clients_in_each_of_4_processes_spend_exactly_the_budget(
     place, live = servers
     with live[0].client() as client:
         dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "2"})["id"]
-    context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
+    with ProcessPoolExecutor(PROCESSES, mp_context=LOADED) as pool:
         futures = [
             pool.submit(
                 ask_together,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import time
@@ -19,6 +18,7 @@ import pytest
 from app.domain.datasets import parse_columns
 from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
+from tests.app.forked_hosts import LOADED
 from tests.app.uploads import DataHere
 from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
 
@@ -65,10 +65,9 @@ class Uploading:
     """An upload under way in another process."""
 
     def __init__(self, server: LiveServer, path: Path, columns: dict[str, Any]) -> None:
-        context = multiprocessing.get_context("forkserver")
-        self._answers = context.SimpleQueue()
+        self._answers = LOADED.SimpleQueue()
         name = f"data set {time.monotonic_ns()}"
-        self._process = context.Process(
+        self._process = LOADED.Process(
             target=_send, args=(server.url, path, columns, name, self._answers), daemon=True
         )
         self._process.start()
