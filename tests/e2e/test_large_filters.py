@@ -28,7 +28,7 @@ CONDITIONS = 20
 SECONDS = 4.0
 ROUNDS = 3
 FACTOR, SLACK_S = 3.0, 0.1
-DRAWER_READY_S = 2.0
+DRAWER_READY_S = 0.5
 
 
 def filtered(values: int, number: int) -> bytes:
@@ -96,7 +96,8 @@ def medians(
     for _ in range(ROUNDS):
         quiet = median()
         with attacked(server, dataset, bodies, told):
-            yield quiet, median()
+            busy = median()
+        yield quiet, busy
 
 
 def fine(quiet: float, busy: float) -> bool:
@@ -110,7 +111,11 @@ def test_large_filters_hold_nobody_up(tmp_path: Path, values: int, expected: set
     bodies, told = [filtered(values, number) for number in range(40)], set[int]()
     with LiveServer(tmp_path / "data") as server, server.client() as admin:
         dataset = str(upload(admin, ROWS, COLUMNS, budget={"epsilon": "100000"})["id"])
-        found = list(itertools.islice(medians(server, dataset, bodies, told), ROUNDS))
-    assert any(fine(*each) for each in found), found
+        found: list[tuple[float, float]] = []
+        for each in medians(server, dataset, bodies, told):
+            found.append(each)
+            if fine(*each):  # whatever else the machine does can only make answers slower
+                break
+    assert fine(*found[-1]), found
     assert told <= expected | {503}
     assert told & expected
