@@ -134,6 +134,7 @@ def test_everybody_can_use_its_pages(
         page.goto("/desk/sign-in")
         faults += faults_of(page)
     with visits.window(analyst, **looks) as page:
+        page.goto("/desk")
         faults += faults_of(page)
         for kind in ("linear_regression", "histogram", "logistic_regression", "stack"):
             page.goto(f"/desk/datasets/{dataset}/ask?statistic={kind}")

@@ -54,6 +54,7 @@ def fill_columns(by: Mouse) -> None:
 def upload_by_hand(by: Mouse, name: str, *, script: bool) -> None:
     """Draft, check, be refused for a cell, and upload."""
     page = by.page
+    page.goto("/desk")
     unsound = chosen(rows(name) + f"{CELL},{WORD},\n")
     sound = chosen(rows(name) + f"{CELL},north,{WORD}\n")
     by.press(page.get_by_role("link", name="Data sets"))
@@ -84,6 +85,7 @@ def upload_by_hand(by: Mouse, name: str, *, script: bool) -> None:
 def ask_by_hand(by: Mouse, name: str, *, script: bool) -> None:
     """Find the data set, preview a mean, and ask for it."""
     page = by.page
+    page.goto("/desk")
     by.press(page.get_by_role("link", name="Data sets"))
     by.press(page.get_by_role("link", name=name))
     looked_at(page, name)
@@ -108,6 +110,7 @@ def ask_by_hand(by: Mouse, name: str, *, script: bool) -> None:
 def review_by_hand(by: Mouse, name: str) -> None:
     """Find the request, approve it, and make its release public."""
     page = by.page
+    page.goto("/desk")
     looked_at(page, "Release Desk")
     row = page.get_by_role("row").filter(has_text=name)
     by.press(row.get_by_role("link").first)
@@ -235,7 +238,8 @@ def test_a_form_of_another_site_does_nothing(
 def test_the_back_button_after_signing_out_shows_nothing_of_the_desk(
     visits: Visits, people: dict[str, str]
 ) -> None:
-    with visits.window(people["uploader"]) as page:
+    with visits.window() as page:
+        sign_in(page, people["uploader"])
         page.goto("/desk/datasets")
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("textbox", name="API key")).to_be_visible()

@@ -17,6 +17,8 @@ expect.set_options(timeout=_PATIENCE_MS)
 _LOUD = ("warning", "error")
 _FOCUSED = "element => element === document.activeElement"
 _MOST_TABS = 120
+_SESSIONS: dict[tuple[str, str | None, bool], Any] = {}
+"""The cookies that signing in has given: by server, by key, and with script or without."""
 
 
 @dataclass
@@ -39,14 +41,18 @@ class Visits:
 
     @contextmanager
     def window(self, key: str | None = None, **options: Any) -> Iterator[Page]:
-        """Open a window, signed in with a key if one is given."""
+        """Open a window, signed in with a key if one is given: by hand only the first time."""
         context = self.browser.new_context(base_url=self.url, **options)
         context.set_default_timeout(_PATIENCE_MS)
         page = context.new_page()
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        if key is not None:
+        known = (self.url, key, options.get("java_script_enabled", True))
+        if known in _SESSIONS:
+            context.add_cookies(_SESSIONS[known])
+        elif key is not None:
             sign_in(page, key)
+            _SESSIONS[known] = context.cookies()
         try:
             yield page
         finally:
