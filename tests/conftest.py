@@ -20,7 +20,8 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -88,13 +89,20 @@ def pytest_collection_finish() -> None:
 
 
 WHOLLY_SLOW = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
+PARTLY_SLOW = re.compile(r"\bmark\.slow\b|^from tests\.[\w.]*\btest_", re.MULTILINE)
+"""What a file with a slow test says: the mark, or another file of tests, whose cases it takes."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a file of slow tests where none is wanted: to import some takes seconds."""
-    if "not slow" not in config.option.markexpr or collection_path.suffix != ".py":
+    """Leave out a file of which no test is wanted: to import some takes seconds."""
+    wanted = config.option.markexpr
+    if not fnmatch(collection_path.name, "test_*.py"):
         return None
-    return WHOLLY_SLOW.search(collection_path.read_text("utf-8")) is not None or None
+    if "not slow" in wanted:
+        return WHOLLY_SLOW.search(collection_path.read_text("utf-8")) is not None or None
+    if wanted.startswith("slow"):
+        return PARTLY_SLOW.search(collection_path.read_text("utf-8")) is None or None
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -122,6 +130,7 @@ def mark_wide(cases: Sequence[pytest.Function], wanted: Sequence[str]) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files in order; the tests of one file keep theirs, and each has a name of its own."""
     require_own_ids([item.nodeid for item in items])
+    require_said({item.path for item in items if item.get_closest_marker("slow")})
     seconds = json.loads(DURATIONS.read_text("utf-8"))
     files = list(dict.fromkeys(file_of(item.nodeid) for item in items))
     place = {name: at for at, name in enumerate(longest_first(files, seconds))}
@@ -133,6 +142,13 @@ def require_own_ids(ids: list[str]) -> None:
     shared = [name for name, times in Counter(ids).items() if times > 1]
     if shared:
         raise pytest.UsageError(f"several tests have one id: {', '.join(shared)}")
+
+
+def require_said(slow: Iterable[Path]) -> None:
+    """Refuse a file of slow tests that does not say so: a run of slow tests would leave it out."""
+    silent = [path.name for path in slow if not PARTLY_SLOW.search(path.read_text("utf-8"))]
+    if silent:
+        raise pytest.UsageError(f"these have slow tests and do not say so: {', '.join(silent)}")
 
 
 def file_of(nodeid: str) -> str:

@@ -17,6 +17,7 @@ from tests.conftest import (
     longest_first,
     mark_wide,
     require_own_ids,
+    require_said,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +32,16 @@ def test_tests_of_one_id_are_refused() -> None:
     require_own_ids(["a.py::test[1]", "a.py::test[2]"])
     with pytest.raises(pytest.UsageError, match=r"one id: a\.py::test$"):
         require_own_ids(["a.py::test", "a.py::other", "a.py::test"])
+
+
+def test_a_file_of_slow_tests_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "test_a.py"
+    for said in ("@pytest.mark.slow", "x = [pytest.mark.slow]", "from tests.b.test_c import D"):
+        file.write_text(f"import pytest\n{said}\n", "utf-8")
+        require_said([file])
+    file.write_text("slow = 1\nfrom tests.b.other import D\n", "utf-8")
+    with pytest.raises(pytest.UsageError, match=r"say so: test_a\.py$"):
+        require_said([file])
 
 
 def test_files_lie_in_memory_only_where_there_is_room(
