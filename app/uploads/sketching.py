@@ -6,8 +6,9 @@ places instead of by sorting and merging, for so many columns at a time, and
 each column's counts become a file of their own, so that a mean never loads
 what only a quantile needs. The files are those of :mod:`app.engine.sketch_files`.
 
-Where passes are made elsewhere (:mod:`app.engine.choice`), a part alone is sketched as it comes
-by, and several are once they are written. All are sums of integers, so the files are the same.
+Where passes are made elsewhere (:mod:`app.engine.choice`), several parts of many columns are
+sketched once they are written. What has few columns, or one part, is sketched as it comes by: to
+read it takes longer. All are sums of integers, so the files are the same.
 """
 
 from __future__ import annotations
@@ -61,13 +62,14 @@ class SketchBuilder:
     columns
         Those of the data set.
     executor
-        Where several parts are sketched, once they are written; None: here, as they come by.
+        Where several parts of many columns are sketched, once they are written; None: here.
     """
 
     def __init__(self, columns: Mapping[str, Column], executor: Executor | None = None) -> None:
         self._columns = columns
-        self._executor = executor
         self._numbers = number_columns(columns)
+        # fewer are counted as they come by, while the next rows are read: no pass is as cheap
+        self._executor = executor if len(self._numbers) > DENSE_COLUMNS else None
         self._sums = _Sums(columns)
         self._counters = {name: _Counter() for name in self._numbers[:DENSE_COLUMNS]}
 

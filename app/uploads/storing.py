@@ -97,7 +97,7 @@ def write_files(
     """Write the files of an upload from what its reader yields and counts.
 
     ``ids`` chooses among people's rows, where the spec has a unit. ``origin`` is asked, once
-    all has been read, what the manifest is to say of where it lay. ``executor`` sketches what
+    all has been read, what the manifest is to say of where it lay. ``executor`` may sketch what
     has several parts. With ``extended`` the rows come behind its rows, and the spec's
     ``max_rows`` bounds those that are added.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ from app.engine.processes import ProcessExecutor
 from app.engine.schema import schema_of
 from app.places import passes_of, require_passes
 from app.settings import Settings, SettingsError
-from app.uploads import storing
+from app.uploads import sketching, storing
 from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Block, Statistic
@@ -65,8 +65,8 @@ def _vault(tmp_path_factory: pytest.TempPathFactory) -> Vault:
     return stored(tmp_path_factory.mktemp("vault"))
 
 
-def stored(directory: Path, executor: Executor | None = None) -> Vault:
-    """Return a vault with a data set of several parts, sketched by an executor."""
+def stored(directory: Path, executor: Executor | None = None, *, dense: int = 2) -> Vault:
+    """Return a vault with a data set of several parts; more columns are sketched by an executor."""
     random = np.random.default_rng(8)
     lines = [
         f"{x:.3f},{y:.3f},{int(x > y)},{'abc'[int(2 + x + y) % 3]}"
@@ -75,6 +75,7 @@ def stored(directory: Path, executor: Executor | None = None) -> Vault:
     vault = Vault(directory)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(storing, "_MAX_PART_ROWS", PART_ROWS)
+        patch.setattr(sketching, "DENSE_COLUMNS", dense)
         content = "\n".join(["x,y,yes,kind", *lines]).encode()
         DataHere(vault, storing=StoringHere(executor)).store("ds_1", io.BytesIO(content), SPEC)
     return vault
@@ -139,6 +140,11 @@ def test_the_files_of_an_upload_are_the_same_everywhere(
         "manifest.json",
         *(f"part-{number:05d}.parquet" for number in range(7)),
     ]
+
+
+def test_few_columns_are_sketched_as_they_come_by(vault: Vault, tmp_path: Path) -> None:
+    nobody = cast(Executor, object())
+    assert contents(stored(tmp_path, nobody, dense=3)) == contents(vault)
 
 
 def contents(vault: Vault) -> dict[str, bytes]:

@@ -22,7 +22,7 @@ from app.domain.errors import DataUnreadableError
 from app.engine.choice import Passes
 from app.engine.dask import DaskExecutor
 from app.engine.data import DataEngine
-from app.uploads import storing
+from app.uploads import sketching, storing
 from app.vault.vault import Vault
 from mechanisms.contract import Block
 from tests.app.tls import certificates
@@ -115,9 +115,12 @@ X = np.random.default_rng(3).uniform(-1, 1, 280_000).round(3)
 """The rows of two parts."""
 
 
-def uploaded(client: httpx.Client) -> str:
-    text = "x,yes\n" + "".join(f"{each},{int(each > 0)}\n" for each in X.tolist())
-    columns = {"x": NUMBER, "yes": {"type": "boolean"}}
+def uploaded(client: httpx.Client, *, beside: int = 0) -> str:
+    """Upload them, with so many more columns."""
+    more, rest = [f"k{place}" for place in range(beside)], ",1" * beside
+    text = f"{','.join(['x', 'yes', *more])}\n"
+    text += "".join(f"{each},{int(each > 0)}{rest}\n" for each in X.tolist())
+    columns = {"x": NUMBER, "yes": {"type": "boolean"}} | dict.fromkeys(more, NUMBER)
     return str(upload(client, text, columns, budget={"epsilon": "100"})["id"])
 
 
@@ -147,9 +150,9 @@ def test_a_service_has_its_passes_made_by_workers(cluster: Cluster, tmp_path: Pa
     executor = cluster.passes.executor()
     assert isinstance(executor, DaskExecutor)
     with LiveServer(tmp_path / "data", **cluster.settings) as server, server.client() as client:
-        dataset = uploaded(client)
+        dataset = uploaded(client, beside=sketching.DENSE_COLUMNS)
         made = tasks(executor)
-        assert made >= 4, "two parts and two columns were sketched"
+        assert made >= 4, "two parts of many columns were sketched"
         expect_sum(client, dataset)
         assert tasks(executor) > made, "two parts were read"
         released = release(client, dataset, logistic, "objective_perturbation")
