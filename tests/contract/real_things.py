@@ -87,6 +87,7 @@ class World:
     logged: str
     """How many entries of the ledger are in the public log, and signed."""
     _cursors: dict[str, str] = field(default_factory=dict)
+    _kept: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def named(self, case: Case) -> Case | None:
         """Return the request with real things in it; None if it names nothing and holds nothing.
@@ -96,7 +97,7 @@ class World:
         real = case.derive()
         touched = False
         if real.path_parameters and _fits(case, ParameterLocation.PATH):
-            real.path_parameters = dict(self._ids(_name(case), real.path_parameters))
+            real.path_parameters = dict(self._ids(case, real.path_parameters))
             touched = True
         if real.query and _fits(case, ParameterLocation.QUERY):
             real.query = {name: self._asked(real, name, was) for name, was in real.query.items()}
@@ -114,10 +115,10 @@ class World:
         case.body = self._body(_name(case), case.body)
         return True
 
-    def _ids(self, operation: str, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+    def _ids(self, case: Case, parameters: Mapping[str, Any]) -> Mapping[str, str]:
         fresh: dict[str, Callable[[], str]] = {
             "archiveDataset": lambda: str(upload(self.admin)["id"]),
-            "extendDataset": lambda: str(upload(self.admin)["id"]),
+            "extendDataset": self._newest,
             "decideOnRelease": lambda: self._waiting(self.analyst),
             "getPublication": lambda: self._released(public=True),
             "publishRelease": lambda: self._released(public=False),
@@ -129,8 +130,20 @@ class World:
             "withdrawRelease": lambda: self._waiting(self.admin),
         }
         known = {"dataset": self.dataset, "release": str(self.answer["id"])}
+        operation = _name(case)
         make = fresh.get(operation)
-        return {name: known[name] if make is None else make() for name in parameters}
+        if make is None:
+            return {name: known[name] for name in parameters}
+        if not must_be_refused(case):
+            return {name: make() for name in parameters}
+        if operation not in self._kept:  # a request that is refused uses nothing up
+            self._kept[operation] = {name: make() for name in parameters}
+        return self._kept[operation]
+
+    def _newest(self) -> str:
+        """Return the newest version of the data set: each that is made can be extended once."""
+        found = self.admin.get(f"/v1/datasets/{self.dataset}/versions", params={"limit": 1})
+        return str(found.json()["items"][0]["id"])
 
     def _waiting(self, asker: httpx.Client) -> str:
         """Return a release of somebody's that waits for a review."""
@@ -213,6 +226,11 @@ class World:
 
 def _name(case: Case) -> str:
     return str(case.operation.definition.raw["operationId"])
+
+
+def must_be_refused(case: Case) -> bool:
+    """Return whether a request was made not to fit the document."""
+    return case.meta is not None and not case.meta.generation.mode.is_positive
 
 
 def _fits(case: Case, location: ParameterLocation) -> bool:
