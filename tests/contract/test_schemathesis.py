@@ -140,6 +140,7 @@ def test_every_operation(label: str, service: Service, world: World) -> None:
     One answer at least is a success: without that, nothing has compared what the operation answers
     with the document.
     """
+    tried = schema(label if label in QUESTIONS else None)
     answered: Counter[int] = Counter()
     closed: set[str] = set()
 
@@ -150,9 +151,7 @@ def test_every_operation(label: str, service: Service, world: World) -> None:
     # The tool's own way to parametrize gives every operation's test the same id, under which
     # several processes run the first alone.
     create_test(
-        operation=(tried := schema(label if label in QUESTIONS else "")).find_operation_by_label(
-            label
-        ),
+        operation=tried.find_operation_by_label(label),
         test_func=SETTINGS(sent),
         config=HypothesisTestConfig(modes=list(HypothesisTestMode), project=tried.config),
     )()
