@@ -54,6 +54,11 @@ class _Forked:
         """Wait for nothing: it has been killed, and holds nothing."""
 
 
+def may_have_children() -> None:
+    """Let this process begin others: one that ends with the tests, a daemon, otherwise may not."""
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+
+
 def fork_hosts() -> None:
     """Have the hosts of this process forked from a copy of it as it is now, without threads."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

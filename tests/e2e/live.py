@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import os
 import socket
 import sys
@@ -22,7 +21,7 @@ from typing import Any
 
 import httpx
 
-from tests.app.forked_hosts import LOADED, fork_hosts
+from tests.app.forked_hosts import LOADED, fork_hosts, may_have_children
 from tests.speed import PATIENCE_S
 
 ADMIN_KEY = "test-bootstrap-key-of-more-than-32-characters"
@@ -37,8 +36,7 @@ def free_port() -> int:
 
 
 def _begin(serve: Callable[..., None], forking: bool, *told: object) -> None:
-    # a daemon may not have children of its own, and a server has draw processes
-    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+    may_have_children()
     if forking:
         fork_hosts()
     serve(*told)
