@@ -377,6 +377,7 @@ def test_nor_does_it_by_any_norm(
     assert heard[1] == heard[0]
 
 
+@pytest.mark.wide
 def test_a_header_of_a_job_that_tells_is_found(
     admin: httpx.Client, questions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
