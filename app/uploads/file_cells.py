@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from app.uploads.grids import Ends
 from app.uploads.prf import BLANK, Prf
 from app.uploads.samples import Digests
-from app.uploads.spellings import dictionary_of
+from app.uploads.spellings import Places, dictionary_of
 
 _LOOKED_AT = 1 << 10  # cells that tell whether a column repeats itself
 _FEW = 0.25  # of the cells: fewer different ones are read once each, and looked up
@@ -35,8 +35,8 @@ class FileCells:
 
     ``digests`` are 0 where a cell is missing; ``numeric`` are those of what the file
     has as numbers, 0 elsewhere. ``read`` are those numbers, and ``told`` dates and truths
-    too, each different one at least once. ``texts`` says which cells are neither, None
-    when none is. ``ends`` are those of all numbers, where they are known.
+    too, each different one at least once. ``texts`` says so which are neither, None when
+    none is. ``ends`` are those of all numbers, where they are known.
     """
 
     digests: Digests
@@ -92,10 +92,10 @@ class CellReader:
         # Missing cells have the place behind the last text, where the tables hold nothing.
         if codes.null_count():
             codes = codes.fill_null(len(self._known.categories))
-        rows = codes.to_numpy() if of_cells is None else codes.to_numpy()[of_cells]
-        words = None if table.texts is None else np.append(table.texts, False)[rows]
+        of_texts = codes.to_numpy().astype(np.intp)
+        words = None if table.texts is None else np.append(table.texts, False)[of_texts]
         digests, numeric = (
-            np.append(x, np.uint64(0))[rows] for x in (table.digests, table.numeric)
+            _of_cells(x, of_texts, of_cells) for x in (table.digests, table.numeric)
         )
         return FileCells(digests, numeric, table.read, table.told, words)
 
@@ -128,6 +128,14 @@ class CellReader:
         digests[rows], texts[rows] = more, ~told
         both = np.concatenate([found.read, values[told]])
         return FileCells(digests, found.numeric, found.read, both, texts)
+
+
+def _of_cells(digests: Digests, of_texts: Places, of_cells: Places | None) -> Digests:
+    """Return each cell's digest, from those of a table, that texts stand in, and a place behind."""
+    own = np.append(digests, np.uint64(0))[of_texts]
+    if of_cells is None:
+        return own
+    return own[of_cells] if own.any() else np.zeros(len(of_cells), dtype=np.uint64)
 
 
 def _seem_few(cells: pl.Series) -> bool:

@@ -29,7 +29,7 @@ from app.uploads.anchors import Anchor, AnchorSampler
 from app.uploads.file_cells import FileCells
 from app.uploads.grids import Grid
 from app.uploads.prf import Prf
-from app.uploads.samples import Digests, Sample, Sampler, summed
+from app.uploads.samples import Digests, Sample, Sampler, Sieve
 
 _KEEP_SUMS = 1 << 10
 _MOST_LOOKED_AT = 1 << 15
@@ -173,6 +173,7 @@ class FileDigester:
         self._grids: list[Grid] = []
         self._anchors: list[AnchorSampler] = []
         self._sums: list[Sampler] = []
+        self._sieve = Sieve(0, [])
         self._seen = _Seen()
 
     def add(self, columns: Sequence[FileCells]) -> None:
@@ -182,14 +183,14 @@ class FileDigester:
             self._anchors = [AnchorSampler(len(columns)) for _ in columns]
             self._sums = [Sampler(_KEEP_SUMS, patient=True)]
             self._sums += [Sampler(_KEEP_SUMS) for _ in columns]
+            every = range(len(columns))
+            all_but = [every, *([other for other in every if other != place] for place in every)]
+            self._sieve = Sieve(len(columns), [*zip(self._sums, all_but, strict=True)])
         cells = [column.digests for column in columns]
-        # Digests are added up, so that all columns but one are a subtraction away.
-        together = summed(cells)
-        self._sums[0].add(together)
+        self._sieve.add(cells)
         for place, column in enumerate(columns):
             self._grids[place].add(column.told, column.ends)
             self._anchors[place].add(cells[place], cells)
-            self._sums[1 + place].add(together - cells[place])
         self._seen.add(columns)
 
     def finish(self) -> FileDigests:

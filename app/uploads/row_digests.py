@@ -44,7 +44,7 @@ from app.uploads.file_cells import CellReader, FileCells, Known
 from app.uploads.file_columns import FileDigester, FileDigests
 from app.uploads.grids import Ends, Grid, ends_of
 from app.uploads.prf import Prf
-from app.uploads.samples import Digests, Sample, Sampler, summed
+from app.uploads.samples import Digests, Sample, Sampler, Sieve
 
 KEY_BYTES = 32
 ALL = "all"
@@ -194,6 +194,12 @@ class RowDigester:
         numbers = [name for name, column in self._columns.items() if column.table is None]
         keep = max(64, min(_KEEP_SINGLE, _KEEP_SINGLES // max(1, len(numbers))))
         self._singles = {name: Sampler(keep) for name in numbers}
+        places = {name: place for place, name in enumerate(self._columns)}
+        looking = [(sampler, [places[name]]) for name, sampler in self._singles.items()]
+        looking += [
+            (sampler, [places[name] for name in columns]) for columns, _, sampler in self._subsets
+        ]
+        self._sieve = Sieve(len(places), looking)
         self._prf = Prf(key)
         self._readers: dict[str, CellReader] = {}
         self._numbers = _FirstNumbers()
@@ -206,10 +212,7 @@ class RowDigester:
         ``first`` are the first columns of the file as they are there, whatever is declared.
         """
         digests = {name: column.digests(*cells[name]) for name, column in self._columns.items()}
-        for name, sampler in self._singles.items():
-            sampler.add(digests[name])
-        for (_, _, sampler), each in zip(self._subsets, self._sums(digests), strict=True):
-            sampler.add(each)
+        self._sieve.add([*digests.values()])
         if first:
             readers = self._readers = self._readers or {
                 name: CellReader(self._prf) for name in first
@@ -218,20 +221,6 @@ class RowDigester:
             found = [readers[name].read(each, known.get(name)) for name, each in first.items()]
             self._numbers.add(found[:_FIRST_NUMBERS])
             self._file.add(found)
-
-    def _sums(self, digests: Mapping[str, Digests]) -> Iterator[Digests]:
-        """Yield, for each set of columns, the sum of every row's digests of them."""
-        every = summed([*digests.values()])
-        found: dict[frozenset[str], Digests] = {frozenset(digests): every}
-        for columns, _, _ in self._subsets:
-            if columns not in found:
-                rest = frozenset(digests) - columns
-                fewer = min(columns, rest, key=len)
-                if fewer not in found:
-                    found[fewer] = summed([digests[name] for name in fewer])
-                if fewer != columns:  # the other half: what is left of the whole
-                    found[columns] = every - found[fewer]
-            yield found[columns]
 
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
@@ -265,12 +254,13 @@ class _FirstNumbers:
     def add(self, columns: Sequence[FileCells]) -> None:
         """Take in some rows."""
         self._grids = self._grids or [Grid() for _ in columns]
-        together = np.zeros(len(columns[0].numeric), dtype=np.uint64)
         for grid, column in zip(self._grids, columns, strict=True):
             if len(column.read):
                 grid.add(column.read, column.ends)
-                together += column.numeric
-        self._sums.add(together)
+        # the others hold nothing throughout; of all columns, one will do
+        numeric = [column.numeric for column in columns if len(column.read)]
+        numeric = numeric or [columns[0].numeric]
+        Sieve(len(numeric), [(self._sums, range(len(numeric)))]).add(numeric)
 
     def kept(self) -> Iterator[Kept]:
         """Yield the sample, if several columns hold numbers."""
@@ -333,10 +323,11 @@ class _Column:
 
     def _codes(self, codes: Values) -> Digests:
         assert self.table is not None
-        # booleans are coded by their sign
-        places = codes > 0 if self._signed else codes
-        self._seen |= np.bincount(places, minlength=len(self._seen)) > 0
-        return self.table[places.astype(np.intp)]
+        # booleans are coded by their sign; only integers of this width are used as they are
+        places = (codes > 0 if self._signed else codes).astype(np.intp)
+        if not self._seen.all():
+            self._seen |= np.bincount(places, minlength=len(self._seen)) > 0
+        return self.table[places]
 
     def bits(self) -> float:
         """Return the logarithm of how many values the column could hold, as it is written."""

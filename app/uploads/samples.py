@@ -7,9 +7,9 @@ smaller of their two limits both; which rows those are depends on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,11 @@ _NOTHING = np.uint64(0)
 """The digest of a row without cells; it is in no sample."""
 _TELLS_AFTER_ROWS = 1 << 16  # before, few rows may be twins by chance
 _TOO_MANY_TWINS = 0.95  # a column of so few different values tells no people
-_SUMMED_ROWS = 1 << 13  # so many sums stay in the cache while the columns are added
+_RUN_ROWS = 1 << 14  # so many sums stay in the processor's near memory
+_LOWER_BITS = 48
+_MANY = 1 << 13  # of 2**16: where more rows are wanted, looking at upper bits first is no use
+
+Word = TypeVar("Word", np.uint16, np.uint64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,20 +91,28 @@ class Sampler:
         self._pending_rows = 0
         self._given_up = False
 
+    @property
+    def limit(self) -> int:
+        """Return what digests must be below; it only falls, so that others never will be."""
+        return 0 if self._given_up else self._limit
+
     def add(self, digests: Digests) -> None:
         """Look at some more rows."""
-        # the limit only falls: what is not below it now never will be
-        low = np.flatnonzero(digests < np.uint64(self._limit))
+        low = np.flatnonzero(digests < np.uint64(self.limit))
+        self.take(len(digests), low, digests[low])
+
+    def take(self, rows: int, low: NDArray[np.intp], digests: Digests) -> None:
+        """Take in so many more rows, of which those below the limit have these digests."""
         # what counts as nothing is below any limit
-        self._rows += len(digests) - len(low) + int(np.count_nonzero(digests[low]))
+        self._rows += rows - len(low) + int(np.count_nonzero(digests))
         if self._pending_rows + len(low) <= 2 * self._keep:
-            self._wait(digests[low])
+            self._wait(digests)
             return
         start, size = 0, 2 * self._keep
         while len(low) and not self._given_up:
             # short pieces first: each lowers the limit that the next ones must come below
             stop = int(low.searchsorted(start + size))
-            piece, low = digests[low[:stop]], low[stop:]
+            piece, low, digests = digests[:stop], low[stop:], digests[stop:]
             self._wait(piece[piece < np.uint64(self._limit)])
             if self._pending_rows > 2 * self._keep:
                 self._settle()
@@ -157,17 +169,83 @@ class Sampler:
             self._given_up = twins > _TOO_MANY_TWINS * held
 
 
-def summed(columns: Sequence[Digests]) -> Digests:
-    """Return the sums modulo 2**64 of some columns, a short run of rows after the other."""
+class Sieve:
+    """Has samplers look at rows: each at the sums, modulo 2**64, over columns of its own.
+
+    The upper 16 bits of the cells' digests tell of nearly every row that no sampler wants it.
+
+    Parameters
+    ----------
+    columns
+        How many there are.
+    samplers
+        What looks, each with the places of its columns.
+    """
+
+    def __init__(self, columns: int, samplers: Sequence[tuple[Sampler, Sequence[int]]]) -> None:
+        self._samplers = [sampler for sampler, _ in samplers]
+        self._sizes = [len(own) for _, own in samplers]
+        every = tuple(range(columns))
+        rests = [tuple(sorted({*every} - {*own})) for _, own in samplers]
+        # the sum over many columns is what the few others leave of the whole
+        self._ways = [
+            (rest, True) if len(rest) < len(own) else (tuple(sorted(own)), False)
+            for rest, (_, own) in zip(rests, samplers, strict=True)
+        ]
+
+    def add(self, columns: Sequence[Digests]) -> None:
+        """Look at some more rows: every column's digests of them."""
+        rows = len(columns[0])
+        chosen = self._wanted(columns)
+        some = columns if chosen is None else [column[chosen] for column in columns]
+        for sampler, digests in zip(self._samplers, self._sums(some), strict=True):
+            low = np.flatnonzero(digests < np.uint64(sampler.limit))
+            sampler.take(rows, low if chosen is None else chosen[low], digests[low])
+
+    def _sums(self, columns: Sequence[NDArray[Word]]) -> Iterator[NDArray[Word]]:
+        """Yield the sums for each sampler."""
+        every = _summed(columns)
+        sums: dict[tuple[int, ...], NDArray[Word]] = {(): np.zeros_like(every)}
+        for few, is_rest in self._ways:
+            if few not in sums:
+                sums[few] = _summed([columns[place] for place in few])
+            yield np.subtract(every, sums[few]) if is_rest else sums[few]
+
+    def _wanted(self, columns: Sequence[Digests]) -> NDArray[np.intp] | None:
+        """Return the rows that a sampler may want; None where many are.
+
+        A sum's upper bits are those of the terms, and a carry below their number: with one more
+        for every term they are above their own by 1 at least, and by that number at most.
+        """
+        bounds = [
+            ((sampler.limit - 1) >> _LOWER_BITS) + size
+            for sampler, size in zip(self._samplers, self._sizes, strict=True)
+        ]
+        if max(bounds) > _MANY:
+            return None
+        found = []
+        for start in range(0, len(columns[0]), _RUN_ROWS):
+            upper = [_upper(column[start : start + _RUN_ROWS]) for column in columns]
+            wanted = np.zeros(len(upper[0]), dtype=np.bool_)
+            for sums, bound in zip(self._sums(upper), bounds, strict=True):
+                wanted |= sums <= np.uint16(bound)
+            found.append(start + np.flatnonzero(wanted))
+        return np.concatenate([np.zeros(0, dtype=np.intp), *found])
+
+
+def _upper(digests: Digests) -> NDArray[np.uint16]:
+    """Return one more than the upper bits of some digests."""
+    return (digests >> np.uint64(_LOWER_BITS)).astype(np.uint16) + np.uint16(1)
+
+
+def _summed(columns: Sequence[NDArray[Word]]) -> NDArray[Word]:
+    """Return the sums of some columns, as far as their words hold them."""
     first, *others = columns
     if not others:
         return first
-    total = np.empty_like(first)
-    for start in range(0, len(total), _SUMMED_ROWS):
-        stop = start + _SUMMED_ROWS
-        some = np.add(first[start:stop], others[0][start:stop], out=total[start:stop])
-        for each in others[1:]:
-            some += each[start:stop]
+    total = first + others[0]
+    for each in others[1:]:
+        total += each
     return total
 
 

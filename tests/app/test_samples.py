@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from app.domain.datasets import parse_columns
 from app.uploads.prf import Prf
 from app.uploads.row_digests import RowDigester
-from app.uploads.samples import Sampler
+from app.uploads.samples import Sampler, Sieve
 from mechanisms.privacy import Adjacency
 
 KEEP = 64
@@ -45,6 +45,29 @@ def test_a_sample_holds_the_smallest_digests_with_all_their_twins(block: int) ->
     assert sample.rows == np.count_nonzero(digests)
     twins = counts[:KEEP]
     assert sample.twins == twins[twins > 1].sum() / twins.sum()
+
+
+def test_samplers_behind_a_sieve_see_the_sums_that_they_want_and_every_row() -> None:
+    """Carries, halves and what is left of the whole; sums of high digests that are low."""
+    rows, columns = 60_000, 7
+    cells = np.random.default_rng(9).integers(1, 2**64, (columns, rows), dtype=np.uint64)
+    cells[:, ::11] = 0
+    cells[3, 1::5] = cells[3, 0]
+    cells[1::2, 2::3] = -cells[::2, 2::3][:3]  # the sum of all seven is that of one
+    sets = [range(columns), [0], [2, 1], [0, 2, 3, 4, 5, 6], [1, 3, 5], [0, 2, 4, 6], [4, 3, 2, 0]]
+    plain, behind = ([Sampler(KEEP, patient=True) for _ in sets] for _ in range(2))
+    sieve = Sieve(columns, [*zip(behind, sets, strict=True)])
+    for block in np.split(cells, [*range(1_000, 20_000, 1_000), 40_000], axis=1):
+        sieve.add([*block])
+        for sampler, own in zip(plain, sets, strict=True):
+            sampler.add(block[list(own)].sum(axis=0))
+        # which has each settle: what comes next must be below the limit of all until now
+        for one, other in zip(plain, behind, strict=True):
+            expected, found = one.sample(), other.sample()
+            assert expected is not None
+            assert found is not None
+            assert found.facts() == expected.facts()
+            assert found.digests.tolist() == expected.digests.tolist()
 
 
 def test_digests_are_the_same_bytes_in_every_process() -> None:
