@@ -30,6 +30,11 @@ most above the bound; and along ``||theta||_1`` where r does. In linf an entry s
 bound costs nothing, and the cut goes halfway from there to its end. What none of them moves is
 never cut for E; the base measure has it cut
 (:class:`mechanisms.samplers.base_measure.MeasuredPolytopes`).
+
+*Strips.* Halves of a long interval have parts that weigh nothing, and have to be halved again to
+show it. Along w a row with ``w'zeta_i > 0`` adds to w'g, with all others at their least, and from
+some t_i on that alone puts E well above the bound. Below some t_i a row with ``w'zeta_i < 0`` does.
+Where such a strip is a good part of the interval, it is cut off instead.
 """
 
 from __future__ import annotations
@@ -57,6 +62,9 @@ _MOST_ROWS = 32  # beyond so many distinct signed rows boxes alone are quicker
 _FEW_ROWS = 8  # up to so many leave thin sets of good points, which polytopes follow best
 _INWARD = 0.7  # where a tangent touches at most, from the lower end: about 0 there, or above
 _REACH = 0.55  # -asinh of this times the upper end: about where a tangent meets sigma there
+_STRIP_NATS = 20.0  # above the bound: what is cut off then hardly weighs
+_STRIP_SHARE = 0.2  # of a row's interval: a narrower strip is not worth a cut
+_LARGEST_STRIP = 0.95  # something has to be left, or nothing would be cut
 _STEPS = 8  # towards the point of a hull that is nearest to 0
 _TINY = 1e-200  # keeps a matrix of nothing solvable
 
@@ -98,9 +106,11 @@ class _Affine:
     """L at the vertices (k x d), its slopes (d x d), and the floats' error.
 
     ``c sigma(t)`` is between ``below`` and ``above`` at the vertices (k x m), and between ``least``
-    and ``most`` everywhere.
+    and ``most`` everywhere, where t is between ``low`` and ``high`` (m each).
     """
 
+    low: Floats
+    high: Floats
     values: Floats
     slopes: Floats
     below: Floats
@@ -108,6 +118,19 @@ class _Affine:
     least: Floats
     most: Floats
     error: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bound:
+    """A certified lower bound of ||g||, and the directions w behind it, each with its opposite.
+
+    ``pull`` (m x k) is w'zeta_i, ``ends`` (k) the least w'g with every t_i at an end.
+    """
+
+    least: float
+    pull: Floats
+    ends: Floats
+    dual: Floats
 
 
 class LogisticPolytopes:
@@ -146,19 +169,22 @@ class LogisticPolytopes:
         lengths = np.array([longest * (1 + MARGIN), float(np.abs(centre).sum())])
         weight, inner = self.law.reach.floats(lengths).tolist()
         affine = self._affine(theta, longest)
-        least = self._least_norm(affine)
-        exponent = least * self.rate / weight * (1 - MARGIN)
+        bound = self._bound(affine)
+        exponent = bound.least * self.rate / weight * (1 - MARGIN)
         choices = [
             (exponent * (weight / inner - 1), np.sign(centre), 0.5),
-            self._rise(affine, least),
+            self._rise(affine, bound.least),
         ]
         varied = (affine.most - affine.least) * np.abs(self.law.records.zeta).max(axis=1)
         if len(varied):
             row = int(varied.argmax())
             choices.append((float(varied[row]) * self.rate, self.law.records.zeta[row], 0.5))
         gain, direction, share = max(choices, key=itemgetter(0))
-        cut = None if gain < FLAT_NATS else Cut.middle(direction, polytope.floats, share)
-        return View(exponent, None, cut, gain)
+        if gain < FLAT_NATS:
+            return View(exponent, None, None, gain)
+        strip = self._strip(affine, bound, bound.least + _STRIP_NATS * weight / self.rate)
+        direction, share = strip or (direction, share)
+        return View(exponent, None, Cut.middle(direction, polytope.floats, share), gain)
 
     def _rise(self, affine: _Affine, least: float) -> tuple[float, Floats, float]:
         """Return how far an entry of L rises above the bound, in nats, and a cut half as far."""
@@ -170,6 +196,26 @@ class LogisticPolytopes:
         place = level if far[j] == high[j] else -level
         share = (place - low[j]) / (high[j] - low[j] + _TINY)
         return float(far[j] - near[j]) * self.rate / 2, affine.slopes[j], float(share)
+
+    def _strip(self, affine: _Affine, bound: _Bound, level: float) -> tuple[Floats, float] | None:
+        """Return the widest strip of a row's interval where ||g|| is above a level, as a cut."""
+        records = self.law.records
+        missing = (level * bound.dual - bound.ends) / (np.abs(bound.pull) + _TINY)
+        ahead = bound.pull > 0
+        low, high, least, most, counts = (
+            each[:, None]
+            for each in (affine.low, affine.high, affine.least, affine.most, records.counts)
+        )
+        reached = np.where(ahead, least + missing, most - missing) / counts
+        between = (reached > 0) & (reached < 1)
+        reached = np.where(between, reached, 0.5)
+        share = (np.log(reached / (1 - reached)) - low) / (high - low + _TINY)
+        widths = np.where(between, np.where(ahead, 1 - share, share), 0)
+        row, side = np.unravel_index(int(widths.argmax()), widths.shape)
+        width = min(float(widths[row, side]), _LARGEST_STRIP)
+        if width < _STRIP_SHARE:
+            return None
+        return records.zeta[row], 1 - width if ahead[row, side] else width
 
     def _affine(self, theta: Floats, reach: float) -> _Affine:
         records = self.law.records
@@ -185,6 +231,8 @@ class LogisticPolytopes:
         above = (lines.above + lines.climb * t) * counts
         slope = (lines.rise + lines.climb) / 2 * counts
         return _Affine(
+            low=low,
+            high=high,
             values=(below + above) @ zeta / 2,
             slopes=(zeta * slope[:, None]).T @ zeta,
             below=below,
@@ -194,23 +242,23 @@ class LogisticPolytopes:
             error=4 * (records.relative_error(reach) + MARGIN) * records.total * (1 + reach),
         )
 
-    def _least_norm(self, affine: _Affine) -> float:
+    def _bound(self, affine: _Affine) -> _Bound:
         """Return a certified lower bound of ||g||."""
         zeta, norm = self.law.records.zeta, self.law.norm
         directions = np.vstack(
             [self.directions, _telling(affine.values), _nearest_to_zero(affine.values)]
         )
         pull, sizes = zeta @ directions.T, np.abs(directions)
+        pull, dual = np.hstack([pull, -pull]), norm.dual(sizes)
         up, down = np.maximum(pull, 0), np.maximum(-pull, 0)
-        ahead = (affine.below @ up - affine.above @ down).min(axis=0)
-        back = (affine.below @ down - affine.above @ up).min(axis=0)
-        ahead = np.maximum(ahead, affine.least @ up - affine.most @ down)
-        back = np.maximum(back, affine.least @ down - affine.most @ up)
+        ends = affine.least @ up - affine.most @ down
+        signed = np.maximum((affine.below @ up - affine.above @ down).min(axis=0), ends)
         error = affine.error * sizes.sum(axis=1)
-        least = np.maximum(ahead, back) - error * (1 + MARGIN)
+        least = signed.reshape(2, -1).max(axis=0) - error * (1 + MARGIN)
         single = np.maximum(0, least[: zeta.shape[1]])
-        joint = float((least / norm.dual(sizes)).max())
-        return max(0.0, float(norm.floats(single[None, :])[0]), joint)
+        joint = float((least / dual).max())
+        both = max(0.0, float(norm.floats(single[None, :])[0]), joint)
+        return _Bound(both, pull, ends, np.concatenate([dual, dual]))
 
     def size(self, known: None) -> int:  # noqa: ARG002
         """Return 0: nothing is known of one piece."""
