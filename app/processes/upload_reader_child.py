@@ -72,12 +72,13 @@ def _read(file: int, channel: Connection) -> None:
 def _confine(limits: Limits, *, mapped: int) -> None:
     """Let this process read, and do nothing else for long; it is the first to go.
 
-    The decoder of Parquet maps a whole file, which is address space and no memory: so many
-    bytes. A file may be larger than the memory that there is.
+    The decoder of Parquet maps a whole file, of so many bytes, and a second time where it has
+    several row groups. That is address space and no memory. A file may be larger than the memory
+    that there is.
     """
     memory = limits.upload_memory_bytes
     allowed = {
-        resource.RLIMIT_AS: memory + mapped,
+        resource.RLIMIT_AS: memory + 2 * mapped,
         resource.RLIMIT_DATA: memory,
         resource.RLIMIT_CPU: limits.upload_cpu_s,
         # It cannot write to any file, even where it may open one.

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from app.domain.errors import ProcessLostError, StoppedError
@@ -103,6 +104,22 @@ def test_what_is_stored_is_the_same_as_here(tmp_path: Path, storing: StoringProc
     ]
     assert found[0] == found[1]
     there.check("ds_1")
+
+
+def test_a_parquet_file_may_be_longer_than_the_memory(
+    tmp_path: Path, storing: StoringProcesses
+) -> None:
+    """Between its pages and its footer is a hole, which takes no room on the disk."""
+    path = tmp_path / "long.parquet"
+    pl.DataFrame({"x": [1.0, 2.0] * 20}).write_parquet(path, row_group_size=4)
+    whole = path.read_bytes()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    with path.open("r+b") as file:
+        file.seek(4_200_000_000)
+        file.write(whole[start:])
+    with path.open("rb") as file:
+        stored = engine(tmp_path, storing).store("ds_long", file, NUMBER)
+    assert stored.rows == 40
 
 
 def test_refusals_are_the_same_as_here(tmp_path: Path, storing: StoringProcesses) -> None:
