@@ -45,6 +45,14 @@ def test_a_spec_derives_columns_that_are_columns_like_any_other(curator: httpx.C
         assert ask(curator, found["id"], other).status_code == 201
 
 
+def test_a_list_is_told_that_names_are_keys(curator: httpx.Client) -> None:
+    listed = spec(derive=[{"name": "b", "expr": "food"}])
+    problem = assert_problem(send_upload(curator, ROWS, listed), 422, "invalid-request")
+    assert problem["detail"] == (
+        'spec.derive: must be an object with names for keys, as in {"income": ...}.'
+    )
+
+
 @pytest.mark.parametrize(
     ("derive", "field", "said"),
     [

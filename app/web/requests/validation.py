@@ -40,7 +40,7 @@ _MESSAGES: Mapping[str, str] = {
     "bool_parsing": "must be true or false",
     "list_type": "must be a list",
     "tuple_type": "must be a list",
-    "dict_type": "must be an object",
+    "dict_type": 'must be an object with names for keys, as in {"income": ...}',
     "mapping_type": "must be an object",
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
