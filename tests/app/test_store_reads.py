@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -31,7 +30,7 @@ from mechanisms.statistics.count import Count
 from tests.app.ledgers import Ledger, Place, opened, raw
 from tests.app.test_jobs import ADA, BOB, Fake, ask, new_dataset
 from tests.app.test_jobs import opened as serving
-from tests.fixtures.version_0_1 import make as kept
+from tests.fixtures.version_0_1 import unpack
 
 HOUR_S = 3600
 ANSWER = b'{"drawn":"%s"}' % (b"x" * 300_000)
@@ -272,8 +271,7 @@ def _earlier(now: Path, directory: Path) -> None:
 
 
 def test_an_earlier_ledger_keeps_every_release(tmp_path: Path) -> None:
-    with tarfile.open(Path(kept.__file__).with_name("directory.tar.gz")) as archive:
-        archive.extractall(tmp_path, filter="tar")
+    unpack(tmp_path)
     now, before = tmp_path / "data", tmp_path / "before"
     _earlier(now, before)
     assert columns_of(before / DATABASE, "release")[-2:] == ["finished_at", "worker"]

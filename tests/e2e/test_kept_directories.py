@@ -6,7 +6,6 @@ What is kept, and how it was made: ``tests/fixtures/version_0_1/make.py``.
 from __future__ import annotations
 
 import json
-import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,10 +20,10 @@ from click.testing import CliRunner
 from app.cli import main
 from tests.e2e.live import LiveServer
 from tests.fixtures.version_0_1 import make as kept
+from tests.fixtures.version_0_1 import unpack
 
 pytestmark = pytest.mark.wide
 
-ARCHIVE = Path(kept.__file__).with_name("directory.tar.gz")
 LASTING = ("code", "status", "outcome", "release")
 """Of a refused request, what stays."""
 FOREVER = {"RELEASE_DESK_REVIEW_DAYS": "36500"}
@@ -109,8 +108,7 @@ def audit(data: Path) -> None:
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """Serve a copy; what was left undrawn is drawn before the first test."""
     home = tmp_path_factory.mktemp("kept")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(home, filter="tar")
+    unpack(home)
     diary = json.loads((home / "diary.json").read_text("utf-8"))
     diary["read"] = {page["path"]: page["body"] for page in diary["read"]}
     with serve(home / "data") as server:
