@@ -131,8 +131,8 @@ def test_a_reader_is_confined_and_leaves_when_nobody_listens() -> None:
         next(blocks)
         (process,) = children_of(_host(reader))
         limits = Path(f"/proc/{process}/limits").read_text()
-        # what the decoder may allocate, and a map of the whole file, which is no memory
-        allowed = (1 << 31) + len(content)
+        # what the decoder may allocate, and two maps of the whole file, which are no memory
+        allowed = (1 << 31) + 2 * len(content)
         assert f"Max address space         {allowed}" in limits
         assert "Max file size             0" in limits
         assert "Max cpu time              1800" in limits
