@@ -35,8 +35,9 @@ class FileCells:
 
     ``digests`` are 0 where a cell is missing; ``numeric`` are those of what the file
     has as numbers, 0 elsewhere. ``read`` are those numbers, and ``told`` dates and truths
-    too, each different one at least once. ``texts`` says so which are neither, None when
-    none is. ``ends`` are those of all numbers, where they are known.
+    too, each different one at least once. ``texts`` says of each different cell, at least
+    once, whether it is neither; None where none is. ``ends`` are those of all numbers, where
+    they are known.
     """
 
     digests: Digests
@@ -131,7 +132,11 @@ class CellReader:
 
 
 def _of_cells(digests: Digests, of_texts: Places, of_cells: Places | None) -> Digests:
-    """Return each cell's digest, from those of a table, that texts stand in, and a place behind."""
+    """Return each cell's digest.
+
+    ``of_texts`` are the places of texts in a table of digests, the one behind it for no text, and
+    ``of_cells`` those of cells among the texts, None where each cell has a text of its own.
+    """
     own = np.append(digests, np.uint64(0))[of_texts]
     if of_cells is None:
         return own
