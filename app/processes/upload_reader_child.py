@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+import numpy.ma  # each process would load it with its first series
 
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport

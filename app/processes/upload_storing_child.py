@@ -14,6 +14,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import numpy.ma  # noqa: F401 - each process would load it with its first series
+
 from app.domain.errors import StorageError, is_of_storage
 from app.domain.problems import Problem, storage_problem
 from app.domain.sources import Source

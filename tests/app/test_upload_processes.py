@@ -6,6 +6,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +106,26 @@ def test_what_is_stored_is_the_same_as_here(tmp_path: Path, storing: StoringProc
     ]
     assert found[0] == found[1]
     there.check("ds_1")
+
+
+STORED = """
+import io, sys
+from pathlib import Path
+import app.processes.upload_reader_child, app.processes.upload_storing_child
+from tests.app.uploads import DataHere, Vault, columns_spec, sample_csv
+content, spec = sample_csv(300).encode(), columns_spec()
+loaded = set(sys.modules)
+data = DataHere(Vault(Path(sys.argv[1])), lineage_key=bytes(32))
+data.store("ds_1", io.BytesIO(content), spec)
+print(*sorted(set(sys.modules) - loaded))
+"""
+
+
+def test_processes_load_nothing_that_their_hosts_have_not(tmp_path: Path) -> None:
+    """What is loaded after a process has been forked is loaded again for every upload."""
+    command = [sys.executable, "-c", STORED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["polars._utils.parquet"], "a small one, and not for us to name"
 
 
 def test_a_parquet_file_may_be_longer_than_the_memory(
