@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from app.uploads.samples import Digests
 
+_NOBODY = np.zeros(0, dtype=np.intp)
+
 
 class Pool:
     """Several samples, put in order together once.
@@ -28,16 +30,16 @@ class Pool:
 
     def common(self, digests: Digests) -> NDArray[np.intp]:
         """Return how many of these digests each sample has."""
-        starts = np.searchsorted(self._found, digests, side="left")
-        stops = np.searchsorted(self._found, digests, side="right")
-        some = np.flatnonzero(stops > starts).tolist()
+        starts = self._found.searchsorted(digests)
+        stops = self._found.searchsorted(digests, side="right")
+        some = (stops > starts).nonzero()[0].tolist()
         runs = [self._owners[starts[place] : stops[place]] for place in some]
-        owners = np.concatenate([np.zeros(0, dtype=np.intp), *runs])
+        owners = np.concatenate([_NOBODY, *runs])
         return np.bincount(owners, minlength=self._samples)
 
     def sharing(self, digests: Digests, least: int) -> Sequence[int]:
         """Return the places of the samples that have so many of these digests, or more."""
-        found: list[int] = np.flatnonzero(self.common(digests) >= least).tolist()
+        found: list[int] = (self.common(digests) >= least).nonzero()[0].tolist()
         return found
 
 
@@ -49,7 +51,7 @@ def in_both(one: Digests, other: Digests) -> int:
 
 def places_in(many: Digests, few: Digests) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Return where in some ordered digests others would be, and which of these are there."""
-    places = np.searchsorted(many, few)
+    places = many.searchsorted(few)
     # Any place will do for what would be behind the last one: it is not what lies there.
     places[places == len(many)] = 0
     return places, many[places] == few

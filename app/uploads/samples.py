@@ -46,7 +46,9 @@ class Sample:
 
     def below(self, limit: int) -> Digests:
         """Return the digests below another limit."""
-        return self.digests[: int(np.searchsorted(self.digests, np.uint64(limit)))]
+        if limit >= self.limit:
+            return self.digests
+        return self.digests[: int(self.digests.searchsorted(np.uint64(limit)))]
 
     def shape(self, bits: float) -> TableShape:
         """Return what the public rule asks of a table whose columns could hold so many bits."""
