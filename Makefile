@@ -28,11 +28,11 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-wide test-slow test-all coverage check proofs format bench scale studies peers lock lock-peers wheel clean
+.PHONY: help demo serve test test-wide test-slow test-timed test-all coverage check proofs format bench scale studies peers lock lock-peers wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-wide, test-slow, coverage)  ARGS= (demo, serve, bench, studies, peers)  QUICK=1 (studies, peers in minutes)"
+	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-wide, test-slow, test-timed, coverage)  ARGS= (demo, serve, bench, studies, peers)  QUICK=1 (studies, peers in minutes)"
 
 demo: $(READY) ## Start a service, upload real data, release numbers from it, leave it up (ONCE=1: stop)
 	@$(BIN)/release-desk demo $(if $(filter-out 0,$(ONCE)),--once) $(ARGS)
@@ -48,8 +48,10 @@ CORES = $(shell getconf _NPROCESSORS_ONLN)
 
 # Some of these wait for a server or a clock: one process more than there are cores keeps all busy.
 # The plugin of generated requests is for slow tests, and takes seconds to load.
-test test-wide coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-QUICKLY = $(PYTEST) -p no:schemathesis --in-memory
+test test-wide test-slow coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+QUICKLY = $(PYTEST) -p no:schemathesis --in-memory $(addprefix --ignore=,$(HOUSE_TESTS))
+# How the sources look is `make check`'s to say.
+HOUSE_TESTS := tests/test_house.py tests/test_structure.py
 test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
 	$(QUICKLY) $(if $(filter test-all,$(MAKECMDGOALS)),$(ALL_QUICK),-m '$(NOT_SLOW) and not wide and not postgres') $(ARGS)
 
@@ -62,10 +64,13 @@ ALL_QUICK = -m '$(NOT_SLOW)' $(LEFT_TO_COVERAGE)
 NOT_SLOW := not slow and not long
 LEFT_TO_COVERAGE = $(addprefix --ignore=,$(LEDGER_TESTS))
 
-test-slow: $(READY) ## Run the tests that take long: kills, faults, load, timing
-	$(PYTEST) -m 'slow and not long' $(ARGS)
+test-slow: $(READY) ## Run the tests that take long: kills, faults, the browser, the image
+	$(PYTEST) -m 'slow and not timed and not long' $(ARGS)
 
-test-all: test test-slow coverage ## Run every test
+test-timed: $(READY) ## Run those that measure how long others wait: floods, hostile uploads
+	$(PYTEST) -m 'slow and timed and not long' $(ARGS)
+
+test-all: test test-slow test-timed coverage ## Run every test
 
 # The files and the bar are in pyproject.toml. One run: data of several runs do not add up over cores.
 coverage: $(READY) ## Run the ledger's tests; fail unless they take every branch of it
@@ -76,7 +81,7 @@ check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapsh
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/test_house.py tests/app/test_store_migrations.py tests/contract/test_openapi.py
+	$(BIN)/python -m pytest -q $(HOUSE_TESTS) tests/app/test_store_migrations.py tests/contract/test_openapi.py
 
 proofs: $(READY) ## Check the machine-checked lemmas; takes Coq
 	$(BIN)/python -m tests.lemmas

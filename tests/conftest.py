@@ -100,6 +100,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     if "not slow" in wanted:
         return WHOLLY_SLOW.search(collection_path.read_text("utf-8")) is not None or None
+    if wanted.startswith("slow and timed"):
+        return "mark.timed" not in collection_path.read_text("utf-8") or None
     if wanted.startswith("slow"):
         return PARTLY_SLOW.search(collection_path.read_text("utf-8")) is None or None
     return None

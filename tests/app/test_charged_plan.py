@@ -43,7 +43,7 @@ from tests.app.ledgers import Place
 from tests.app.test_jobs import ADA, BOB, final
 from tests.app.test_jobs import opened as serving
 from tests.app.test_reviews import approve
-from tests.mechanisms.test_every_offer import CASES, Case
+from tests.mechanisms.test_every_offer import Case, every_offer
 
 ZCDP = {"epsilon": "8", "delta": "1e-6"}
 PURE = {"epsilon": "8"}
@@ -396,7 +396,7 @@ def test_the_cost_must_be_what_was_charged(cost: int) -> None:
         compare(lambda _: None, cost=cost)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@every_offer
 def test_every_offer_is_the_same_when_it_is_read_again(case: Case) -> None:
     """Else a release that another process draws would be void for nothing."""
     proof, epsilon = case.proof, Epsilon.parse("0.5")

@@ -257,6 +257,7 @@ def test_a_draw_in_passes_is_the_same_everywhere(
     assert len(asked) > 1, "it is drawn in passes"
 
 
+@pytest.mark.wide
 def test_many_things_are_done_together_and_in_their_order(dask: DaskExecutor) -> None:
     assert list(dask.each(abs, range(-700, 3))) == [abs(each) for each in range(-700, 3)]
     assert list(dask.each(abs, [])) == []

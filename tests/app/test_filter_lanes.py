@@ -72,6 +72,7 @@ def test_no_small_draw_takes_long() -> None:
     assert 0 < longest_small_ms() < LONGEST_MS
 
 
+@pytest.mark.wide
 def test_unless_filters_are_not_reckoned_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin: values that count for nothing, each made a code by itself, as it was."""
 

@@ -137,6 +137,7 @@ def test_a_draw_process_goes_with_its_parent(tmp_path: Path) -> None:
     assert not is_running(drawer)
 
 
+@pytest.mark.wide
 def test_a_process_that_has_read_an_erased_data_set_ends(tmp_path: Path) -> None:
     place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
 
@@ -169,6 +170,7 @@ def test_a_process_that_has_read_an_erased_data_set_ends(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_stopping_waits_for_no_process(tmp_path: Path) -> None:
     """Nor for one that cannot leave, as deep in a calculation: its draw is handed back."""
     place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")

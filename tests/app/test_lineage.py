@@ -327,6 +327,7 @@ def test_a_third_of_equal_rows_does_not_hide_the_others() -> None:
     assert not found(customers(), before)
 
 
+@pytest.mark.wide
 def test_rare_marks_of_the_same_law_are_no_overlap() -> None:
     chance = np.random.default_rng(2)
 

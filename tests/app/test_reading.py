@@ -89,6 +89,7 @@ def test_an_enormous_cell_is_refused() -> None:
     assert "longer than" in troubles(quoted, NUMBER)[0][2]
 
 
+@pytest.mark.wide
 def test_processor_time_runs_out() -> None:
     bomb = gzip_bomb("x", "1", mebibytes=400)
     started = os.times()

@@ -157,6 +157,7 @@ def test_an_approval_wakes_the_queue_though_its_client_leaves(
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_what_was_approved_outlives_its_process(place: Place) -> None:
     async def scenario() -> None:
         async with serving(place, Fake()) as (_, services):
@@ -262,6 +263,7 @@ def test_what_waits_too_long_is_given_back(place: Place) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_however_many_are_overdue_they_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with serving(place, Fake()) as (_, services):

@@ -70,6 +70,7 @@ def test_samplers_behind_a_sieve_see_the_sums_that_they_want_and_every_row() -> 
             assert found.digests.tolist() == expected.digests.tolist()
 
 
+@pytest.mark.wide
 def test_digests_are_the_same_bytes_in_every_process() -> None:
     """Sets of names come in another order in each."""
     made = """

@@ -379,6 +379,7 @@ work(process.detach())
 """
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("told", [True, *wide(False)])
 def test_a_process_whose_server_is_done_ends_in_silence(tmp_path: Path, told: bool) -> None:
     arguments = [str(tmp_path)] if told else []

@@ -128,6 +128,7 @@ def test_nothing_is_found_where_nothing_was_done(original: Original) -> None:
     assert seen == Seen()
 
 
+@pytest.mark.wide
 def test_every_removal_is_found(original: Original) -> None:
     removals = []
     with original.edited() as (connection, _):

@@ -130,6 +130,7 @@ def test_an_edit_is_found_wherever_the_cuts_are(place: Place, edit: str) -> None
     assert any(EDITS[edit] in fault for fault in own), own
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("in_pieces")
 def test_processes_find_an_edit_and_tell_no_value(place: Place) -> None:
     with opened(place) as ledger:

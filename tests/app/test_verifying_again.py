@@ -138,6 +138,7 @@ def test_a_balance_that_is_not_its_last_entry_s_is_found(ledger: Ledger) -> None
     assert told in verified(ledger, mark).faults
 
 
+@pytest.mark.wide
 def test_it_costs_what_is_new(ledger: Ledger) -> None:
     """Counted in rows of entries that are read, not in seconds."""
 

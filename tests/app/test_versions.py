@@ -233,10 +233,12 @@ def most_changed(stored: Storing) -> int:
     return changed
 
 
+@pytest.mark.wide
 def test_a_person_changes_at_most_k_rows_of_every_version() -> None:
     assert most_changed(really_stored) == MOST
 
 
+@pytest.mark.wide
 def test_a_cap_that_begins_anew_with_every_file_is_caught() -> None:
     """A twin, by the same search: a person who comes twice would change twice as many rows."""
     assert most_changed(lambda files: really_stored(files, restarting=True)) == 2 * MOST

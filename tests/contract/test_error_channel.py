@@ -361,8 +361,8 @@ def test_nothing_but_the_numbers_depends_on_the_rows(
     [
         pytest.param("add_remove", "all missing", marks=pytest.mark.wide),
         pytest.param("replace_one", "far outside", marks=pytest.mark.wide),
-        pytest.param("replace_one", "all missing", marks=pytest.mark.slow),
-        pytest.param("add_remove", "far outside", marks=pytest.mark.slow),
+        pytest.param("replace_one", "all missing", marks=pytest.mark.long),
+        pytest.param("add_remove", "far outside", marks=pytest.mark.long),
     ],
 )
 def test_nor_does_it_by_any_norm(

@@ -150,6 +150,7 @@ def test_a_release_is_judged_by_its_numbers_too(
     assert near, "four draws, each within 1 with a chance of three quarters"
 
 
+@pytest.mark.wide
 def test_what_auto_stands_for_in_a_preview_is_drawn_at_once_and_by_a_job(
     curator: httpx.Client, analyst: httpx.Client
 ) -> None:

@@ -49,6 +49,7 @@ def large(data_dir: Path) -> Iterator[Service]:
         yield found
 
 
+@pytest.mark.wide
 def test_a_page_is_bounded_in_bytes_and_next_leads_to_the_rest(large: Service) -> None:
     seen, cursor = [], None
     with large.client() as client:

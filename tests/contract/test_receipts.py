@@ -91,6 +91,7 @@ def test_a_receipt_needs_a_key_and_json(analyst: httpx.Client, anonymous: httpx.
     assert_problem(send_raw(analyst, PATH, big), 422, "invalid-request")
 
 
+@pytest.mark.wide
 def test_long_answers_are_checked_too(tmp_path: Path) -> None:
     with running(tmp_path / "data", max_answer_bytes=2**21) as service, service.client() as admin:
         name, edges = "x" * 100, [float(number) for number in range(3_001)]

@@ -189,6 +189,7 @@ def test_people_without_digests_may_be_anybody(desk: Desk) -> None:
     desk.life(come_back)
 
 
+@pytest.mark.wide
 def test_digests_that_are_found_later_tell_after_another_reconciliation(here: Desk) -> None:
     _, gone = forget(here)
     kept = {file: file.read_bytes() for file in here.lineage.glob(f"{gone['id']}.*")}
@@ -208,6 +209,7 @@ def test_digests_that_are_found_later_tell_after_another_reconciliation(here: De
     here.life(come_back)
 
 
+@pytest.mark.wide
 def test_digests_without_an_account_may_be_of_any_opened_again(here: Desk) -> None:
     _, gone = forget(here)
     (here.lineage / f"{gone['id']}.account").unlink()
@@ -226,6 +228,7 @@ def test_digests_without_an_account_may_be_of_any_opened_again(here: Desk) -> No
     here.life(come_back)
 
 
+@pytest.mark.wide
 def test_forgotten_digests_are_kept_to_what_they_were(here: Desk) -> None:
     _, gone = forget(here)
     here.reconcile()
@@ -260,6 +263,7 @@ def test_people_of_whom_nothing_was_spent_are_new(here: Desk) -> None:
     here.life(lambda admin: upload(admin, file_of(2), columns=COLUMNS))
 
 
+@pytest.mark.wide
 def test_people_who_joined_a_known_account_are_told_too(here: Desk) -> None:
     known = here.life(lambda admin: upload(admin, file_of(1), columns=COLUMNS))
     put_back = here.save()
@@ -276,6 +280,7 @@ def test_people_who_joined_a_known_account_are_told_too(here: Desk) -> None:
     here.life(come_back)
 
 
+@pytest.mark.wide
 def test_without_an_anchor_digests_are_all_that_is_known(here: Desk) -> None:
     """Nobody knows what was spent, so nothing is opened again; an admin decides."""
     forget(here)
@@ -310,6 +315,7 @@ def test_the_operator_is_told_in_the_units_of_a_forgotten_account(
     assert f"account {gone['account']}: {burned} will be burned" in said_before(here)
 
 
+@pytest.mark.wide
 def test_the_operator_is_told_in_the_units_of_each_account(here: Desk) -> None:
     def both(admin: httpx.Client) -> list[dict[str, Any]]:
         budgets = TARGET, {"epsilon": "9"}

@@ -297,6 +297,7 @@ def test_uploads_beyond_the_limit_are_told_to_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_a_refused_body_is_not_taken_for_ever(service: Service) -> None:
     head = (
         "POST /v1/datasets HTTP/1.1\r\nHost: h\r\nContent-Type: multipart/form-data; boundary=b\r\n"

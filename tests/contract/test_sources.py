@@ -316,6 +316,7 @@ def test_objects_in_a_store_are_taken_in_as_files_are(tmp_path: Path) -> None:
             assert SECRET not in told.text
 
 
+@pytest.mark.wide
 def test_how_far_a_source_is_read_is_told_to_who_registers_it_alone(tmp_path: Path) -> None:
     """The second of two files is held back until the bytes of the first one have been told."""
     lines = "".join(LINES) * 1_500

@@ -187,6 +187,7 @@ def test_what_cannot_be_extended_says_why_and_what_to_do(
     assert not page.tree.xpath("//main//form")
 
 
+@pytest.mark.wide
 def test_many_versions_are_shown_in_part(admin: httpx.Client, curator: Browsing) -> None:
     dataset = _upload(admin)
     for _ in range(14):

@@ -17,7 +17,7 @@ from tests.app.forked_hosts import LOADED
 from tests.e2e.bystanders import require_served_as_before
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 NUMBERS = [f"number{place}" for place in range(40)]
 FLAGS = [f"flag{place}" for place in range(24)]

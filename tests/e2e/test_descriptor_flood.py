@@ -20,7 +20,7 @@ import pytest
 
 from tests.e2e.live import ADMIN_KEY, free_port, release_mean, upload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 MOST_OPEN = 256
 CONNECTIONS = 600

@@ -107,7 +107,7 @@ def until_drawn_elsewhere(server: LiveServer, dataset: str, key: str) -> Mapping
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+        pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
         pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(4000)]),
     ],
 )

@@ -21,7 +21,7 @@ from tests.e2e.bystanders import require_served_as_before
 from tests.e2e.hostile_bodies import KINDS, hostile_body
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 NUMBER: dict[str, Any] = {"x": {"type": "number", "lower": 0, "upper": 2}}
 SECONDS = 3.0

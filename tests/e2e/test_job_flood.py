@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from app.store.ledger import release_queries
 from tests.contract.service import Service, ask, make_key, running, upload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 WIDE = {f"c{place}": {"type": "number", "lower": -1, "upper": 1} for place in range(64)}
 ROWS = ",".join(WIDE) + "\n" + ((",".join(["0.5"] * 64) + "\n") * 300)
@@ -80,8 +80,10 @@ def first_in_first_out(connection: Connection, *, longest_s: int | None = None) 
 
 @pytest.mark.parametrize(
     ("length", "settings"),
-    [(MOMENTS, {"response_slot_ms": 100}), (STACK, {"job_processes": 1})],
-    ids=["ticks", "one lane"],
+    [
+        pytest.param(MOMENTS, {"response_slot_ms": 100}, id="ticks", marks=pytest.mark.long),
+        pytest.param(STACK, {"job_processes": 1}, id="one lane"),
+    ],
 )
 def test_twin_first_in_first_out_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: Any, settings: dict[str, int]

@@ -23,7 +23,7 @@ from app.store import DatasetRecord, ReleaseRecord
 from tests.contract.service import Service, ask, make_key, running, upload
 from tests.speed import PATIENCE_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 COLUMNS = {name: {"type": "number", "lower": -1, "upper": 1} for name in "xyz"}
 ROWS = "x,y,z\n" + "0,0.5,0.1\n0.3,0.2,-0.9\n-0.4,0.1,0.6\n" * 100

@@ -19,7 +19,7 @@ import pytest
 
 from tests.e2e.live import LiveServer, release_mean, upload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 COLUMNS = {"x": {"type": "number", "lower": 0, "upper": 1_000_000}}
 ROWS = "x\n" + "".join(f"{(7919 * row) % 1_000_000}\n" for row in range(500))

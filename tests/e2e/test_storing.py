@@ -22,7 +22,7 @@ from tests.app.forked_hosts import LOADED
 from tests.app.uploads import DataHere
 from tests.e2e.live import ADMIN_KEY, LiveServer, release_mean, upload
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 NUMBER: dict[str, Any] = {"type": "number", "lower": 0, "upper": 100}
 STORING_OOM_SCORE = "500"

@@ -34,7 +34,7 @@ from app.web import clock as clock_module
 from tests.contract import service as contract
 from tests.e2e import live
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 SLOT_MS = 200
 LEAK_S = 0.1

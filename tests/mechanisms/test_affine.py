@@ -143,6 +143,7 @@ def test_every_route_draws_the_law(case: str, place: int) -> None:
     check_draws(theta[:, 0], first)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("law", [REPLACED_1, REPLACED_OUTSIDE], ids=["inside", "outside"])
 def test_one_coefficient_where_records_are_replaced(law: AffinePosterior) -> None:
@@ -226,6 +227,7 @@ def test_the_far_component_carries_its_share() -> None:
     check_draws(height_of(law, theta), heights)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_the_far_component_alone() -> None:
     """Forced upon a wide posterior, where most of the points it covers are kept."""

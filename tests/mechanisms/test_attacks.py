@@ -81,7 +81,7 @@ def computed(case: Case) -> bool:
 LATTICES = [case for case in CASES if not computed(case)]
 
 
-@once_each(LATTICES)
+@once_each(LATTICES, second=[pytest.mark.wide])
 @pytest.mark.parametrize("epsilon", ["0.001", "1"])
 def test_neighbours_reach_the_same_bit_patterns(case: Case, epsilon: str) -> None:
     """All bounds are dyadic here, so every lattice point is a float of its own."""

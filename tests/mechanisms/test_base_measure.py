@@ -219,6 +219,7 @@ def test_releases_are_drawn_under_it(
     check_draws(np.abs(values), length_law(1, power), twins=[length_law(1, wrong)])
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("held", [1, 1000], ids=["in passes", "held"])
 def test_two_coefficients_have_its_power(held: int) -> None:

@@ -292,6 +292,7 @@ def logistic_data(seed: int, rows: int = 1000) -> ArrayData:
     return ArrayData.from_values(made, {"x": x, "z": np.zeros(rows), "yes": yes.astype(float)})
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_intervals_hold_the_population_s_log_odds() -> None:
     """``studies/coverage.py`` has the figures; widths are to stay below 0.969."""
@@ -307,6 +308,7 @@ def test_intervals_hold_the_population_s_log_odds() -> None:
     assert np.mean(widths) < 0.8
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_intervals_by_the_exponential_mechanism_hold_the_slope() -> None:
     """Its noise depends on the curvature: half of it, or twice, would be found out."""
@@ -361,6 +363,7 @@ def test_a_median_is_followed_by_its_neighbours_for_the_share() -> None:
     assert term.confidence_95[0] <= term.estimate <= term.confidence_95[1]
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_intervals_of_quantiles_hold_the_population_s() -> None:
     levels, truths = (0.25, 0.5), (4 - 0.67449, 4.0)

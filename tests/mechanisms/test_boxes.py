@@ -131,6 +131,7 @@ class Cone:
         return arb(self.value(point)) + 800
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_draws_follow_a_law_far_from_its_first_bound() -> None:
     """The reference must be moved by 800 nats, and the law is still the one enumerated."""

@@ -66,6 +66,7 @@ def test_what_is_chosen_errs_least_of_all() -> None:
     assert error("auto") == error(choice.mechanism), "a preview foresees what will be drawn"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("rows", "coefficients", "bound", "errors"),
     [

@@ -224,6 +224,7 @@ def test_people_of_several_rows_are_planned_for_at_their_part_of_epsilon() -> No
 # The law
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 def test_the_error_is_as_stated_and_intervals_hold_it(norm: str) -> None:

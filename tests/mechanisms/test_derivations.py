@@ -196,6 +196,7 @@ def test_a_derived_number_is_as_noisy_as_what_it_was_made_of(adjacency: Adjacenc
     assert flat(again.noise.interval_95) == pytest.approx(flat(released.noise.interval_95))
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_derived_regression_s_interval_covers(intercept: bool) -> None:

@@ -72,7 +72,6 @@ CASES = [
     if (norm, adjacency) not in proof.refused
 ]
 REFUSED = [Case(proof, *pair) for proof in PROOFS for pair in proof.refused]
-every_offer = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 def once_each(
@@ -95,6 +94,10 @@ def once_each(
         offered.add(offer)
         tried.append(pytest.param(case, id=str(case), marks=marks))
     return pytest.mark.parametrize("case", tried)
+
+
+every_offer = once_each(CASES, others=pytest.mark.wide, second=[pytest.mark.wide])
+"""Each offer by its first entry and under its first adjacency; by the others in wide tests."""
 
 
 def test_every_offer_is_registered() -> None:
@@ -137,7 +140,7 @@ def test_a_plan_says_what_it_promises(case: Case) -> None:
             assert other.norm is None or (other.mechanism, other.norm) in named
 
 
-@once_each(CASES, others=pytest.mark.wide)
+@every_offer
 def test_draws_on_tiny_data_have_the_declared_shape(case: Case) -> None:
     randomness = seeded_randomness(7)
     for epsilon in EPSILONS:

@@ -166,6 +166,7 @@ def test_zcdp_of_people_is_that_of_pure_and_of_bounded_range() -> None:
     assert summed.guarantee.zcdp == pure_rho(EPSILON)
 
 
+@pytest.mark.wide
 def test_a_regression_is_chosen_for_people_as_for_rows_at_their_share_of_epsilon() -> None:
     """By itself and in a stack: what is undecided is decided once, for all who ask."""
     fit = LinearRegression(target="far", features=("x",), bound=2)

@@ -39,14 +39,21 @@ from mechanisms.statistics.variance import Variance
 from mechanisms.testing import audit_epsilon, seeded_randomness
 from tests.mechanisms.forms import form_of
 from tests.mechanisms.offers import ADD, COLUMNS, REPLACE, Record, record
-from tests.mechanisms.test_every_offer import CASES, Case, events, mirrors, once_each, skeleton
+from tests.mechanisms.test_every_offer import (
+    CASES,
+    Case,
+    events,
+    every_offer,
+    mirrors,
+    once_each,
+    skeleton,
+)
 from tests.mechanisms.test_knorm_privacy import loss
 
 HERE = Condition(column="group", op="in", value=("a", "b"))
 NOBODY = (HERE, Condition(column="group", op="==", value="c"))
 BY_YES, BY_GROUP = ("yes",), ("group",)
 EPSILON = Epsilon.parse("0.5")
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 def asked(statistic: Statistic, **fields: Any) -> Statistic:
@@ -85,7 +92,7 @@ def in_groups(names: Sequence[str], value: Any) -> Any:
     return {"groups": [{"by": {names[0]: label}, "value": value} for label in labels]}
 
 
-@every_case
+@every_offer
 def test_a_filter_draws_from_the_rows_that_meet_it_alone(case: Case) -> None:
     """With the same bits: as from those rows. Under add-remove the plan is the same."""
     rows = records(case)
@@ -109,7 +116,7 @@ def test_a_filter_draws_from_the_rows_that_meet_it_alone(case: Case) -> None:
         assert (plan.norm, plan.grid, plan.details) == (bare.norm, bare.grid, bare.details)
 
 
-@every_case
+@every_offer
 def test_a_filter_that_selects_nobody_answers_like_any_other(case: Case) -> None:
     """The plan is the same whoever meets it, and so is the answer's shape."""
     rows = records(case)
@@ -119,7 +126,7 @@ def test_a_filter_that_selects_nobody_answers_like_any_other(case: Case) -> None
     assert skeleton(value) == case.proof.shape_under(ADD)
 
 
-@every_case
+@every_offer
 def test_groups_are_drawn_one_by_one_and_empty_ones_too(case: Case) -> None:
     """With the same bits: as one plan drawn from each group's rows, at all or half of epsilon."""
     rows = [row for row in records(case) if row["group"] != "c"]

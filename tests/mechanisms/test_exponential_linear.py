@@ -165,6 +165,7 @@ def test_draws_follow_the_truncated_gaussian(name: str) -> None:
         check_draws(draws @ np.array(direction), projected(name, direction, 1.0))
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.usefixtures("draws_share")
 def test_draws_refuse_the_law_at_other_scales() -> None:

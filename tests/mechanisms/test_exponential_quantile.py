@@ -93,6 +93,7 @@ def test_the_law_is_that_of_the_algorithm_as_published() -> None:
     assert law == flip_law(heads)
 
 
+@pytest.mark.wide
 @given(st.lists(st.fractions(0, 1, max_denominator=20), min_size=1, max_size=6))
 def test_it_is_never_worse_than_the_exponential_mechanism(others: list[Fraction]) -> None:
     """A loss -log p is compared through any monotone scale; here 1 - p, and the best's odds."""
@@ -140,6 +141,7 @@ def flips(rate: Fraction, count: int, seed: int) -> list[int]:
     ]
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_draws_follow_the_law_and_no_other() -> None:
     rate = Fraction(3, 2)
@@ -148,6 +150,7 @@ def test_draws_follow_the_law_and_no_other() -> None:
     check_draws([LIKELY.index(point) for point in draws], law, twins=twins)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_the_exponential_mechanism_itself_is_refused() -> None:
     """The clocks matter: without step 3 the sampler would draw this law instead."""
@@ -158,6 +161,7 @@ def test_the_exponential_mechanism_itself_is_refused() -> None:
     check_draws([LIKELY.index(point) for point in draws], law, twins=[twin])
 
 
+@pytest.mark.wide
 def test_a_draw_costs_little_more_than_one_of_the_exponential_mechanism(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -203,6 +203,7 @@ def coordinate_law(ball: Ball, dimension: int, scale: float) -> Law:
     return Law.continuous(at)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("norm", ["l1", "linf"])
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
@@ -419,6 +420,7 @@ def test_extreme_bounds_overflow_nothing(adjacency: Adjacency) -> None:
             json.dumps([*shown, plan.details], allow_nan=False)
 
 
+@pytest.mark.wide
 def test_the_largest_regression_is_drawn_in_bounded_time() -> None:
     columns = {f"c{i}": NumberColumn(Fraction(i % 5), Fraction(7 + i)) for i in range(66)}
     made = Schema(columns, REPLACE, 3)

@@ -85,6 +85,7 @@ def test_no_pair_of_neighbours_exceeds_epsilon_or_delta(adjacency: Adjacency, de
     assert 0.3 * epsilon < worst <= epsilon
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_draws_follow_the_law_and_no_other() -> None:
     rate = Fraction(2)
@@ -135,6 +136,7 @@ def test_refusals() -> None:
             calibrate(GeometricMedian(columns=asked), schema, Epsilon.parse("1"))
 
 
+@pytest.mark.wide
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "counts",

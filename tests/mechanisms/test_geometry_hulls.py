@@ -277,6 +277,7 @@ def test_what_the_cuts_save_is_as_documented(
     assert ratio[cross].mean() == pytest.approx(products, abs=0.015)
 
 
+@pytest.mark.wide
 def test_a_smaller_ball_may_spread_one_coordinate_more() -> None:
     """Theorem 4.5 speaks of the noise given its direction, not of a coordinate by itself."""
     whole = moments(5)

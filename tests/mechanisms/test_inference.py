@@ -150,6 +150,7 @@ def coverage(adjacency: Adjacency, *, rows: int, draws: int, naive: bool = False
     return hits / (2 * draws)
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_intervals_hold_the_population_s_slopes(adjacency: Adjacency) -> None:
@@ -157,6 +158,7 @@ def test_intervals_hold_the_population_s_slopes(adjacency: Adjacency) -> None:
     assert coverage(adjacency, rows=300, draws=50) >= 0.89
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_intervals_that_ignore_the_noise_would_be_found_out() -> None:
     assert coverage(REPLACE, rows=300, draws=30, naive=True) < 0.7

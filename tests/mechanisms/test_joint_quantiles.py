@@ -280,6 +280,7 @@ def test_spread_records_are_distinct_and_stay_where_they_are() -> None:
 # 3. Black box -------------------------------------------------------------------------------
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_the_audit_passes_ours_and_flags_a_rate_six_times_too_large(
@@ -354,6 +355,7 @@ def test_constant_data_keep_all_their_quantiles() -> None:
     assert released == pytest.approx([3.0] * 5, abs=1e-5)
 
 
+@pytest.mark.wide
 def test_expected_rank_errors_are_those_of_the_ideal_law() -> None:
     """Against sums over integer deviations at a rate so small that they look continuous."""
     for count in (1, 2, 3):

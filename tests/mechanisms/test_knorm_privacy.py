@@ -241,6 +241,7 @@ def test_the_auditor_flags_algorithm_8_as_printed() -> None:
     assert audit_epsilon(*wrong, events()).epsilon > 3.0
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_the_auditor_on_histograms() -> None:
     """The hull's noise at epsilon 1: events on two cells between which a record moves."""

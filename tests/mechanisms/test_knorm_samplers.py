@@ -232,6 +232,7 @@ def test_general_ball_joint_law(
     )
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_box_need_not_be_a_cube() -> None:
     """A thin ellipse in a box of half-widths 5/2 and 2/3."""

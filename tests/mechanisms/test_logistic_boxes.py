@@ -497,6 +497,7 @@ def marginal(zeta: Floats, bound: float, rate: float, *, single: bool = False) -
     return Law.continuous(lambda x: np.interp(x, ends, total))
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "slopes", [(1.0,), pytest.param((1.5, -0.5), marks=pytest.mark.slow)], ids=len

@@ -190,6 +190,7 @@ def test_draws_follow_the_exact_law_and_refuse_twins(bound: float | None) -> Non
         assert np.isin([-bound, bound], draws).all()
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_linear_draws_follow_the_exact_law() -> None:
     """d = 1 linear: theta = -(V - 2 x'y) / (2 x'x + gamma), cut to [-B, B]."""
@@ -255,6 +256,7 @@ def _audit(gamma: float) -> float:
     return audit.epsilon
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_the_audit_flags_the_printed_gamma_and_passes_ours() -> None:
     """mechanisms.md 10.3: n = 3, x = (1, 1, 1|0), y = (0, 1, 1), Theta = [-1, 1]."""

@@ -355,6 +355,7 @@ def test_a_minimiser_outside_theta_starts_with_all_of_it_bounded_truly() -> None
 # 2. Distribution ----------------------------------------------------------------------------
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("case", CASES)
 def test_draws_follow_the_law_and_no_other(case: str) -> None:
@@ -541,6 +542,7 @@ def test_degenerate_data_and_extreme_epsilons_work(
     assert sum(map(abs, found.values())) <= 2 + 1e-9
 
 
+@pytest.mark.wide
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("second", "epsilon", "rows"),

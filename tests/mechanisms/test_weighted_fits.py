@@ -198,6 +198,7 @@ def test_at_a_large_epsilon_a_weight_is_so_many_rows(
     assert abs(unweighted["x"] - whole["x"]) > 0.1
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("fit", "mechanism", "adjacency"),

@@ -157,6 +157,7 @@ def drawn(statistic: Any, rows: Sequence[Any], adjacency: Adjacency) -> Json:
     return plan.draw(data_of(rows), seeded_randomness(3)).value
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_at_a_large_epsilon_weighted_answers_are_numpy_s(adjacency: Adjacency) -> None:
     rows = many()

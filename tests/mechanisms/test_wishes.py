@@ -76,6 +76,7 @@ def asking(fields: dict[str, Any], mechanism: str, schema: Schema) -> Callable[[
     )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize(("fields", "mechanism", "wanted"), WISHES, ids=lambda part: str(part)[:40])
 def test_most_draws_from_fresh_rows_are_within_the_accuracy_and_fewer_at_half_of_it(

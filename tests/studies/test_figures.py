@@ -91,6 +91,7 @@ def test_a_study_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert ran(figure_of(6), tmp_path) == names, "another count of replicates"
 
 
+@pytest.mark.wide
 def test_a_row_counts_only_by_the_seed_that_is_noted(tmp_path: Path) -> None:
     ran(figure_of(2), tmp_path)
     notes = Store(folder=tmp_path, figure="toy").notes

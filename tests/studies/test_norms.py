@@ -176,6 +176,7 @@ def test_the_ridge_is_twice_lambda() -> None:
     assert found[ss_4.WIDE, ss_4.RULE] is None
 
 
+@pytest.mark.wide
 def test_without_noise_the_estimate_is_least_squares() -> None:
     known = housing.housing(housing.FEW)
     plan = planned(known.schema, housing.TARGET, Epsilon.parse("10000"), "linf", ridge=0.0)
