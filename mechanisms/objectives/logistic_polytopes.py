@@ -56,7 +56,7 @@ from mechanisms.objectives.logistic_search import one_sided
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
 from mechanisms.samplers.envelopes import Trial
-from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, View
+from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, Stack, View
 
 _MOST_ROWS = 32  # beyond so many distinct signed rows boxes alone are quicker
 _FEW_ROWS = 8  # up to so many leave thin sets of good points, which polytopes follow best
@@ -103,16 +103,16 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Affine:
-    """L at the vertices (k x d), its slopes (d x d), and the floats' error.
+    """L at the vertices of b polytopes (b x k x d), the slope of each row, and the floats' error.
 
-    ``c sigma(t)`` is between ``below`` and ``above`` at the vertices (k x m), and between ``least``
-    and ``most`` everywhere, where t is between ``low`` and ``high`` (m each).
+    ``c sigma(t)`` is between ``below`` and ``above`` at the vertices (b x k x m), and between
+    ``least`` and ``most`` everywhere, where t is between ``low`` and ``high`` (b x m each).
     """
 
     low: Floats
     high: Floats
     values: Floats
-    slopes: Floats
+    slope: Floats
     below: Floats
     above: Floats
     least: Floats
@@ -122,12 +122,13 @@ class _Affine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bound:
-    """A certified lower bound of ||g||, and the directions w behind it, each with its opposite.
+    """Certified lower bounds of ||g|| (b), and the directions w behind them, with opposites.
 
-    ``pull`` (m x k) is w'zeta_i, ``ends`` (k) the least w'g with every t_i at an end.
+    ``pull`` (b x m x n) is w'zeta_i, ``ends`` (b x n) the least w'g with every t_i at an end, and
+    ``dual`` (b x n) is h(w).
     """
 
-    least: float
+    least: Floats
     pull: Floats
     ends: Floats
     dual: Floats
@@ -140,6 +141,7 @@ class LogisticPolytopes:
         self.law = law
         self.floor = law.floor
         self.rate = float(law.rate)
+        self.sizes = np.abs(law.records.zeta).max(axis=1)
         axes, records = np.eye(law.records.dimension), law.records
         # a minimum inside of Theta leaves no direction open
         self.directions = (
@@ -154,87 +156,103 @@ class LogisticPolytopes:
         parts: list[Part[None]] = []
         # the slabs outside of the inner box come off one by one, as Box.less cuts them
         for cut in starmap(Cut, records.space.faces(inner.box)) if outer else ():
-            slab = left and left.above(cut.opposite())
-            left = left and left.above(cut)
+            left, slab = left.halves(cut) if left else (None, None)
             if slab is not None:
                 parts.append(Part(slab, outer[0].exponent, None))
         if left is not None:
             parts.append(Part(left, inner.exponent, None))
         return parts
 
-    def view(self, known: None, polytope: Polytope) -> View[None]:  # noqa: ARG002
-        """Bound E on a polytope, and cut it where that costs most nats."""
-        theta = polytope.floats * self.law.records.step
-        longest, centre = float(np.abs(theta).sum(axis=1).max()), theta.mean(axis=0)
-        lengths = np.array([longest * (1 + MARGIN), float(np.abs(centre).sum())])
-        weight, inner = self.law.reach.floats(lengths).tolist()
-        affine = self._affine(theta, longest)
-        bound = self._bound(affine)
-        exponent = bound.least * self.rate / weight * (1 - MARGIN)
-        choices = [
-            (exponent * (weight / inner - 1), np.sign(centre), 0.5),
-            self._rise(affine, bound.least),
-        ]
-        varied = (affine.most - affine.least) * np.abs(self.law.records.zeta).max(axis=1)
-        if len(varied):
-            row = int(varied.argmax())
-            choices.append((float(varied[row]) * self.rate, self.law.records.zeta[row], 0.5))
-        gain, direction, share = max(choices, key=itemgetter(0))
-        if gain < FLAT_NATS:
-            return View(exponent, None, None, gain)
-        strip = self._strip(affine, bound, bound.least + _STRIP_NATS * weight / self.rate)
-        direction, share = strip or (direction, share)
-        return View(exponent, None, Cut.middle(direction, polytope.floats, share), gain)
-
-    def _rise(self, affine: _Affine, least: float) -> tuple[float, Floats, float]:
-        """Return how far an entry of L rises above the bound, in nats, and a cut half as far."""
-        low, high = affine.values.min(axis=0), affine.values.max(axis=0)
-        far = np.maximum(high, -low)
-        near = np.maximum(np.maximum(low, -high), least if self.law.norm.name == "linf" else 0)
-        j = int((far - near).argmax())
-        level = (near[j] + far[j]) / 2
-        place = level if far[j] == high[j] else -level
-        share = (place - low[j]) / (high[j] - low[j] + _TINY)
-        return float(far[j] - near[j]) * self.rate / 2, affine.slopes[j], float(share)
-
-    def _strip(self, affine: _Affine, bound: _Bound, level: float) -> tuple[Floats, float] | None:
-        """Return the widest strip of a row's interval where ||g|| is above a level, as a cut."""
+    def views(self, known: Sequence[None], stack: Stack) -> list[View[None]]:  # noqa: ARG002
+        """Bound E on polytopes, and cut each where that costs most nats."""
         records = self.law.records
-        missing = (level * bound.dual - bound.ends) / (np.abs(bound.pull) + _TINY)
+        if not len(records.zeta):  # E is 0
+            return [View(self.floor, None, None, 0.0) for _ in stack.polytopes]
+        theta = stack.places * records.step
+        longest, centres = np.abs(theta).sum(axis=2).max(axis=1), stack.means(theta)
+        lengths = np.stack([longest * (1 + MARGIN), np.abs(centres).sum(axis=1)])
+        weight, inner = self.law.reach.floats(lengths)
+        affine = self._affine(theta, float(longest.max()))
+        bound = self._bound(affine, stack)
+        exponents = bound.least * self.rate / weight * (1 - MARGIN)
+        varied = (affine.most - affine.least) * self.sizes
+        rows = varied.argmax(axis=1).tolist()
+        gains = [exponents * (weight / inner - 1), varied.max(axis=1) * self.rate]
+        strips = self._strips(affine, bound, bound.least + _STRIP_NATS * weight / self.rate)
+        rises = self._rises(affine, bound.least)
+        found = []
+        for k, (exponent, shorter, narrower) in enumerate(
+            np.stack([exponents, *gains], axis=1).tolist()
+        ):
+            gain, direction, share = max(
+                (shorter, np.sign(centres[k]), 0.5),
+                rises[k],
+                (narrower, records.zeta[rows[k]], 0.5),
+                key=itemgetter(0),
+            )
+            cut = None
+            if gain >= FLAT_NATS:
+                direction, share = strips[k] or (direction, share)
+                cut = Cut.middle(direction, stack.places[k], share)
+            found.append(View(exponent, None, cut, gain))
+        return found
+
+    def _rises(self, affine: _Affine, least: Floats) -> list[tuple[float, Floats, float]]:
+        """Return how far an entry of L rises above the bound, in nats, and a cut half as far."""
+        zeta = self.law.records.zeta
+        low, high = affine.values.min(axis=1), affine.values.max(axis=1)
+        far, near = np.maximum(high, -low), np.maximum(low, -high)
+        near = np.maximum(near, least[:, None] if self.law.norm.name == "linf" else 0)
+        found = []
+        for k, j in enumerate((far - near).argmax(axis=1).tolist()):
+            start, end, inner, outer = (float(each[k, j]) for each in (low, high, near, far))
+            level = (inner + outer) / 2
+            place = level if outer == end else -level
+            share = (place - start) / (end - start + _TINY)
+            slope = (zeta[:, j] * affine.slope[k]) @ zeta
+            found.append(((outer - inner) * self.rate / 2, slope, share))
+        return found
+
+    def _strips(
+        self, affine: _Affine, bound: _Bound, level: Floats
+    ) -> list[tuple[Floats, float] | None]:
+        """Return the widest strips of rows' intervals where ||g|| is above a level, as cuts."""
+        records = self.law.records
+        missing = (level[:, None] * bound.dual - bound.ends)[:, None] / (np.abs(bound.pull) + _TINY)
         ahead = bound.pull > 0
-        low, high, least, most, counts = (
-            each[:, None]
-            for each in (affine.low, affine.high, affine.least, affine.most, records.counts)
+        low, high, least, most = (
+            each[..., None] for each in (affine.low, affine.high, affine.least, affine.most)
         )
-        reached = np.where(ahead, least + missing, most - missing) / counts
+        reached = np.where(ahead, least + missing, most - missing) / records.counts[:, None]
         between = (reached > 0) & (reached < 1)
         reached = np.where(between, reached, 0.5)
         share = (np.log(reached / (1 - reached)) - low) / (high - low + _TINY)
         widths = np.where(between, np.where(ahead, 1 - share, share), 0)
-        row, side = np.unravel_index(int(widths.argmax()), widths.shape)
-        width = min(float(widths[row, side]), _LARGEST_STRIP)
-        if width < _STRIP_SHARE:
-            return None
-        return records.zeta[row], 1 - width if ahead[row, side] else width
+        found = []
+        for k, place in enumerate(widths.reshape(len(widths), -1).argmax(axis=1).tolist()):
+            row, side = divmod(place, widths.shape[2])
+            width = min(float(widths[k, row, side]), _LARGEST_STRIP)
+            cut = records.zeta[row], 1 - width if ahead[k, row, side] else width
+            found.append(cut if width >= _STRIP_SHARE else None)
+        return found
 
     def _affine(self, theta: Floats, reach: float) -> _Affine:
         records = self.law.records
         zeta, counts = records.zeta, records.counts
         slack = 4 * (records.dimension + 4) * UNIT_ROUNDOFF * reach
         t = theta @ zeta.T
-        low, high = t.min(axis=0), t.max(axis=0)
+        low, high = t.min(axis=1), t.max(axis=1)
         middle = (low + high) / 2
         move = (high - low) / 2 * (1 + MARGIN) + 2 * slack + _TINY
         lines = Lines.around(middle, move)
-        t -= middle
-        below = (lines.below + lines.rise * t) * counts
-        above = (lines.above + lines.climb * t) * counts
-        slope = (lines.rise + lines.climb) / 2 * counts
+        t -= middle[:, None]
+        below = (lines.below[:, None] + lines.rise[:, None] * t) * counts
+        above = (lines.above[:, None] + lines.climb[:, None] * t) * counts
         return _Affine(
             low=low,
             high=high,
             values=(below + above) @ zeta / 2,
-            slopes=(zeta * slope[:, None]).T @ zeta,
+            slope=(lines.rise + lines.climb) / 2 * counts,
             below=below,
             above=above,
             least=lines.least * counts,
@@ -242,23 +260,26 @@ class LogisticPolytopes:
             error=4 * (records.relative_error(reach) + MARGIN) * records.total * (1 + reach),
         )
 
-    def _bound(self, affine: _Affine) -> _Bound:
-        """Return a certified lower bound of ||g||."""
+    def _bound(self, affine: _Affine, stack: Stack) -> _Bound:
+        """Return certified lower bounds of ||g||."""
         zeta, norm = self.law.records.zeta, self.law.norm
-        directions = np.vstack(
-            [self.directions, _telling(affine.values), _nearest_to_zero(affine.values)]
-        )
-        pull, sizes = zeta @ directions.T, np.abs(directions)
-        pull, dual = np.hstack([pull, -pull]), norm.dual(sizes)
+        count, fixed = len(affine.values), len(self.directions)
+        directions = np.empty((count, fixed + 2, zeta.shape[1]))
+        directions[:, :fixed] = self.directions
+        directions[:, fixed] = _telling(affine.values, stack)
+        directions[:, fixed + 1] = _nearest_to_zero(affine.values, stack)
+        pull, sizes = zeta @ directions.swapaxes(1, 2), np.abs(directions)
+        pull = np.concatenate([pull, -pull], axis=2)
+        dual = norm.dual(sizes.reshape(-1, sizes.shape[2])).reshape(count, -1)
         up, down = np.maximum(pull, 0), np.maximum(-pull, 0)
-        ends = affine.least @ up - affine.most @ down
-        signed = np.maximum((affine.below @ up - affine.above @ down).min(axis=0), ends)
-        error = affine.error * sizes.sum(axis=1)
-        least = signed.reshape(2, -1).max(axis=0) - error * (1 + MARGIN)
-        single = np.maximum(0, least[: zeta.shape[1]])
-        joint = float((least / dual).max())
-        both = max(0.0, float(norm.floats(single[None, :])[0]), joint)
-        return _Bound(both, pull, ends, np.concatenate([dual, dual]))
+        ends = (affine.least[:, None] @ up - affine.most[:, None] @ down)[:, 0]
+        signed = np.maximum((affine.below @ up - affine.above @ down).min(axis=1), ends)
+        error = affine.error * sizes.sum(axis=2)
+        least = signed.reshape(count, 2, -1).max(axis=1) - error * (1 + MARGIN)
+        single = norm.floats(np.maximum(0, least[:, : zeta.shape[1]]))
+        joint = (least / dual).max(axis=1)
+        both = np.maximum(0, np.maximum(single, joint))
+        return _Bound(both, pull, ends, np.concatenate([dual, dual], axis=1))
 
     def size(self, known: None) -> int:  # noqa: ARG002
         """Return 0: nothing is known of one piece."""
@@ -272,26 +293,29 @@ class LogisticPolytopes:
         return rational(self.law.rate) / self.law.reach.ball(size) * self.law.norm.ball(balls)
 
 
-def _telling(values: Floats) -> Floats:
-    """Return the direction in which values (k x d) are farthest from 0, for how they spread."""
-    mean = values.mean(axis=0)
-    spread = values - mean
-    matrix = spread.T @ spread
-    ridge = 1e-9 * float(np.trace(matrix)) + _TINY
-    found = np.linalg.solve(matrix + ridge * np.eye(len(mean)), mean)
-    length = float(np.abs(found).max())
-    return np.asarray(found / length if 0 < length < np.inf else np.ones(len(mean)))
+def _telling(values: Floats, stack: Stack) -> Floats:
+    """Return the directions in which values (b x k x d) are farthest from 0, for their spread."""
+    mean = stack.means(values)
+    spread = values - mean[:, None]
+    matrix = (spread * stack.shares[..., None]).swapaxes(1, 2) @ spread
+    ridge = 1e-9 * matrix.trace(axis1=1, axis2=2) + _TINY
+    ridges = ridge[:, None, None] * np.eye(mean.shape[1])
+    found = np.linalg.solve(matrix + ridges, mean[..., None])[..., 0]
+    length = np.abs(found).max(axis=1, keepdims=True)
+    told = (length > 0) & (length < np.inf)
+    return np.where(told, found, 1) / np.where(told, length, 1)
 
 
-def _nearest_to_zero(values: Floats) -> Floats:
-    """Return about the point nearest to 0 of the hull of values (k x d), by steps to its ends."""
-    point = values.mean(axis=0)
+def _nearest_to_zero(values: Floats, stack: Stack) -> Floats:
+    """Return about the points nearest to 0 of hulls of values (b x k x d), by steps to ends."""
+    point, each = stack.means(values), np.arange(len(values))
     for _ in range(_STEPS):
-        away = point - values[int((values @ point).argmin())]
-        share = float(point @ away) / (float(away @ away) + _TINY)
-        point = point - min(max(share, 0.0), 1.0) * away
-    length = float(np.abs(point).max())
-    return point / length if length > _TINY else np.ones(len(point))
+        away = point - values[each, (values @ point[..., None])[..., 0].argmin(axis=1)]
+        share = (point * away).sum(axis=1) / ((away * away).sum(axis=1) + _TINY)
+        point = point - np.minimum(np.maximum(share, 0), 1)[:, None] * away
+    length = np.abs(point).max(axis=1, keepdims=True)
+    told = length > _TINY
+    return np.where(told, point, 1) / np.where(told, length, 1)
 
 
 def trials(law: GradientBoxes, *, power: int) -> list[Trial]:

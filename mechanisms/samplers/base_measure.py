@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from mechanisms.exact.arrays import Floats
 from mechanisms.samplers.boxes import BoxLaw, Children, Space, Start
 from mechanisms.samplers.boxes.law import Knowledge
-from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeLaw, View
+from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, PolytopeLaw, Stack, View
 
 FLAT_ON_GRID = "counting measure on the grid"
 FLAT = "Lebesgue"
@@ -153,37 +153,31 @@ class MeasuredPolytopes(Generic[Knowledge]):
         """Return the law's polytopes; the second summand is bounded when they are viewed."""
         return self.law.start()
 
-    def view(self, known: Knowledge, polytope: Polytope) -> View[Knowledge]:
+    def views(self, known: Sequence[Knowledge], stack: Stack) -> list[View[Knowledge]]:
         """Bound both summands, and cut where the law says, or where theta's length varies more.
 
         A direction that the data leave open is one that the law would never cut: pieces that are
         thin elsewhere would keep all of its length, and weigh as if theta were short there.
         """
-        view = self.law.view(known, polytope)
-        places = polytope.floats
-        signs = np.sign(places.mean(axis=0))
+        places = stack.places
+        signs = np.sign(stack.means(places))
         # No s'theta is above the length, and each is least at a vertex.
-        length = float((places @ _every_sign(places.shape[1])).min(axis=0).max())
-        rounding = _MARGIN * float(np.abs(places).sum(axis=1).max())
-        low = float(self.measure.least(np.array([length - rounding]))[0])
-        cut = self._cut(places, signs, view.gain if view.cut else FLAT_NATS) or view.cut
-        return View(view.exponent + low, view.known, cut)
-
-    def _cut(self, places: Floats, signs: Floats, gain: float) -> Cut | None:
-        """Return a cut across s'theta, or through 0 where an entry has both signs, if worth it.
-
-        Not where the measure varies by less than ``gain`` nats: then there is a better cut.
-        """
-        along = places @ signs
-        both = np.minimum(places.max(axis=0), -places.min(axis=0))  # how far on the other side
-        crossed = int(np.argmax(both))
-        ends = np.array([along.min(), along.max(), along.min() + 2 * both[crossed]])
-        least, longest, turned = self.measure.least(np.maximum(ends, 0))
-        if max(longest, turned) - least < gain:
-            return None
-        if turned > longest:
-            return Cut(tuple(int(j == crossed) for j in range(len(signs))), 0)
-        return Cut.middle(signs, places)
+        lengths = (places @ _every_sign(places.shape[2])).min(axis=1).max(axis=1)
+        rounding = _MARGIN * np.abs(places).sum(axis=2).max(axis=1)
+        along = (places @ signs[:, :, None])[:, :, 0]
+        both = np.minimum(places.max(axis=1), -places.min(axis=1))  # how far on the other side
+        low, high = along.min(axis=1), along.max(axis=1)
+        ends = np.stack([lengths - rounding, low, high, low + 2 * both.max(axis=1)])
+        nats = self.measure.least(ends).T.tolist()
+        found = []
+        for k, view in enumerate(self.law.views(known, stack)):
+            least, shortest, longest, turned = nats[k]
+            cut = None
+            # where the measure varies by less than a cut gains, there is no better one
+            if max(longest, turned) - shortest >= (view.gain if view.cut else FLAT_NATS):
+                cut = _through(both[k]) if turned > longest else Cut.middle(signs[k], places[k])
+            found.append(View(view.exponent + least, view.known, cut or view.cut))
+        return found
 
     def size(self, known: Knowledge) -> int:
         """Return what the law says."""
@@ -192,6 +186,12 @@ class MeasuredPolytopes(Generic[Knowledge]):
     def exponent(self, known: Knowledge, point: Sequence[int], bits: int) -> arb:
         """Return a ball around the sum at a grid point."""
         return self.law.exponent(known, point, bits) + self.measure.at(point)
+
+
+def _through(sizes: Floats) -> Cut:
+    """Return the cut where the entry of the largest size is 0."""
+    across = int(sizes.argmax())
+    return Cut(tuple(int(j == across) for j in range(len(sizes))), 0)
 
 
 @cache

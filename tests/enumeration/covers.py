@@ -34,10 +34,11 @@ def pieces(envelope: Envelope[Any]) -> list[Piece]:
 
 def state(cover: Held) -> Hashable:
     """Return what the next try depends on: the pieces, whatever their order, and their scale."""
-    found = []
+    found, waiting = [], vars(cover).get("_waiting", {}).values()
     for piece in pieces(cover.envelope):
         shape = getattr(piece, "box", None) or getattr(piece, "polytope", None)
-        found.append((piece.exponent, repr(shape), getattr(piece, "misses", 0)))
+        misses = getattr(piece, "misses", 0)
+        found.append((piece.exponent, repr(shape), misses, piece in waiting))
     return tuple(sorted(found)), cover.envelope.reference
 
 
@@ -93,7 +94,7 @@ class Chain:
 
 
 def _changes(part: object) -> bool:
-    return isinstance(part, Envelope)
+    return isinstance(part, Envelope | dict)
 
 
 def exponential_law(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -24,7 +25,7 @@ from mechanisms.samplers.base_measure import (
 )
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.samplers.polytopes import Cut, Part, Polytope, View
+from mechanisms.samplers.polytopes import Cut, Part, Polytope, Stack, View
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile_regression import QuantileRegression
@@ -73,8 +74,8 @@ class FlatPolytopes:
     def start(self) -> list[Part[None]]:
         return [Part(Polytope.cross(2, RADIUS), 0.5, None)]
 
-    def view(self, known: None, polytope: Polytope) -> View[None]:
-        return View(0.5, None, self.cut, self.gain)
+    def views(self, known: Sequence[None], stack: Stack) -> list[View[None]]:
+        return [View(0.5, None, self.cut, self.gain) for _ in stack.polytopes]
 
     def size(self, known: None) -> int:
         return 0
@@ -83,9 +84,9 @@ class FlatPolytopes:
         return arb(0.5)
 
 
-def value(point: tuple[int, ...]) -> float:
+def value(point: Sequence[float]) -> float:
     """Return the sum of both summands at a point."""
-    length = Fraction(sum(map(abs, point)), 1 << BITS)
+    length = Fraction(sum(map(abs, point))) / (1 << BITS)
     return 0.5 + MEASURE.power * float(np.log1p(float(length)))
 
 
@@ -131,20 +132,20 @@ def test_every_box_of_the_start_is_bounded() -> None:
 def test_polytopes_are_bounded_and_cut_across_their_length() -> None:
     law = MeasuredPolytopes(FlatPolytopes(), MEASURE)
     (start,) = law.start()
-    whole = law.view(None, start.polytope)
+    [whole] = law.views([None], Stack([start.polytope]))
     assert whole.exponent == pytest.approx(0.5)
     random = np.random.default_rng(3)
     piece: Polytope | None = start.polytope
     for _ in range(CUTS):
         assert piece is not None
-        view = law.view(None, piece)
-        values = [value(tuple(round(x) for x in place)) for place in piece.floats.tolist()]
+        [view] = law.views([None], Stack([piece]))
+        values = list(map(value, piece.floats.tolist()))
         assert view.exponent <= min(values) + 1e-6
         if view.cut is None:
             assert max(values) - min(values) < 1
             return
-        side = view.cut if random.integers(2) else view.cut.opposite()
-        piece = piece.above(side) or piece.above(Cut(*view.cut.opposite()))
+        halves = piece.halves(view.cut)
+        piece = halves[random.integers(2)] or halves[0]
     pytest.fail("cut again and again")
 
 
@@ -152,24 +153,24 @@ def test_a_polytope_across_an_axis_is_bounded_by_the_other_entry() -> None:
     """The signs at its middle alone would say that theta may be as short as 0."""
     piece: Polytope | None = Polytope.cross(2, RADIUS)
     for cut in (Cut((1, 0), 320), Cut((0, 1), -700), Cut((0, -1), -900)):
-        piece = piece and piece.above(cut)
+        piece = piece and piece.halves(cut)[0]
     assert piece is not None
-    assert MeasuredPolytopes(FlatPolytopes(), MEASURE).view(None, piece).exponent == pytest.approx(
-        value((320, 0)), abs=1e-6
-    )
+    [view] = MeasuredPolytopes(FlatPolytopes(), MEASURE).views([None], Stack([piece]))
+    assert view.exponent == pytest.approx(value((320, 0)), abs=1e-6)
 
 
 def test_polytopes_are_cut_where_it_gains_most() -> None:
     """Else a law that thinly cuts what it knows would keep what it does not know long."""
     piece: Polytope | None = Polytope.cross(2, RADIUS)
     for cut in (Cut((1, 0), 0), Cut((0, 1), 0)):
-        piece = piece and piece.above(cut)
+        piece = piece and piece.halves(cut)[0]
     assert piece is not None
     asked = Cut((1, -1), 0)
     nats = value((RADIUS, 0)) - value((0, 0))
     for gain, obeyed in ((nats + 0.1, True), (nats - 0.1, False)):
         law = MeasuredPolytopes(FlatPolytopes(asked, gain), MEASURE)
-        assert (law.view(None, piece).cut == asked) is obeyed
+        [view] = law.views([None], Stack([piece]))
+        assert (view.cut == asked) is obeyed
 
 
 def test_the_power_follows_the_coefficients() -> None:

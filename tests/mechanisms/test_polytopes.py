@@ -33,7 +33,7 @@ from mechanisms.objectives.rows import distinct_rows
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Box, Cover, Space
 from mechanisms.samplers.envelopes import Envelope, Piece, Trial, first_kept
-from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, PolytopeLaw
+from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, PolytopeLaw, Stack, View
 from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
 from studies.patterns import KINDS, Pattern, table
@@ -63,13 +63,13 @@ def test_the_halves_of_a_cut_hold_each_grid_point_once(
     parts = [whole]
     for functional, level in cuts:
         cut = Cut(functional, level)
-        halves = [part.above(half) for part in parts for half in (cut, cut.opposite())]
+        halves = [half for part in parts for half in part.halves(cut)]
         parts = [half for half in halves if half is not None]
     for point in points:
         assert sum(part.holds(point) for part in parts) == 1
     for part in parts:
         inside = [point for point in points if part.holds(point)]
-        frame = Frame.around(part)
+        [frame] = Frame.around(Stack([part]))
         held = {frame.point(place) for place in itertools.product(*map(range, frame.sides))}
         assert len(held) == frame.points
         assert held.issuperset(inside)
@@ -81,7 +81,7 @@ def test_vertices_span_the_polytope(cuts: list[tuple[tuple[int, ...], int]]) -> 
     part: Polytope | None = Polytope.cross(3, 4)
     rng = np.random.default_rng(1)
     for functional, level in cuts:
-        smaller = part and part.above(Cut(functional, level))
+        smaller = part and part.halves(Cut(functional, level))[0]
         part = smaller if smaller is not None else part
     assert part is not None
     points = np.array([p for p in ball(3, 4) if part.holds(p)])
@@ -99,9 +99,9 @@ def test_a_thin_and_slanted_polytope_has_a_thin_frame() -> None:
     thin: Polytope | None = Polytope.cross(4, 10 << 34)
     for functional in ((3, -2, 1, 5), (1, 4, -3, 2)):
         for sign in (1, -1):
-            thin = thin and thin.above(Cut(tuple(sign * w for w in functional), -(1 << 12)))
+            thin = thin and thin.halves(Cut(tuple(sign * w for w in functional), -(1 << 12)))[0]
     assert thin is not None
-    frame = Frame.around(thin)
+    [frame] = Frame.around(Stack([thin]))
     assert frame.points < 2**26 * 2**76
     randomness, inside = seeded_randomness(1), 0
     for _ in range(400):
@@ -158,23 +158,44 @@ def test_bounds_on_polytopes_are_below_every_point(name: str) -> None:
     law, rng, randomness = laws(34, 10 << 34)[name], random.Random(3), seeded_randomness(3)
     informative = 0
     for part in list(law.start()) * 4:
-        polytope, known, exponent = part.polytope, part.known, part.exponent
+        stack, known, exponent = Stack([part.polytope]), part.known, part.exponent
         for _ in range(25):
-            view = law.view(known, polytope)
+            chosen = rng.randrange(len(stack.polytopes))
+            polytope, frame = stack.polytopes[chosen], Frame.around(stack)[chosen]
+            view = law.views([known] * len(stack.polytopes), stack)[chosen]
             known, exponent = view.known, max(exponent, view.exponent)
             informative += exponent > 0.1
-            frame = Frame.around(polytope)
             for point in (frame.draw_point(randomness) for _ in range(6)):
                 if polytope.holds(point):
                     with working_precision(128):
                         assert exponent <= float(law.exponent(known, point, 128).upper())
             cut = view.cut or frame.halving(len(polytope.walls))
-            halves = [polytope.above(half) for half in (cut, cut.opposite())] if cut else []
-            kept = [half for half in halves if half is not None]
+            kept = [half for half in polytope.halves(cut) if half is not None] if cut else []
             if not kept:
                 break
-            polytope = rng.choice(kept)
+            stack = Stack(kept)
     assert informative > 20
+
+
+@pytest.mark.parametrize("name", laws(2, 5))
+def test_polytopes_seen_together_are_seen_as_each_alone(name: str) -> None:
+    """Their vertices are not as many, and means must not count one twice."""
+    law = laws(34, 10 << 34)[name]
+    part = law.start()[-1]
+    pieces = [part.polytope]
+    for direction in np.random.default_rng(2).normal(size=(3, 3)):
+        cuts = [Cut.middle(direction, each.floats, 0.3) for each in pieces]
+        halves = [each.halves(cut) for each, cut in zip(pieces, cuts, strict=True) if cut]
+        pieces = [half for both in halves for half in both if half is not None]
+    assert len({len(each.vertices) for each in pieces}) > 1
+    stack, single = Stack(pieces), [Stack([each]) for each in pieces]
+    alone = [law.views([part.known], each)[0] for each in single]
+    for one, other in zip(law.views([part.known] * len(pieces), stack), alone, strict=True):
+        assert one.exponent == pytest.approx(other.exponent, rel=1e-9)
+        assert one.gain == pytest.approx(other.gain, rel=1e-9)
+        assert (one.cut is None) == (other.cut is None)
+    frames = [Frame.around(each)[0].points for each in single]
+    assert [frame.points for frame in Frame.around(stack)] == pytest.approx(frames, rel=1e-6)
 
 
 def test_sigma_is_between_its_lines() -> None:
@@ -265,6 +286,25 @@ def test_envelopes_that_take_turns_draw_from_the_one_law() -> None:
     check_draws(draws, exact, twins=twins)
 
 
+class Seen(LogisticPolytopes):
+    """Counts how many polytopes are looked at at once."""
+
+    def views(self, known: Sequence[None], stack: Stack) -> list[View[None]]:
+        self.counts = [*getattr(self, "counts", []), len(known)]
+        return super().views(known, stack)
+
+
+def test_a_few_polytopes_that_failed_are_cut_together() -> None:
+    """Unless one of them fails again: at first all weight is in few."""
+    law = Seen(logistic(ROWS, "linf", grid_bits=34, radius=10 << 34).law)
+    cover, randomness = PolytopeCover(law), seeded_randomness(1)
+    for _ in range(40):
+        first_kept([cover], randomness)
+    assert max(law.counts) == 8
+    assert {1, 2} & set(law.counts[1:9])
+    assert np.mean(law.counts) > 4
+
+
 class Tired:
     """An envelope that never keeps a point, and spends the same at each try."""
 
@@ -273,7 +313,7 @@ class Tired:
         self.name, self.spent, self.last = name, spent, last
 
     def attempt(self, randomness: Randomness) -> tuple[int, ...] | None:
-        self.envelope.replace(*self.envelope.choose(randomness)[:1], parts=[self._piece()])
+        self.envelope.replace({self.envelope.choose(randomness)[0]: [self._piece()]})
         self.spent.append(self.name)
         return (0,) if len(self.spent) >= self.last else None
 

@@ -25,7 +25,7 @@ from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
 from mechanisms.samplers.envelopes import Trial
-from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, View
+from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, Stack, View
 
 _MOST_ROWS = 200  # beyond, an arrangement has too many cells, and boxes decide rows at once
 _FEW_DIRECTIONS = 16  # so few distinct x leave thin cells, which polytopes follow best
@@ -95,8 +95,11 @@ class GradientCells:
         """Return Theta, every record open."""
         return [self.arrangement.whole()]
 
-    def view(self, known: Undecided, polytope: Polytope) -> View[Undecided]:
+    def views(self, known: Sequence[Undecided], stack: Stack) -> list[View[Undecided]]:
         """Bound E by the open records, and cut along the heaviest of them."""
+        return list(map(self._view, known, stack.polytopes))
+
+    def _view(self, known: Undecided, polytope: Polytope) -> View[Undecided]:
         found = self.arrangement.decide(known, polytope)
         open_here = np.ones((1, len(found.index)), dtype=np.bool_)
         gathered = self.law.gather(found.index, open_here, np.zeros((1, len(found.index))))
@@ -129,8 +132,11 @@ class LossCells:
         """Return Theta, every record open."""
         return [self.arrangement.whole()]
 
-    def view(self, known: Undecided, polytope: Polytope) -> View[Undecided]:
+    def views(self, known: Sequence[Undecided], stack: Stack) -> list[View[Undecided]]:
         """Bound E by a plane below it, and cut where that loses most."""
+        return list(map(self._view, known, stack.polytopes))
+
+    def _view(self, known: Undecided, polytope: Polytope) -> View[Undecided]:
         found = self.arrangement.decide(known, polytope)
         places, index = polytope.floats, found.index
         distance = places @ self.arrangement.codes[index].T - self.law.records.target[index]

@@ -75,7 +75,7 @@ class Cover(Generic[Knowledge]):
         if self.space.holds(point) and self.envelope.keeps(cell, exponent, randomness):
             return point
         # Boxes with much weight fail most often, so bounds get better where it matters.
-        self.envelope.replace(slot, list(self._parts(cell)))
+        self.envelope.replace({slot: list(self._parts(cell))})
         return None
 
     def _parts(self, cell: _Cell[Knowledge]) -> Iterator[_Cell[Knowledge]]:

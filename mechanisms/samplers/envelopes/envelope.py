@@ -28,7 +28,7 @@ ball arithmetic, with more bits of both until it is decided.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -118,8 +118,15 @@ class Envelope(Generic[Held]):
             self._add(piece)
         self._rebase()
 
-    def replace(self, slot: int, parts: Sequence[Held]) -> None:
-        """Hold, instead of a piece, parts that cover what of it is in Theta."""
+    def replace(self, parts: Mapping[int, Sequence[Held]]) -> None:
+        """Hold, instead of the pieces in some slots, parts that cover what of them is in Theta."""
+        for slot, each in parts.items():
+            self._replace(slot, each)
+        if self.size > self._most_bytes:
+            self._put_together()
+        self._rebase()
+
+    def _replace(self, slot: int, parts: Sequence[Held]) -> None:
         self.effort += _SPLIT_EFFORT
         whole: Piece | None = self._pieces[slot]
         assert whole is not None
@@ -132,9 +139,6 @@ class Envelope(Generic[Held]):
         while whole.whole is not None and not whole.parts:
             whole = whole.whole
             whole.parts -= 1
-        if self.size > self._most_bytes:
-            self._put_together()
-        self._rebase()
 
     def _add(self, piece: Held) -> None:
         self.size += piece.size

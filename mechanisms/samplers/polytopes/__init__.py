@@ -10,7 +10,7 @@ May enter: what the engine itself needs; laws live in ``objectives``. May import
 """
 
 from mechanisms.samplers.polytopes.law import FLAT_NATS, Part, PolytopeLaw, View
-from mechanisms.samplers.polytopes.polytope import Cut, Polytope
+from mechanisms.samplers.polytopes.polytope import Cut, Polytope, Stack
 from mechanisms.samplers.polytopes.rejection import PolytopeCover
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "Polytope",
     "PolytopeCover",
     "PolytopeLaw",
+    "Stack",
     "View",
 ]

@@ -17,13 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 import numpy as np
 
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.exact.floats import SPACING
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.polytopes.polytope import Cut, Polytope
+from mechanisms.samplers.polytopes.polytope import Cut, Stack
 
 _BITS = 40  # a slope's error then moves no point of Theta by more than a few grid steps
 _STEEPEST = 2.0**20  # a steeper slope is rounding, of a polytope that is flat
@@ -31,34 +32,29 @@ _STEEPEST = 2.0**20  # a steeper slope is rounding, of a polytope that is flat
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A box in its own coordinates: order p, rows of ``2**40 M``, lower ends and sides."""
+    """A box in its own coordinates: order p, rows of ``2**40 (I - M)``, lower ends and sides.
 
-    order: tuple[int, ...]
-    slopes: tuple[tuple[int, ...], ...]
-    lower: tuple[int, ...]
-    sides: tuple[int, ...]
+    Entries of the rows are in theta's order.
+    """
+
+    order: Sequence[int]
+    rows: Sequence[Sequence[int]]
+    lower: Sequence[int]
+    sides: Sequence[int]
 
     @classmethod
-    def around(cls, polytope: Polytope) -> Frame:
-        """Return a frame that holds every grid point of a polytope."""
-        vertices = polytope.floats
-        order, slopes = _shape(vertices)
-        functionals = (
-            np.array([_functional(order, row, j) for j, row in enumerate(slopes)], dtype=np.float64)
-            * 2.0**-_BITS
-        )
-        places = vertices @ functionals.T
+    def around(cls, stack: Stack) -> list[Frame]:
+        """Return, for each polytope, a frame that holds all its grid points."""
+        orders, rows = _shapes(stack)
+        functionals = rows.swapaxes(1, 2) * 2.0**-_BITS
+        places = stack.places @ functionals
         # d products, as many sums, the vertices and the functionals are rounded
-        sizes = np.abs(vertices).max(axis=0) @ np.abs(functionals).T
-        margin = (len(order) + 4) * SPACING * sizes
-        low = np.floor(places.min(axis=0) - margin).astype(np.int64).tolist()
-        high = np.floor(places.max(axis=0) + margin).astype(np.int64).tolist()
-        return cls(
-            order=order,
-            slopes=slopes,
-            lower=tuple(low),
-            sides=tuple(b - a + 1 for a, b in zip(low, high, strict=True)),
-        )
+        sizes = np.abs(stack.places).max(axis=1, keepdims=True) @ np.abs(functionals)
+        margin = (rows.shape[1] + 4) * SPACING * sizes[:, 0]
+        low = np.floor(places.min(axis=1) - margin).astype(np.int64)
+        sides = np.floor(places.max(axis=1) + margin).astype(np.int64) - low + 1
+        whole = rows.astype(np.int64)
+        return list(map(cls, *(each.tolist() for each in (orders, whole, low, sides))))
 
     @property
     def points(self) -> int:
@@ -71,14 +67,10 @@ class Frame:
 
     def point(self, place: Sequence[int]) -> tuple[int, ...]:
         """Return the grid point at a place, 0 <= place_j < sides_j."""
-        found: list[int] = []
-        for row, low, offset in zip(self.slopes, self.lower, place, strict=True):
-            shift = sum(m * t for m, t in zip(row, found, strict=True))
+        theta = [0] * len(self.order)
+        for entry, row, low, offset in zip(self.order, self.rows, self.lower, place, strict=True):
             # The least integer that is not below the frame's lower end.
-            found.append(low - (-shift >> _BITS) + offset)
-        theta = [0] * len(found)
-        for entry, t in zip(self.order, found, strict=True):
-            theta[entry] = t
+            theta[entry] = low - (sum(map(mul, row, theta)) >> _BITS) + offset
         return tuple(theta)
 
     def halving(self, turn: int) -> Cut | None:
@@ -88,36 +80,27 @@ class Frame:
             return None
         j = sides[turn % len(sides)]
         middle = self.lower[j] + self.sides[j] // 2
-        return Cut(_functional(self.order, self.slopes[j], j), middle << _BITS)
+        return Cut(tuple(self.rows[j]), middle << _BITS)
 
 
-def _functional(order: Sequence[int], row: Sequence[int], j: int) -> tuple[int, ...]:
-    """Return ``2**40`` times coordinate j, as a functional of theta."""
-    functional = [0] * len(order)
-    functional[order[j]] = 1 << _BITS
-    for entry, slope in zip(order, row, strict=False):
-        functional[entry] = -slope
-    return tuple(functional)
-
-
-def _shape(vertices: Floats) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """Return p and the rows of 2**40 M: each entry regressed on those before it, longest first."""
-    dimension = vertices.shape[1]
+def _shapes(stack: Stack) -> tuple[Integers, Floats]:
+    """Return p and ``2**40 (I - M)``: each entry regressed on those before it, longest first."""
+    count, most, dimension = stack.places.shape
+    own, eye, each = stack.shares[..., None] > 0, np.eye(dimension), np.arange(count)
+    spread = np.where(own, stack.places - stack.means(stack.places)[:, None], 0)
     # above what is left of the vertices, below the residual of entry j as column j, in theta
-    both = np.vstack([vertices - vertices.mean(axis=0), np.eye(dimension)])
-    left, residual = both[:-dimension], both[-dimension:]
-    order: list[int] = []
-    rows = []
-    for _ in range(dimension):
-        lengths = (left**2).sum(axis=0)
-        lengths[order] = -1
-        pivot = int(lengths.argmax())
-        row = [-entry for entry in residual[order, pivot].tolist()]
-        steep = not all(abs(m) < _STEEPEST for m in row)
-        rows.append(tuple(0 if steep else round(m * 2.0**_BITS) for m in row))
-        order.append(pivot)
-        if lengths[pivot] > 0:
-            share = left[:, pivot] @ left / lengths[pivot]
-            share[order] = 0
-            both -= both[:, pivot, None] * share
-    return tuple(order), tuple(rows)
+    both = np.concatenate([spread, np.broadcast_to(eye, (count, *eye.shape))], axis=1)
+    left, residual = both[:, :most], both[:, most:]
+    orders = np.zeros((count, dimension), dtype=np.int64)
+    free = np.ones((count, dimension), dtype=np.bool_)
+    for j in range(dimension):
+        lengths = np.where(free, np.square(left).sum(axis=1), -1)
+        pivot = orders[:, j] = lengths.argmax(axis=1)
+        free[each, pivot] = False
+        column, length = both[each, :, pivot], lengths[each, pivot][:, None]
+        moved = free & (length > 0)
+        share = (column[:, None, :most] @ left)[:, 0] / np.where(moved, length, 1)
+        both -= column[..., None] * np.where(moved, share, 0)[:, None]
+    rows = residual[each[:, None], :, orders]
+    gentle = (np.abs(rows) < _STEEPEST).all(axis=2, keepdims=True)
+    return orders, np.rint(np.where(gentle, rows, eye[orders]) * 2.0**_BITS)

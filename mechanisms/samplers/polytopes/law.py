@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from flint import arb
 
-from mechanisms.samplers.polytopes.polytope import Cut, Polytope
+from mechanisms.samplers.polytopes.polytope import Cut, Polytope, Stack
 
 Knowledge = TypeVar("Knowledge")
 
@@ -50,8 +50,8 @@ class PolytopeLaw(Protocol[Knowledge]):
     def start(self) -> Sequence[Part[Knowledge]]:
         """Return polytopes that cover Theta without overlap; E is at least ``floor`` everywhere."""
 
-    def view(self, known: Knowledge, polytope: Polytope) -> View[Knowledge]:
-        """Bound E on a polytope inside the one known; ``floor`` or more, finite."""
+    def views(self, known: Sequence[Knowledge], stack: Stack) -> Sequence[View[Knowledge]]:
+        """Bound E on polytopes inside those known; ``floor`` or more, finite."""
 
     def size(self, known: Knowledge) -> int:
         """Return about how many bytes the knowledge of one polytope takes."""

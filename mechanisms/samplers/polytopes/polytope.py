@@ -6,9 +6,10 @@ those below ``w'theta <= b - 1``. Both are closed half-spaces, they do not overl
 integer point is in one of them.
 
 *Vertices of a half.* They are the vertices on its side, and the points where edges cross the
-cut. Two vertices span an edge where no third one has all the walls they share. A point inside
-an edge has exactly the walls of the edge, so the lists of walls stay complete, whatever is
-degenerate. All of it is in integers: a polytope holds what it is said to hold.
+cut. Two vertices span an edge where no third one has all the walls they share. A vertex on just d
+walls has an edge along each d - 1 of them, so that its neighbours are those that share so many. A
+point inside an edge has exactly the walls of the edge, so the lists of walls stay complete,
+whatever is degenerate. All of it is in integers: a polytope holds what it is said to hold.
 """
 
 from __future__ import annotations
@@ -120,9 +121,22 @@ class Polytope:
         """Say whether a grid point is inside."""
         return all(wall.holds(point) for wall in self.walls if wall is not None)
 
-    def above(self, cut: Cut) -> Polytope | None:
-        """Return the part on the upper side of a cut, or None where nothing is."""
+    def halves(self, cut: Cut) -> tuple[Polytope | None, Polytope | None]:
+        """Return the parts on the upper and the lower side of a cut, None where nothing is."""
         sides = [cut.side(vertex) for vertex in self.vertices]
+        # the opposite cut is a grid step further down, so a vertex may be on neither side
+        others = [-side - v.scale for v, side in zip(self.vertices, sides, strict=True)]
+        edges = self._edges(
+            [i for i, other in enumerate(others) if other < 0],
+            [j for j, side in enumerate(sides) if side < 0],
+        )
+        turned = [(j, i) for i, j in edges]
+        return self._above(cut, sides, edges), self._above(cut.opposite(), others, turned)
+
+    def _above(
+        self, cut: Cut, sides: Sequence[int], edges: Sequence[tuple[int, int]]
+    ) -> Polytope | None:
+        """Return the part on the upper side, given all edges from there to the lower side."""
         if min(sides) >= 0:
             return self
         bit = 1 << len(self.walls)
@@ -133,23 +147,23 @@ class Polytope:
         ]
         if not kept:
             return None
-        crossed = (self._edge(i, j, sides, bit) for i, j in self._crossed(sides))
+        crossed = [self._edge(i, j, sides, bit) for i, j in edges if sides[i] > 0 > sides[j]]
         return _less_walls((*self.walls, cut), (*kept, *crossed))
 
-    def _crossed(self, sides: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the edges from above a cut to below it."""
+    def _edges(self, upper: Sequence[int], lower: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the edges between vertices of two sets."""
         dimension = len(self.vertices[0].place)
         walls = [v.walls for v in self.vertices]
-        upper = [i for i, side in enumerate(sides) if side > 0]
-        lower = [j for j, side in enumerate(sides) if side < 0]
+        simple = [each.bit_count() == dimension for each in walls]
         found = []
         for i in upper:
+            own = walls[i]
             for j in lower:
-                shared = walls[i] & walls[j]
+                shared = own & walls[j]
                 if shared.bit_count() < dimension - 1:  # an edge lies on as many walls
                     continue
                 # an edge unless a third vertex lies on all the walls these two share
-                if sum(shared & each == shared for each in walls) == 2:
+                if simple[i] or simple[j] or sum(shared & w == shared for w in walls) == 2:
                     found.append((i, j))
         return found
 
@@ -165,6 +179,33 @@ class Polytope:
             scale // common,
             (one.walls & two.walls) | bit,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Polytopes side by side: all are looked at by one array operation, not by one each."""
+
+    polytopes: Sequence[Polytope]
+
+    @once
+    def places(self) -> Floats:
+        """The vertices (b x k x d); the first of a polytope again where another one has more."""
+        rows = [polytope.floats for polytope in self.polytopes]
+        places = np.empty((len(rows), max(map(len, rows)), rows[0].shape[1]))
+        for place, own in zip(places, rows, strict=True):
+            place[: len(own)] = own
+            place[len(own) :] = own[0]
+        return places
+
+    @once
+    def shares(self) -> Floats:
+        """What part of its polytope's vertices each place is (b x k); 0 where it is one again."""
+        counts = np.array([[len(polytope.vertices)] for polytope in self.polytopes])
+        return np.where(np.arange(self.places.shape[1]) < counts, 1 / counts, 0)
+
+    def means(self, values: Floats) -> Floats:
+        """Return the means over the vertices (b x d) of values at all places (b x k x d)."""
+        return np.asarray((self.shares[:, None] @ values)[:, 0])
 
 
 def _corner(walls: Sequence[Cut], corner: tuple[int, ...]) -> Vertex:
