@@ -52,7 +52,7 @@ def both_ways(text: str, *, chunk: int, longest: int, width: int) -> tuple[Told,
         return plain, told(by_ranges, width)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=files, chunk=st.integers(1, 40), longest=st.integers(8, 60), width=st.integers(1, 2))
 @example(text='x,y\n"a\n\nb",1\n' * 9, chunk=5, longest=60, width=2)
 @example(text='x,y\n"' + "\n" * 90 + '",1\n', chunk=7, longest=99, width=2)

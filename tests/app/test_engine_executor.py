@@ -59,6 +59,7 @@ def _raise(block: Block) -> None:
     raise ZeroDivisionError(len(block))
 
 
+@pytest.mark.wide
 def test_results_come_in_the_order_of_the_parts(
     parts: tuple[StoredPart, ...], processes: ProcessExecutor
 ) -> None:

@@ -152,7 +152,7 @@ CELLS = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(CELLS, min_size=1, max_size=30))
 def test_a_number_means_the_same_beside_a_cell_that_does_not_parse(cells: list[str]) -> None:
     spec = columns_spec(
@@ -176,7 +176,7 @@ def test_a_number_means_the_same_beside_a_cell_that_does_not_parse(cells: list[s
 PIECES = st.sampled_from(["a", "b", "7", ",", '"', '""', "\n", "\r\n", '"a"', '","', " ", "ö"])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(PIECES, max_size=40), st.sampled_from([1, 5, 1 << 20]))
 def test_what_is_accepted_is_read_as_the_standard_library_reads_it(
     pieces: list[str], chunk_bytes: int

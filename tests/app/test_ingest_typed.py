@@ -132,7 +132,7 @@ def _outcome(content: bytes, columns: dict[str, dict[str, Any]]) -> Any:
     return codes, report.to_json(), digester.finish().to_bytes()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(_tables())
 @example(({"c0": BOOLEAN}, TRUTHS))  # a truth beside numbers is no number of the file
 def test_typed_cells_become_what_their_texts_do(

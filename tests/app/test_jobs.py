@@ -340,6 +340,7 @@ def test_an_outcome_that_cannot_be_stored_is_drawn_again(
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_what_cannot_be_handed_back_for_long_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -380,6 +381,7 @@ def test_what_cannot_be_handed_back_for_long_is_logged_once(
     assert [vars(each)["failure"] for each in said] == ["Problem"]
 
 
+@pytest.mark.wide
 def test_a_stopping_service_waits_for_no_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,6 +224,7 @@ def test_a_parquet_column_may_be_named_like_a_pattern(name: str, tmp_path: Path)
         assert found(content, content, spec_of(table.select(pl.nth(place))))
 
 
+@pytest.mark.wide
 def test_columns_of_few_bits_each_are_found_by_their_halves() -> None:
     chance = np.random.default_rng(5)
     answers = pl.DataFrame(
@@ -374,6 +375,7 @@ def wide(columns: int, *, seed: int) -> pl.DataFrame:
     return pl.DataFrame({**values, **codes})
 
 
+@pytest.mark.wide
 def test_one_telling_column_of_many_is_found() -> None:
     before, others = wide(60, seed=1), wide(60, seed=2)
     assert not found(others, before)

@@ -74,6 +74,7 @@ def test_gzip_inside_gzip_is_not_unpacked_further() -> None:
     assert refused(nested_gzip(b"x\n1\n", times=4), NUMBER).code == "invalid-upload"
 
 
+@pytest.mark.wide
 def test_a_million_columns_are_refused() -> None:
     header = ",".join(f"c{number}" for number in range(1_000_000)).encode() + b"\n"
     assert troubles(header, NUMBER)[0][2].startswith("the header is longer than")

@@ -282,6 +282,7 @@ def test_however_many_are_overdue_they_end(place: Place, monkeypatch: pytest.Mon
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_whoever_decides_first_ends_what_is_overdue(place: Place) -> None:
     async def scenario() -> None:
         async with serving(place, Fake()) as (_, services):
@@ -295,6 +296,7 @@ def test_whoever_decides_first_ends_what_is_overdue(place: Place) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_a_serving_process_ends_what_is_overdue(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,7 +137,7 @@ FREE = {"grant": {"release", "fingerprint"}, "burn": {"release", "fingerprint"},
     place=st.integers(1, 5),
     onwards=st.booleans(),
 )
-@settings(patient, max_examples=500)
+@settings(patient, max_examples=300)
 def test_an_edited_block_that_is_passed_has_nothing_wrong(
     kind: str, amounts: list[int], edit: tuple[str, Any], place: int, onwards: bool
 ) -> None:

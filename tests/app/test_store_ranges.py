@@ -274,6 +274,7 @@ class Dying:
         yield ""
 
 
+@pytest.mark.wide
 def test_a_process_that_dies_is_a_fault_and_not_an_error(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger, ledger.store.readers.connect() as connection:
         (found,) = verification._elsewhere(connection, [Dying()], 1)

@@ -196,6 +196,7 @@ def test_an_upload_that_is_given_up_leaves_nothing(
     assert data.store("ds_1", io.BytesIO(b"x\n1\n"), NUMBER).rows == 1
 
 
+@pytest.mark.wide
 def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
     storing = processes(tmp_path)
     upload = Upload(engine(tmp_path, storing))

@@ -84,6 +84,7 @@ def regress(client: httpx.Client, dataset: str, mechanism: str = "auto", **field
     return settled(client, answer).json()
 
 
+@pytest.mark.wide
 def test_a_formula_is_answered_as_the_request_it_stands_for(curator: httpx.Client) -> None:
     found = upload(curator, budget={"epsilon": "1000000"})
     answer = regress(
@@ -111,6 +112,7 @@ def test_a_formula_is_answered_as_the_request_it_stands_for(curator: httpx.Clien
     )
 
 
+@pytest.mark.wide
 def test_a_formula_and_its_features_are_one_request(curator: httpx.Client) -> None:
     dataset = upload(curator)["id"]
     by_formula = {"kind": "linear_regression", "formula": "food ~ income + log( income+1 )"}

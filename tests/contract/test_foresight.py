@@ -82,6 +82,7 @@ def test_whoever_asks_cannot_choose_what_a_release_s_verdict_assumes(
     assert_problem(ask(curator, dataset, MEAN, assume={"rows": 10**6}), 422, "invalid-request")
 
 
+@pytest.mark.wide
 def test_assumptions_are_taken_and_echoed(curator: httpx.Client, twins: dict[str, Any]) -> None:
     dataset = twins["add_remove"][0]
     assume = {

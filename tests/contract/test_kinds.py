@@ -41,6 +41,7 @@ def test_the_public_facts_are_as_they_were_declared(dataset: dict[str, Any]) -> 
     assert dataset["report"]["columns"]["town"]["other"] == 20
 
 
+@pytest.mark.wide
 def test_a_quantile_of_whole_numbers_is_one(curator: httpx.Client, dataset: Any) -> None:
     question = {"kind": "quantile", "column": "age", "levels": [0.25, 0.75]}
     for mechanism in ("kng", "exponential"):

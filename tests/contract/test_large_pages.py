@@ -84,6 +84,7 @@ def test_the_client_goes_on_until_there_is_no_more(large: Service) -> None:
     assert len(ids) == len(set(ids)) == LARGE + 1
 
 
+@pytest.mark.wide
 def test_a_page_of_data_sets_is_bounded_in_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

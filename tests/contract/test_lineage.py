@@ -120,6 +120,7 @@ def test_a_table_of_few_different_rows_comes_in_twice(curator: httpx.Client) -> 
         upload(curator, rows, columns=columns)
 
 
+@pytest.mark.wide
 def test_uploads_at_once_do_not_pass_each_other(curator: httpx.Client) -> None:
     rows = people(8, rows=2_000)
     with ThreadPoolExecutor(6) as pool:

@@ -179,6 +179,7 @@ def test_what_is_not_taken_is_sent_again_under_its_id(place: Place) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_pauses_grow_and_there_is_an_end(place: Place) -> None:
     async def scenario() -> None:
         with Hook(503) as hook:
@@ -200,6 +201,7 @@ def test_pauses_grow_and_there_is_an_end(place: Place) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_two_processes_do_not_send_the_same(place: Place) -> None:
     async def scenario() -> None:
         with Hook(204) as hook:

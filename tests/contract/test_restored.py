@@ -158,6 +158,7 @@ def test_forgotten_people_come_back_to_their_account(desk: Desk) -> None:
     assert assert_problem(refused, 409)["account"] == gone["account"]
 
 
+@pytest.mark.wide
 def test_an_admin_may_override_for_forgotten_people(here: Desk) -> None:
     forget(here)
     here.reconcile()
@@ -254,6 +255,7 @@ def test_an_account_opened_again_counts_as_it_did(here: Desk) -> None:
     assert again["budget"]["delta"] == gone["budget"]["delta"]
 
 
+@pytest.mark.wide
 def test_people_of_whom_nothing_was_spent_are_new(here: Desk) -> None:
     here.life(lambda admin: upload(admin, file_of(1), columns=COLUMNS))
     put_back = here.save()

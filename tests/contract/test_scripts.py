@@ -91,6 +91,7 @@ def test_what_a_preview_assumes_is_in_its_script(
     assert "'accuracy': 0.5" in text
 
 
+@pytest.mark.wide
 def test_notebooks_run_cell_by_cell(
     service: Service, packed: Path, desk: ReleaseDesk, wages: Dataset, key: str
 ) -> None:

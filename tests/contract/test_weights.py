@@ -80,6 +80,7 @@ def test_odds_are_weighed(curator: httpx.Client, dataset: str) -> None:
     assert odds(weights="hours") == pytest.approx(40 * many / (10 * few), rel=0.05)
 
 
+@pytest.mark.wide
 def test_previews_know_weights(curator: httpx.Client, dataset: str) -> None:
     for statistic in (
         {"kind": "mean", "columns": ["income"], "weights": "hours", "by": [

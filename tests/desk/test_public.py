@@ -242,6 +242,7 @@ def test_a_withdrawn_release_is_a_tombstone(anybody: Browsing, admin: httpx.Clie
     assert release["id"] not in anybody.open("/public").answer.text
 
 
+@pytest.mark.wide
 def test_what_is_public_is_found_by_filling_in_a_form(
     anybody: Browsing, admin: httpx.Client
 ) -> None:

@@ -81,6 +81,7 @@ def test_the_root_holds_theta_and_what_is_outside_is_outside() -> None:
         assert not (np.abs(u - centre) <= half).all(axis=1).any()
 
 
+@pytest.mark.wide
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 2**70)), min_size=1, max_size=200))
 def test_the_tree_sums_whatever_is_set(changes: list[tuple[int, int]]) -> None:
     tree, held = SumTree(), {}

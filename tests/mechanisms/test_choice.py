@@ -131,6 +131,7 @@ def test_other_statistics_keep_their_first() -> None:
     assert choose(quantile, schema, ONE, norm="auto") is None
 
 
+@pytest.mark.wide
 def test_a_choice_may_be_made_elsewhere_and_is_remembered() -> None:
     schema = schema_of(Adjacency.REPLACE_ONE, 431, 1)
     parts = (regression(1), Mean(columns=("y",)))

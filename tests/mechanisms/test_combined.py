@@ -288,6 +288,7 @@ def test_margins_alone_still_make_each_other_better_by_their_total() -> None:
     assert stds(groups)[0] < stds(parts[0])[0]
 
 
+@pytest.mark.wide
 def test_there_is_a_most_that_is_combined() -> None:
     many = Histogram(columns=("x", "y"), edges={"x": range(11), "y": np.linspace(-4, 2, 103)})
     edges = {"x": tuple(range(11)), "y": tuple(float(edge) for edge in many.edges["y"])}

@@ -290,13 +290,13 @@ def grown(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tree=st.recursive(leaves(), grown, max_leaves=8))
 def test_any_tree_is_read_again_from_its_text(tree: Node) -> None:
     assert parse(str(tree)) == tree
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tree=st.recursive(leaves(), grown, max_leaves=6))
 def test_values_lie_within_the_bounds_before_they_are_clamped(tree: Node) -> None:
     if len(tree.columns) == 0:

@@ -371,6 +371,7 @@ def test_expected_rank_errors_are_those_of_the_ideal_law() -> None:
         assert [rate * s / total for s in sums] == pytest.approx(ideal, rel=0.03)
 
 
+@pytest.mark.wide
 def test_a_hundred_levels_and_a_boolean_column_are_drawn() -> None:
     values = np.random.default_rng(1).uniform(0, 10, 2000)
     levels = tuple(round(k / 101, 9) for k in range(1, 101))

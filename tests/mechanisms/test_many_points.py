@@ -264,6 +264,7 @@ GRID = 4
 SMALL = [(-4, -2), (0, 0), (1, 3), (3, 3), (2, -1), (2, -1)]
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("most", [1 << 18, 2])
 def test_draws_follow_the_law_and_no_other(most: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -258,6 +258,7 @@ def test_the_linf_sensitivity_is_attained(adjacency: Adjacency) -> None:
     assert delta * Fraction(99, 100) < change <= delta
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_linear_gradients_stay_within_the_sensitivity(adjacency: Adjacency) -> None:
     schema = Schema(

@@ -93,6 +93,7 @@ def law(number: int, size: int) -> AffinePosterior:
     )
 
 
+@pytest.mark.wide
 def test_threads_that_draw_at_once_all_end() -> None:
     def work(seed: int) -> None:
         randomness = seeded_randomness(seed)

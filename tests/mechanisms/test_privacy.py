@@ -121,6 +121,7 @@ def test_epsilon_is_never_negative_and_is_ordered() -> None:
 POSITIVE = st.fractions(min_value=Fraction(1, 10**9), max_value=10**9)
 
 
+@pytest.mark.wide
 @given(st.integers(1, 10_000 * 10**9), st.lists(POSITIVE, min_size=1, max_size=20))
 def test_shares_sum_exactly_to_the_whole(nanos: int, shares: list[Fraction]) -> None:
     whole = Epsilon(nanos)

@@ -231,6 +231,7 @@ def test_draws_follow_the_law_and_no_other(level: Fraction) -> None:
     check_draws(draws, law_of(CODES, level, rate, range(high + 1)))
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 def test_a_sampler_at_the_wrong_scale_is_refused() -> None:
     """So many draws refuse any law at the distance of the other scale's, but one in 10^9 times."""

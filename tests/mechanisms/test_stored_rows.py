@@ -232,6 +232,7 @@ class Passes:
         return replace(rows, run=run)
 
 
+@pytest.mark.wide
 def test_a_sample_too_poor_for_one_step_is_bettered_by_passes() -> None:
     """Open records are still too many around the first fit: a sample of them fits better."""
     rows, passes = codes(2, 1 << 15), Passes()

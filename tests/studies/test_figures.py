@@ -102,6 +102,7 @@ def test_a_row_counts_only_by_the_seed_that_is_noted(tmp_path: Path) -> None:
     assert ran(figure_of(2), tmp_path) == [first.name]
 
 
+@pytest.mark.wide
 def test_a_cell_alone_is_the_cell_in_its_study(tmp_path: Path) -> None:
     ran(figure_of(4), tmp_path)
     rows = Store(folder=tmp_path, figure="toy").rows()
@@ -154,6 +155,7 @@ def test_slopes_and_ratios() -> None:
         slopes.fitted_slope(a, from_n=1000)
 
 
+@pytest.mark.wide
 def test_a_finding_that_fails_is_shown(tmp_path: Path) -> None:
     figure = figure_of(2)
     ran(figure, tmp_path)

@@ -412,6 +412,7 @@ def test_levels_share_epsilon_and_delta() -> None:
     assert np.abs(drawn - centre).mean() == pytest.approx(scale, rel=0.05)
 
 
+@pytest.mark.wide
 def test_published_methods_stand_beside_ours() -> None:
     study = urban.STUDIES[0]
     found = {

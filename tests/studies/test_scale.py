@@ -97,6 +97,7 @@ def test_what_is_measured_begins_nothing_with_the_program(monkeypatch: pytest.Mo
     assert not [each for each in told[0].told if each.startswith("init_main")]
 
 
+@pytest.mark.wide
 def test_the_page_tells_ratios_slopes_and_what_is_not_there(tmp_path: Path) -> None:
     found = [
         Row(what=what, executor="serial", rows=n, seconds=9 * times, cpu_s=times * n / 1e5, bytes=n)
