@@ -360,7 +360,7 @@ def test_nothing_but_the_numbers_depends_on_the_rows(
     ("adjacency", "rows"),
     [
         pytest.param("add_remove", "all missing", marks=pytest.mark.wide),
-        pytest.param("replace_one", "far outside", marks=pytest.mark.wide),
+        pytest.param("replace_one", "far outside", marks=pytest.mark.long),
         pytest.param("replace_one", "all missing", marks=pytest.mark.long),
         pytest.param("add_remove", "far outside", marks=pytest.mark.long),
     ],
