@@ -225,11 +225,15 @@ class SigmoidObjective:
     def _code_sums(self, exact: Sequence[Fraction]) -> CodeSums:
         """Sum gradient and Hessian with proved errors.
 
-        u = 2**-53, K columns, chunks of at most 8192 rows, C chunks in R runs, S = sum e_i:
+        u = 2**-53, K columns, chunks of at most 8192 rows, C chunks in R runs:
 
-        - an inner product errs by at most (K + 2) u ||w||_1 =: t, the rounding of
-          w included; as |(log sigmoid)'| <= 1, e_i errs relatively by at most
-          eta = ``SIGMOID_ERROR`` + u + 2 t while t < 1/4, p_i's rounding included;
+        - w = w' + w'' (:func:`_parted`): zeta_i'w' is exact, zeta_i'w'' errs by at most
+          f = (K + 2) u ||w''||_1, the rounding of w'' included, and their sum t is rounded once. So
+          the tilt of record i errs by at most d_i = u |t| + f <= u ||w||_1 + f =: d;
+        - as |(log sigmoid)'| <= 1, e_i errs relatively by at most
+          eta = ``SIGMOID_ERROR`` + u + 2 d while d < 1/4, p_i's rounding included;
+        - of that the tilt's part is absolutely at most d_i exp(d) sigmoid'(t) <= (u + f) / 3, since
+          |t| sigmoid'(t) and sigmoid'(t) are at most 1/4: it hardly counts, however long w is;
         - e_i = h_i + l_i with h_i a multiple of 2**-20 (both exact, |l_i| <= 2**-21):
           the products h_i zeta_ij are multiples of 2**-40 and sum exactly;
         - the sum of l_i zeta_ij errs by at most (8192 + C + R) u sum |l_i| whatever
@@ -239,21 +243,24 @@ class SigmoidObjective:
         is exact, and p_i e_i is rounded once more, by at most u relatively.
         """
         width = self._public.width
-        w = np.array([float(entry) for entry in exact])
-        tilt_error = (width + 2) * UNIT_ROUNDOFF * float(np.abs(w).sum())
+        coarse, fine = _parted(exact)
+        lost = (width + 2) * UNIT_ROUNDOFF * float(np.abs(fine).sum())
+        tilt_error = UNIT_ROUNDOFF * float(np.abs(coarse).sum() + np.abs(fine).sum()) + lost
         total = _Split.none(width)
         runs = 0
-        for some in self._pass(_Splitting(w)):
+        for some in self._pass(_Splitting(coarse, fine)):
             total.add(some)
             runs += 1
-        eta = SIGMOID_ERROR + UNIT_ROUNDOFF + 2 * tilt_error if tilt_error < 0.25 else math.inf
+        near = SIGMOID_ERROR + UNIT_ROUNDOFF if tilt_error < 0.25 else math.inf
+        eta = near + 2 * tilt_error
         order = (EXACT_ROWS + total.chunks + runs + 4) * UNIT_ROUNDOFF
         floor = total.rows * SIGMOID_FLOOR
         gradient = [
             Fraction(a, 1 << (2 * CODE_BITS)) + Fraction(b)
             for a, b in zip(total.high, total.low.tolist(), strict=True)
         ]
-        error = eta * total.residual + order * total.rest + floor
+        tilts = total.rows * (UNIT_ROUNDOFF + lost) / 3
+        error = near * total.residual + tilts + order * total.rest + floor
         hessian_error = (2 * eta + order) * total.weight + floor
         return CodeSums(
             gradient=gradient,
@@ -375,9 +382,10 @@ class _Split:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Splitting:
-    """A pass: sums at w, what is coarse apart from what is fine."""
+    """A pass: sums at w in two parts, what is coarse apart from what is fine."""
 
     w: Floats
+    rest: Floats
 
     def __call__(self, rows: Weighed) -> _Split:
         found = _Split.none(len(self.w))
@@ -386,7 +394,7 @@ class _Splitting:
         return found
 
     def _of(self, zeta: Floats, share: Floats) -> _Split:
-        e, complement = sigmoid(zeta @ self.w)
+        e, complement = sigmoid(zeta @ self.w + zeta @ self.rest)
         e *= share
         # A coarse part whose products sum exactly, and a fine one whose errors hardly count.
         coarse = np.rint(e * CODE_MAX) / CODE_MAX
@@ -403,6 +411,19 @@ class _Splitting:
             rest=float(np.abs(fine).sum()),
             weight=float(curve.sum()),
         )
+
+
+def _parted(exact: Sequence[Fraction]) -> tuple[Floats, Floats]:
+    """Return w in two parts; the first one's products with a row, and their sums, are exact.
+
+    With ||w||_1 < 2**m its entries are multiples of 2**(m - 32), those of a row of 2**-20: their
+    sums, at most 2**m, are multiples of 2**(m - 52).
+    """
+    size = math.ceil(sum(map(abs, exact))).bit_length() + 1
+    unit = Fraction(2) ** (size + CODE_BITS - 52)
+    coarse = [round(entry / unit) * unit for entry in exact]
+    fine = [entry - part for entry, part in zip(exact, coarse, strict=True)]
+    return np.array(list(map(float, coarse))), np.array(list(map(float, fine)))
 
 
 def _whole(value: arb) -> tuple[int, int]:

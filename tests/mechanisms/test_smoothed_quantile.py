@@ -67,7 +67,8 @@ def test_certified_sums_hold_the_exact_ones(rows: int, width: Fraction, intercep
     for ball, truth in zip(facts.gradient, exact, strict=True):
         assert ball.contains(truth)
         assert truth.rad() <= 2.0**-1000
-        assert ball.rad() <= 1e-10 * max(rows, 1)
+        # narrow kernels make tilts long, which costs no digits
+        assert ball.rad() <= 1e-14 * max(rows, 1)
     at = np.array([float(t) for t in theta])
     hint, hessian = loss.model(at)
     assert np.allclose(hint, [float(g) for g in exact], atol=1e-8 * max(rows, 1))
