@@ -82,6 +82,7 @@ def calibrate_quantile_regression(
             bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
             most=schema.row_bound,
             weights=weights,
+            narrow=False,
         ),
     )
     return Plan(

@@ -96,8 +96,11 @@ DEFAULT_BOUND = Fraction(50)
 
 # By the number of coefficients: so many rows are held.
 _HELD_ROWS = {1: HELD_ROWS, 2: HELD_ROWS, 3: HELD_ROWS, 4: 200_000}
-_MS_PER_TERM = 1e-4  # of about six passes, with what it takes to read a code
-_ROWS_OF_BOXES = 10_000  # more are summed up, and cost no box anything
+_MS_PER_HELD = 6e-4  # measured: to read a code, and to sort it among distinct rows
+_MS_PER_TERM = 1.5e-4  # measured: of about five passes, with what it takes to read a code
+_FEW_ROWS = 10_000  # what it takes to read so many hardly counts
+_SHARP = 25_000  # rows times rate: then rows are summed up, and cost no box anything
+_ROWS_OF_BOXES = 500  # boxes of a sharp law cost as those of so many
 
 
 @weighing
@@ -227,12 +230,12 @@ class LogisticDraw:
 
     @property
     def expected_ms(self) -> float:
-        """Return about how long a draw takes: that of one from memory, and passes over the rows."""
+        """Return about how long a draw takes: its boxes, and to hold the rows or make passes."""
         rows, dimension = self.schema.row_bound, self.scaling.dimension
-        if rows <= self.held:
-            return expected_ms(dimension=dimension, rows=rows)
-        boxes = expected_ms(dimension=dimension, rows=_ROWS_OF_BOXES)
-        return boxes + _MS_PER_TERM * rows * dimension**2
+        many = max(0, rows - _FEW_ROWS)
+        near = _ROWS_OF_BOXES if many and self.rate * rows >= _SHARP else rows
+        each_ms = _MS_PER_HELD if rows <= self.held else _MS_PER_TERM * dimension
+        return expected_ms(dimension=dimension, rows=near) + each_ms * many * dimension
 
     @property
     def _radius(self) -> int:

@@ -43,5 +43,5 @@ def calibrate_linear(
         objective=objective,
         loss=squared_loss(scaling.dimension, bound, schema.adjacency),
         bound=bound,
-        ms_per_cell=0.0,  # the sketches hold the sums
+        newton=None,  # the sketches hold the sums
     )

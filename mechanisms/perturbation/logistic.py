@@ -7,7 +7,7 @@ from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written
 from mechanisms.objectives.logistic import LogisticObjective
 from mechanisms.objectives.losses import logistic_loss
-from mechanisms.perturbation.release import plan_fit
+from mechanisms.perturbation.release import Newton, plan_fit
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.rows import passes
 from mechanisms.statistics.designs.scaling import design
@@ -28,7 +28,7 @@ def calibrate_logistic(
         objective=lambda data: logistic_objective(statistic, schema, data),
         loss=logistic_loss(statistic.scaling(schema).dimension, schema.adjacency),
         bound=statistic.exact_bound,
-        ms_per_cell=1e-4,
+        newton=Newton(ms_per_cell=1e-4, passes=13),
         q=None if statistic.q == "auto" else as_written(statistic.q),
     )
 

@@ -9,7 +9,7 @@ from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.objectives.losses import smoothed_check_loss
 from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
 from mechanisms.perturbation.calibration import smoothing_width
-from mechanisms.perturbation.release import plan_fit
+from mechanisms.perturbation.release import Newton, plan_fit
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.rows import CodeRows, passes
 from mechanisms.statistics.designs.scaling import design
@@ -38,7 +38,7 @@ def calibrate_quantile_regression(
             adjacency=schema.adjacency,
         ),
         bound=statistic.exact_bound,
-        ms_per_cell=2e-4,
+        newton=Newton(ms_per_cell=2e-4, passes=24),
         details={"smoothing_width": float(width)},
     )
 

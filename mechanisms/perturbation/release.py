@@ -21,9 +21,11 @@ from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.objective import Objective
 from mechanisms.samplers.regions import l1_region
+from mechanisms.statistics.designs.rows import are_held, passes_ms
 from mechanisms.statistics.designs.scaling import RegressionScaling
 
 _MS_PER_ENTRY = 0.03  # measured; of the d x d matrix
+_PASSES_OF_ONE = 4  # measured; a single coefficient needs hardly a line search
 
 
 class Regression(Protocol):
@@ -74,6 +76,25 @@ class PerturbedFit:
         return self.scaling.released(self.drawn.draw(self.objective(data), randomness))
 
 
+@dataclass(frozen=True, slots=True)
+class Newton:
+    """What Newton's method takes: rows held cost by coefficient, more of them by passes.
+
+    Both were measured with the rows spread evenly, its line searches and its certificate included.
+    """
+
+    ms_per_cell: float
+    passes: int
+
+    def expected_ms(self, rows: int, scaling: RegressionScaling) -> float:
+        """Return about how many milliseconds it takes for so many rows."""
+        columns = len(scaling.features) + 1
+        if are_held(rows, columns):
+            return self.ms_per_cell * rows * scaling.dimension
+        passes = self.passes if scaling.dimension > 1 else _PASSES_OF_ONE
+        return passes_ms(passes, rows, columns)
+
+
 def plan_fit(
     statistic: Regression,
     schema: Schema,
@@ -83,7 +104,7 @@ def plan_fit(
     objective: Callable[[Data], Objective],
     loss: Loss,
     bound: Fraction | None,
-    ms_per_cell: float,
+    newton: Newton | None,
     q: Fraction | None = None,
     details: Mapping[str, float] | None = None,
 ) -> Plan:
@@ -96,8 +117,8 @@ def plan_fit(
         whose coordinates vary least of the three.
     objective, loss, bound
         What is minimised, the constants of a record's loss, and the limit of theta.
-    ms_per_cell : float
-        About how long Newton's method takes for a row and a coefficient.
+    newton : Newton
+        What Newton's method takes; None where sketches hold the sums.
     q : Fraction
         The share of epsilon spent on the tilt; None for the public rule.
     """
@@ -106,7 +127,7 @@ def plan_fit(
     chosen = cast(Norm, best if norm == "auto" else norm)
     scaling = statistic.scaling(schema)
     # By the public bound, not the rows there are: an expected time is told to everybody.
-    newton = ms_per_cell * schema.row_bound * loss.dimension
+    newton_ms = 0.0 if newton is None else newton.expected_ms(schema.row_bound, scaling)
     draw = PerturbedFit(
         scaling=scaling,
         objective=objective,
@@ -123,7 +144,7 @@ def plan_fit(
             rows=schema.known_rows,
         ),
         bound=bound,
-        expected_ms=newton + _MS_PER_ENTRY * loss.dimension**2,
+        expected_ms=newton_ms + _MS_PER_ENTRY * loss.dimension**2,
         details=details or {},
     )
     return _plan(draw, schema, epsilon)

@@ -9,7 +9,17 @@ May enter: what the engine itself needs; laws live in ``objectives``. May import
 """
 
 from mechanisms.samplers.boxes.law import BoxLaw, Children, Start
-from mechanisms.samplers.boxes.rejection import Cover, draw, expected_ms
+from mechanisms.samplers.boxes.rejection import LEAST_MS, Cover, draw, expected_ms
 from mechanisms.samplers.boxes.space import Box, Space
 
-__all__ = ["Box", "BoxLaw", "Children", "Cover", "Space", "Start", "draw", "expected_ms"]
+__all__ = [
+    "LEAST_MS",
+    "Box",
+    "BoxLaw",
+    "Children",
+    "Cover",
+    "Space",
+    "Start",
+    "draw",
+    "expected_ms",
+]

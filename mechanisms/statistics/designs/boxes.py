@@ -30,7 +30,11 @@ from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.weights import HELD_PARTS, Weights
 
 MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
-_MS_PER_CODE = 5e-5  # three passes, with what it takes to read a code and scale it
+# Boxes of more rows cost as those of so many, as most are far from where it matters. A wide law
+# has more rows there: a share, up to so many.
+_NEAR_NARROW, _NEAR_WIDE, _SHARE_WIDE = 10_000, 400_000, 5
+_MS_PER_HELD = 7e-4  # measured: to read and scale a code, and to sort it among distinct rows
+_MS_PER_CODE = 7e-5  # measured: three passes, with what it takes to read a code and scale it
 _HELD_BYTES = 1 << 29  # by the boxes that a draw meets besides its first one
 SAMPLE_ROWS = 1 << 17  # or up to twice as many: a start from so many is off by little
 
@@ -75,12 +79,14 @@ class RegressionRows:
 
     Few rows are held in memory. Of more, sums are made in passes, and only those are held whose
     residuals are near 0 about the minimiser. Which way is taken depends on ``most`` alone.
+    ``narrow`` says that the law's width falls as one over the rows, not as one over their root.
     """
 
     scaling: RegressionScaling
     bound: Fraction
     bits: int
     most: int
+    narrow: bool = True
     spread: bool = False
     power: int = 0
     held: int = HELD_ROWS
@@ -99,11 +105,12 @@ class RegressionRows:
 
     @property
     def expected_ms(self) -> float:
-        """Return about how long a draw takes: that of one from memory, and passes over the rows."""
-        once = expected_ms(dimension=self.scaling.dimension, rows=self.most)
-        if self.most <= self.held:
-            return once
-        return once + _MS_PER_CODE * self.most * (self.scaling.dimension + 1)
+        """Return about how long a draw takes: its boxes, and to hold the rows or make passes."""
+        few = min(self.most, _NEAR_NARROW)
+        near = few if self.narrow else max(few, min(self.most // _SHARE_WIDE, _NEAR_WIDE))
+        boxes_ms = expected_ms(dimension=self.scaling.dimension, rows=near)
+        each_ms = _MS_PER_HELD if self.most <= self.held else _MS_PER_CODE
+        return boxes_ms + each_ms * (self.most - few) * (self.scaling.dimension + 1)
 
     @property
     def radius(self) -> int:

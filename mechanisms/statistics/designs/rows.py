@@ -25,7 +25,13 @@ Rows = NDArray[np.float64]
 HELD_ROWS = 1 << 20
 """So many rows at most are held in memory; more are read in passes."""
 
+KEPT_CODES = 1 << 26
+"""So many codes stay in memory between passes where they are made; more are read in each."""
+
 _HELD_BYTES = 1 << 29  # half a gigabyte of rows may stay in memory between passes
+
+# Measured: a pass of a sum and a Gram matrix over rows, and to read a code.
+_MS_PER_ROW, _MS_PER_PRODUCT, _MS_PER_CODE = 3e-5, 1e-7, 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +161,25 @@ def passes(data: Data, read: Reader, schema: Schema) -> Passes:
     """
     columns, most = read.columns, schema.row_bound
     # By the bound and not by the rows there are: how long a draw takes must not count them.
-    if most > HELD_ROWS or most * (len(columns) + 1) * 8 > _HELD_BYTES:
+    if not are_held(most, len(columns)):
         return lambda function: data.map(_OfChunks(read, function), columns)
     chunks = [chunk for block in data.blocks(columns) for chunk in read(block)]
     return lambda function: iter([function(chunks)])
+
+
+def are_held(rows: int, columns: int) -> bool:
+    """Return whether :func:`passes` keeps so many rows of so many columns in memory."""
+    return rows <= HELD_ROWS and rows * (columns + 1) * 8 <= _HELD_BYTES
+
+
+def passes_ms(count: int, rows: int, columns: int) -> float:
+    """Return about how many milliseconds so many passes take over rows that are not held.
+
+    They may be kept as codes where passes are made, and are then read once.
+    """
+    read = 1 if rows * columns <= KEPT_CODES else count
+    summed_ms = _MS_PER_ROW + _MS_PER_PRODUCT * columns**2
+    return rows * (count * summed_ms + read * _MS_PER_CODE * columns)
 
 
 @dataclass(frozen=True, slots=True)
