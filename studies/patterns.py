@@ -2,8 +2,8 @@
 
 Regressions on true-or-false columns, as people make of categories. Few distinct rows leave some
 directions of the coefficients open and make others thin, in whatever way they fall; a random search
-finds the ways that are slow. Each is set beside the slowest of some draws from as many rows spread
-evenly, at the same epsilon. Processor time. ``python -m studies.patterns`` prints them.
+finds the ways that are slow. Each is set beside as many rows spread evenly, at the same epsilon, by
+the means of several draws of both. Processor time. ``python -m studies.patterns`` prints them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -72,11 +72,11 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Times of random patterns, the slowest time of even rows, and the slowest pattern.
+    """Mean times of random patterns, the longest one of even rows, and the slowest pattern.
 
-    ``ratio`` is the largest of a pattern's time to that of even rows of its size and epsilon, and
-    ``farthest`` the pattern that has it. ``within`` says how many patterns took at most four times
-    as long.
+    ``ratio`` is the largest of a pattern's mean time to that of even rows of its size and epsilon,
+    and ``farthest`` the pattern that has it. ``within`` says how many patterns took at most four
+    times as long.
     """
 
     kind: str
@@ -93,27 +93,35 @@ def table(*, patterns: int, seed: int, draws: int = 5) -> Iterator[Row]:
     """Yield, for each kind of law, the times of random patterns beside those of even rows."""
     for kind in KINDS:
         rng = np.random.default_rng(seed)
-        usual = {
-            (rows, epsilon): max(even(kind, rows, epsilon).seconds(k) for k in range(draws))
-            for rows in SIZES
-            for epsilon in EPSILONS
-        }
-        found = [drawn(kind, rng) for _ in range(patterns)]
-        times = [pattern.seconds() for pattern in found]
-        ratios = [
-            max(seconds, LEAST_S) / max(usual[_nearest(pattern), pattern.epsilon], LEAST_S)
-            for seconds, pattern in zip(times, found, strict=True)
-        ]
-        yield Row(
-            kind=kind,
-            median_s=statistics.median(times),
-            slowest_s=max(times),
-            even_s=max(usual.values()),
-            slowest=found[int(np.argmax(times))],
-            ratio=max(ratios),
-            farthest=found[int(np.argmax(ratios))],
-            within=sum(ratio <= 4 for ratio in ratios) / patterns,
-        )
+        yield row([drawn(kind, rng) for _ in range(patterns)], draws=draws)
+
+
+def row(patterns: Sequence[Pattern], *, draws: int) -> Row:
+    """Return the mean times of patterns of one kind beside those of even rows."""
+    kind = patterns[0].kind
+    beside = [(_nearest(pattern), pattern.epsilon) for pattern in patterns]
+    evens = {key: even(kind, *key) for key in dict.fromkeys(beside)}
+    # all in turn, so that a machine that slows down does so for each
+    rounds = [
+        [pattern.seconds(seed) for pattern in (*patterns, *evens.values())]
+        for seed in range(1, draws + 1)
+    ]
+    means = [statistics.fmean(times) for times in zip(*rounds, strict=True)]
+    times, usual = means[: len(patterns)], dict(zip(evens, means[len(patterns) :], strict=True))
+    ratios = [
+        max(mean, LEAST_S) / max(usual[key], LEAST_S)
+        for mean, key in zip(times, beside, strict=True)
+    ]
+    return Row(
+        kind=kind,
+        median_s=statistics.median(times),
+        slowest_s=max(times),
+        even_s=max(usual.values()),
+        slowest=patterns[int(np.argmax(times))],
+        ratio=max(ratios),
+        farthest=patterns[int(np.argmax(ratios))],
+        within=sum(ratio <= 4 for ratio in ratios) / len(patterns),
+    )
 
 
 def _nearest(pattern: Pattern) -> int:
@@ -140,12 +148,12 @@ def even(kind: str, rows: int, epsilon: str) -> Pattern:
 
 def main() -> None:
     """Print a line for each kind of law."""
-    for row in table(patterns=80, seed=5):
+    for found in table(patterns=80, seed=5):
         sys.stdout.write(
-            f"{row.kind}: median {row.median_s:.2f} s, slowest {row.slowest_s:.2f} s,"
-            f" even rows at most {row.even_s:.2f} s; {row.slowest}\n"
-            f"  beside even rows of its size and epsilon at most {row.ratio:.1f} times as long,"
-            f" {row.within:.1%} at most 4 times; {row.farthest}\n"
+            f"{found.kind}: median {found.median_s:.2f} s, slowest {found.slowest_s:.2f} s,"
+            f" even rows at most {found.even_s:.2f} s; {found.slowest}\n"
+            f"  beside even rows of its size and epsilon at most {found.ratio:.1f} times as long,"
+            f" {found.within:.1%} at most 4 times; {found.farthest}\n"
         )
 
 

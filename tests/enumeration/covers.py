@@ -1,8 +1,9 @@
 """Adaptive rejection, walked: a chain of covers, one try at a time.
 
 A try that fails changes what the sampler holds, so that it never begins anew. But two histories
-that leave the same pieces leave the same sampler. So the states are the sets of pieces: each is
-tried once on every outcome of its random bits, and hands its failed mass on to other states.
+that leave the same pieces, the same of them waiting to be cut, leave the same sampler. So the
+states are the sets of pieces: each is tried on every outcome of its random bits, and hands its
+failed mass on to other states.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def pieces(envelope: Envelope[Any]) -> list[Piece]:
 
 
 def state(cover: Held) -> Hashable:
-    """Return what the next try depends on: the pieces, whatever their order, and their scale."""
+    """Return what the next try depends on: the pieces, which of them wait, and their scale."""
     found, waiting = [], vars(cover).get("_waiting", {}).values()
     for piece in pieces(cover.envelope):
         shape = getattr(piece, "box", None) or getattr(piece, "polytope", None)
@@ -55,8 +56,9 @@ class Chain:
     def walk(self, first: Held) -> Bounds:
         """Return the law of the first point kept.
 
-        Every failed try but one that changes nothing splits one piece more. So states are met in
-        the order of how many were split, and each is tried when all of its mass has come.
+        On boxes every failed try but one that changes nothing splits one piece more. So states are
+        met in the order of how many were split, and each is tried when all of its mass has come.
+        Polytopes wait, and a state of them may be met again. It is then tried with what came since.
         """
         waiting = {self._meet(first): Fraction(1)}
         while waiting:

@@ -36,7 +36,7 @@ from mechanisms.samplers.envelopes import Envelope, Piece, Trial, first_kept
 from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, PolytopeLaw, Stack, View
 from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
-from studies.patterns import KINDS, Pattern, table
+from studies.patterns import KINDS, Pattern, row, table
 
 Cuts = st.lists(
     st.tuples(st.tuples(*[st.integers(-5, 5)] * 3), st.integers(-9, 9)), min_size=1, max_size=7
@@ -387,9 +387,18 @@ def test_an_open_direction_is_bounded_at_once(
     assert effort < most
 
 
+FARTHEST = {"0010": 653, "1111": 1342, "0111": 627, "0001": 848, "0110": 1197, "0100": 1258}
+
+
 @pytest.mark.slow
-def test_no_random_pattern_takes_four_times_as_long_as_even_rows() -> None:
-    rows = list(table(patterns=60, seed=11, draws=1))
-    assert [row.kind for row in rows] == list(KINDS)
-    for row in rows:
-        assert row.slowest_s < 4 * max(row.even_s, 0.25), row
+def test_no_pattern_takes_four_times_as_long_as_even_rows() -> None:
+    """Three random ones of each kind, and two of 160 logistic ones that once did.
+
+    The two took 4.2 and 4.3 times as long before a few polytopes were cut at once. The whole search
+    is ``python -m studies.patterns``.
+    """
+    slowest = row([Pattern("logistic", counts, "1") for counts in (SLOWEST, FARTHEST)], draws=4)
+    rows = list(table(patterns=3, seed=11, draws=2))
+    assert [each.kind for each in rows] == list(KINDS)
+    for each in (slowest, *rows):
+        assert each.ratio < 4, each
