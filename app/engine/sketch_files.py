@@ -80,9 +80,8 @@ def column_file(index: int) -> str:
     return f"column-{index:05d}.npy"
 
 
-def column_bytes(ordered: Ordered) -> bytes:
-    """Return the stored form of a column's counts."""
-    codes, counts = ordered
+def column_bytes(codes: NDArray[np.int32], counts: NDArray[np.integer[Any]]) -> bytes:
+    """Return the stored form of a column's distinct codes, ascending, and their counts."""
     # Most counts are small: a column then takes a fraction of the space.
     narrowest = np.min_scalar_type(int(counts.max(initial=0)))
     return _arrays_bytes(codes, counts.astype(narrowest))

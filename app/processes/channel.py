@@ -28,6 +28,7 @@ from app.domain.problems import Problem
 _LENGTH = struct.Struct("!i")
 _HEAD = struct.Struct("!iB")
 _MAX_MESSAGE_BYTES = 1 << 24  # a sender that is not in order must not fill the reader's memory
+_MOST_PIECES = 1 << 10  # that the system takes at once
 READ_BYTES = 8
 """Of which a number of bytes is a message."""
 _SENDING = threading.Lock()
@@ -56,14 +57,18 @@ class StarvedError(ProcessLostError):
     """No time was left for a process in spare time, and it has left."""
 
 
-def send(channel: Connection, message: Message, body: bytes | memoryview) -> None:
-    """Send a message, whole: a process's other thread may have one to send too."""
+def send(channel: Connection, message: Message, *body: bytes | memoryview) -> None:
+    """Send a message, whole: a process's other thread may have one to send too.
+
+    ``body`` may be in pieces, each of bytes.
+    """
     # not put together first: a block is long
-    left = [memoryview(_HEAD.pack(1 + len(body), message)), memoryview(body)]
+    head = _HEAD.pack(1 + sum(map(len, body)), message)
+    left = [memoryview(piece) for piece in (head, *body)]
     # A frame is more than one write: two threads' frames must not mix.
     with _SENDING:
         while left:
-            written = os.writev(channel.fileno(), left)
+            written = os.writev(channel.fileno(), left[:_MOST_PIECES])
             while left and written >= len(left[0]):
                 written -= len(left.pop(0))
             if left:

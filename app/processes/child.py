@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import resource
 import signal
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from app.logs import configure_logs
 
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as malloc.h numbers them
+_KEPT_BYTES, _LARGE_BYTES = 1 << 28, 1 << 25
 _OOM_SCORE = 500
 """Before the service itself, and after what reads uploads."""
 
@@ -50,3 +53,15 @@ def confine(limits: Mapping[int, int], *, oom_score: int) -> None:
     # No core dump: it would write rows to the disk.
     for kind, most in {resource.RLIMIT_CORE: 0, **limits}.items():
         resource.setrlimit(kind, (most, most))
+
+
+def keep_memory() -> None:
+    """Have memory that arrays leave used by the next ones, up to so much of it.
+
+    Given back, it would be asked for again at once, page by page: a twentieth of what it takes to
+    read and store rows. Where the C library has no such thing it stays as it is.
+    """
+    with suppress(AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)

@@ -20,7 +20,7 @@ import json
 import os
 import resource
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,7 +31,7 @@ import numpy.ma  # each process would load it with its first series
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
 from app.processes.channel import READ_BYTES, Message, problem_json, send
-from app.processes.child import confine
+from app.processes.child import confine, keep_memory
 from app.processes.standstill import Standstill
 from app.uploads.ingest import ingest_files
 from app.uploads.limits import Limits
@@ -50,6 +50,7 @@ def work(file: int, channel: int) -> None:
 
 
 def _read(file: int, channel: Connection) -> None:
+    keep_memory()
     task = ReadingTask.from_json(channel.recv_bytes())
     limits = task.upload_limits()
     try:
@@ -59,7 +60,7 @@ def _read(file: int, channel: Connection) -> None:
         _confine(limits, mapped=limits.max_upload_bytes if task.fed else os.fstat(file).st_size)
         for message, body in _messages(_files(file, task, standstill), task, limits):
             with standstill.excused():  # the other end may take its time
-                send(channel, message, body)
+                send(channel, message, *body)
     except BrokenPipeError:
         raise
     except FedError:
@@ -108,23 +109,24 @@ def _files(file: int, task: ReadingTask, standstill: Standstill) -> Iterator[Fil
 
 def _messages(
     files: Iterator[FileOfMany], task: ReadingTask, limits: Limits
-) -> Iterator[tuple[Message, bytes | memoryview]]:
+) -> Iterator[tuple[Message, Sequence[bytes | memoryview]]]:
     spec, digester, ids = task.spec(), task.digester(), task.ids()
     report, layout = UploadReport(), Layout()
     blocks = ingest_files(
         files, spec, limits=limits, report=report, digester=digester, ids=ids, layout=layout
     )
     for block in blocks:
-        yield Message.READ, layout.read_bytes.to_bytes(READ_BYTES)
+        yield Message.READ, [layout.read_bytes.to_bytes(READ_BYTES)]
         for body in _bodies(list(block.values())):
             yield Message.BLOCK, body
     if digester is not None:
-        yield Message.DIGESTS, digester.finish().to_bytes()
-    yield Message.OUTCOME, json.dumps(report.to_json()).encode()
+        yield Message.DIGESTS, [digester.finish().to_bytes()]
+    yield Message.OUTCOME, [json.dumps(report.to_json()).encode()]
 
 
-def _bodies(columns: list[Codes]) -> Iterator[memoryview]:
-    """Yield a block in pieces small enough that who receives one is soon done."""
-    rows = max(1, _MESSAGE_BYTES // (4 * len(columns)))
-    for start in range(0, len(columns[0]), rows):
-        yield np.stack([codes[start : start + rows] for codes in columns]).data.cast("B")
+def _bodies(columns: list[Codes]) -> Iterator[list[memoryview]]:
+    """Yield a block in messages small enough that who receives one is soon done."""
+    whole = [np.ascontiguousarray(codes).data.cast("B") for codes in columns]
+    size = 4 * max(1, _MESSAGE_BYTES // (4 * len(columns)))
+    for start in range(0, len(whole[0]), size):
+        yield [codes[start : start + size] for codes in whole]

@@ -22,7 +22,7 @@ from app.domain.sources import Source
 from app.engine.choice import Passes
 from app.logs import describe
 from app.processes.channel import Message, StarvedError, problem_json, send
-from app.processes.child import prepare
+from app.processes.child import keep_memory, prepare
 from app.processes.upload_notes import noted
 from app.processes.upload_orders import StoringOrder
 from app.processes.upload_reading import checked_blocks
@@ -47,6 +47,7 @@ def work(*descriptors: int) -> None:
         order = StoringOrder.from_json(answering.recv_bytes())
         allowed = {resource.RLIMIT_AS: order.memory_bytes + _LIBRARIES_BYTES}
         prepare(log_level=order.log_level, limits=allowed)
+        keep_memory()
         try:
             if reading:
                 with Connection(reading[0]) as blocks:

@@ -29,7 +29,7 @@ from app.uploads.anchors import Anchor, AnchorSampler
 from app.uploads.file_cells import FileCells
 from app.uploads.grids import Grid
 from app.uploads.prf import Prf
-from app.uploads.samples import Digests, Sample, Sampler, Sieve
+from app.uploads.samples import Digests, Sample, Sampler, Sieve, Uppers
 
 _KEEP_SUMS = 1 << 10
 _MOST_LOOKED_AT = 1 << 15
@@ -176,8 +176,11 @@ class FileDigester:
         self._sieve = Sieve(0, [])
         self._seen = _Seen()
 
-    def add(self, columns: Sequence[FileCells]) -> None:
-        """Take in some rows of all columns that are looked at, of one or more."""
+    def add(self, columns: Sequence[FileCells], uppers: Uppers | None = None) -> None:
+        """Take in some rows of all columns that are looked at, of one or more.
+
+        ``uppers`` are of the same rows.
+        """
         if not self._grids:
             self._grids = [Grid() for _ in columns]
             self._anchors = [AnchorSampler(len(columns)) for _ in columns]
@@ -187,7 +190,7 @@ class FileDigester:
             all_but = [every, *([other for other in every if other != place] for place in every)]
             self._sieve = Sieve(len(columns), [*zip(self._sums, all_but, strict=True)])
         cells = [column.digests for column in columns]
-        self._sieve.add(cells)
+        self._sieve.add(cells, uppers)
         for place, column in enumerate(columns):
             self._grids[place].add(column.told, column.ends)
             self._anchors[place].add(cells[place], cells)

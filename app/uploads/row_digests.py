@@ -44,7 +44,7 @@ from app.uploads.file_cells import CellReader, FileCells, Known
 from app.uploads.file_columns import FileDigester, FileDigests
 from app.uploads.grids import Ends, Grid, ends_of
 from app.uploads.prf import Prf
-from app.uploads.samples import Digests, Sample, Sampler, Sieve
+from app.uploads.samples import Digests, Sample, Sampler, Sieve, Uppers
 
 KEY_BYTES = 32
 ALL = "all"
@@ -212,15 +212,16 @@ class RowDigester:
         ``first`` are the first columns of the file as they are there, whatever is declared.
         """
         digests = {name: column.digests(*cells[name]) for name, column in self._columns.items()}
-        self._sieve.add([*digests.values()])
+        uppers = Uppers()
+        self._sieve.add([*digests.values()], uppers)
         if first:
             readers = self._readers = self._readers or {
                 name: CellReader(self._prf) for name in first
             }
             known = {name: Known(digests[name], *cells[name][2:]) for name in self._singles}
             found = [readers[name].read(each, known.get(name)) for name, each in first.items()]
-            self._numbers.add(found[:_FIRST_NUMBERS])
-            self._file.add(found)
+            self._numbers.add(found[:_FIRST_NUMBERS], uppers)
+            self._file.add(found, uppers)
 
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
@@ -251,8 +252,8 @@ class _FirstNumbers:
         self._sums = Sampler(_KEEP_HALF)
         self._grids: list[Grid] = []
 
-    def add(self, columns: Sequence[FileCells]) -> None:
-        """Take in some rows."""
+    def add(self, columns: Sequence[FileCells], uppers: Uppers) -> None:
+        """Take in some rows; ``uppers`` are of the same ones."""
         self._grids = self._grids or [Grid() for _ in columns]
         for grid, column in zip(self._grids, columns, strict=True):
             if len(column.read):
@@ -260,7 +261,7 @@ class _FirstNumbers:
         # the others hold nothing throughout; of all columns, one will do
         numeric = [column.numeric for column in columns if len(column.read)]
         numeric = numeric or [columns[0].numeric]
-        Sieve(len(numeric), [(self._sums, range(len(numeric)))]).add(numeric)
+        Sieve(len(numeric), [(self._sums, range(len(numeric)))]).add(numeric, uppers)
 
     def kept(self) -> Iterator[Kept]:
         """Yield the sample, if several columns hold numbers."""

@@ -7,8 +7,9 @@ smaller of their two limits both; which rows those are depends on nothing else.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,8 @@ _TELLS_AFTER_ROWS = 1 << 16  # before, few rows may be twins by chance
 _TOO_MANY_TWINS = 0.95  # a column of so few different values tells no people
 _RUN_ROWS = 1 << 14  # so many sums stay in the processor's near memory
 _LOWER_BITS = 48
+_UPPER_PLACE = 3 if sys.byteorder == "little" else 0
+"""Which of a digest's four words of 16 bits is the upper one."""
 _MANY = 1 << 13  # of 2**16: where more rows are wanted, looking at upper bits first is no use
 
 Word = TypeVar("Word", np.uint16, np.uint64)
@@ -171,6 +174,25 @@ class Sampler:
             self._given_up = twins > _TOO_MANY_TWINS * held
 
 
+@dataclass(frozen=True, slots=True)
+class Uppers:
+    """One more than the upper 16 bits of some columns' digests, found once for each column.
+
+    For sieves that look at the same rows: they share what columns they share.
+    """
+
+    _found: dict[int, tuple[Digests, NDArray[np.uint16]]] = field(default_factory=dict)
+
+    def of(self, digests: Digests) -> NDArray[np.uint16]:
+        """Return those of a column."""
+        known = self._found.get(id(digests))
+        if known is None:
+            upper = digests.view(np.uint16)[_UPPER_PLACE::4] + np.uint16(1)
+            # held, so that nothing else is given its id
+            known = self._found[id(digests)] = digests, upper
+        return known[1]
+
+
 class Sieve:
     """Has samplers look at rows: each at the sums, modulo 2**64, over columns of its own.
 
@@ -195,10 +217,13 @@ class Sieve:
             for rest, (_, own) in zip(rests, samplers, strict=True)
         ]
 
-    def add(self, columns: Sequence[Digests]) -> None:
-        """Look at some more rows: every column's digests of them."""
+    def add(self, columns: Sequence[Digests], uppers: Uppers | None = None) -> None:
+        """Look at some more rows: every column's digests of them.
+
+        ``uppers`` are for other sieves to use again, which look at the same rows.
+        """
         rows = len(columns[0])
-        chosen = self._wanted(columns)
+        chosen = self._wanted(columns, uppers or Uppers())
         some = columns if chosen is None else [column[chosen] for column in columns]
         for sampler, digests in zip(self._samplers, self._sums(some), strict=True):
             low = np.flatnonzero(digests < np.uint64(sampler.limit))
@@ -213,7 +238,7 @@ class Sieve:
                 sums[few] = _summed([columns[place] for place in few])
             yield np.subtract(every, sums[few]) if is_rest else sums[few]
 
-    def _wanted(self, columns: Sequence[Digests]) -> NDArray[np.intp] | None:
+    def _wanted(self, columns: Sequence[Digests], uppers: Uppers) -> NDArray[np.intp] | None:
         """Return the rows that a sampler may want; None where many are.
 
         A sum's upper bits are those of the terms, and a carry below their number: with one more
@@ -225,19 +250,14 @@ class Sieve:
         ]
         if max(bounds) > _MANY:
             return None
-        found = []
+        found, upper = [], [uppers.of(column) for column in columns]
         for start in range(0, len(columns[0]), _RUN_ROWS):
-            upper = [_upper(column[start : start + _RUN_ROWS]) for column in columns]
-            wanted = np.zeros(len(upper[0]), dtype=np.bool_)
-            for sums, bound in zip(self._sums(upper), bounds, strict=True):
+            run = [column[start : start + _RUN_ROWS] for column in upper]
+            wanted = np.zeros(len(run[0]), dtype=np.bool_)
+            for sums, bound in zip(self._sums(run), bounds, strict=True):
                 wanted |= sums <= np.uint16(bound)
             found.append(start + np.flatnonzero(wanted))
         return np.concatenate([np.zeros(0, dtype=np.intp), *found])
-
-
-def _upper(digests: Digests) -> NDArray[np.uint16]:
-    """Return one more than the upper bits of some digests."""
-    return (digests >> np.uint64(_LOWER_BITS)).astype(np.uint16) + np.uint16(1)
 
 
 def _summed(columns: Sequence[NDArray[Word]]) -> NDArray[Word]:

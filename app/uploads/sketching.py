@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ from app.engine.sketch_files import (
 )
 from mechanisms.contract import Block
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column
-from mechanisms.sketches import SUM_ROWS, Ordered, distinct, gram_of_some, merge_ordered
+from mechanisms.sketches import SUM_ROWS, distinct, gram_of_some, merge_ordered
 
 DENSE_COLUMNS = 16
 """Columns counted at a time: 16 MiB each."""
@@ -100,7 +100,7 @@ class SketchBuilder:
                     for name, counter in counters.items():
                         counter.add(block[name])
             for index, name in enumerate(names, start):
-                yield column_file(index), column_bytes(counters[name].ordered())
+                yield column_file(index), column_bytes(*counters[name].ordered())
             counters.clear()
 
 
@@ -124,7 +124,7 @@ def added(
             yield name, _Gram.of(stored, read_gram(content, {})).words().to_bytes()
         else:
             both = merge_ordered(read_column(earlier[name].read()), read_column(content))
-            yield name, column_bytes(both)
+            yield name, column_bytes(*both)
 
 
 def _sketched(
@@ -151,7 +151,7 @@ def _counts_of(parts: Sequence[Part], column: str) -> bytes:
     counter = _Counter()
     for part in parts:
         counter.add(part.read([column])[column])
-    return column_bytes(counter.ordered())
+    return column_bytes(*counter.ordered())
 
 
 class _Sums:
@@ -269,10 +269,12 @@ class _Counter:
         self._few.clear()
         self._waiting = 0
 
-    def ordered(self) -> Ordered:
+    def ordered(self) -> tuple[NDArray[np.int32], NDArray[np.integer[Any]]]:
         if self._rows + self._waiting > SORTED_ROWS:
             self._count()
         if self._counts is None:
             return distinct(np.concatenate([np.zeros(0, dtype=np.int32), *self._few]))
-        places = np.flatnonzero(self._counts)
-        return (places - CODE_MAX).astype(np.int32), self._counts[places].astype(np.int64)
+        used = self._counts != 0
+        codes = np.flatnonzero(used).astype(np.int32)
+        codes -= CODE_MAX
+        return codes, self._counts[used]

@@ -12,6 +12,7 @@ import polars as pl
 from app.engine.choice import Passes
 from app.engine.data import DataEngine
 from app.engine.schema import schema_of
+from app.processes.child import keep_memory
 from app.processes.upload_reading import SHARED, checked_blocks
 from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask, Tally
@@ -75,7 +76,8 @@ def statistics() -> Mapping[str, tuple[Statistic, str, bool]]:
 
 
 def take_in(file: Path, folder: Path, passes: Passes) -> dict[str, Any]:
-    """Read, check, encode, sketch, digest and store a file, as the service does."""
+    """Read, check, encode, sketch, digest and store a file, as the service's processes do."""
+    keep_memory()
     # one process sketches what comes by; several sketch what is stored
     executor = passes.executor() if passes != Passes() else None
     declared, started = spec(), time.perf_counter()

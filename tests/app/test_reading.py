@@ -8,8 +8,9 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 from app.domain.problems import Problem
 from app.domain.upload_reports import ColumnCounts
 from app.processes import upload_reading as reading
-from app.processes.channel import Message
+from app.processes.channel import Message, receive, send
 from app.processes.forking import Forks
 from app.processes.upload_reading import SHARED, UploadReader
 from app.uploads.limits import Limits
@@ -183,6 +184,23 @@ def _told(monkeypatch: pytest.MonkeyPatch, *messages: bytes) -> list[Any]:
 
     monkeypatch.setattr(Forks, "order", order)
     return list(read_upload(io.BytesIO(b""), NUMBER, limits=Limits(silence_s=5)))
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 5000])
+def test_a_message_in_pieces_is_that_of_all_of_them(pieces: int) -> None:
+    body = np.arange(5000, dtype=np.uint16).tobytes()
+    size = -(-len(body) // pieces)
+    ours, theirs = Pipe()
+    with ours, theirs, ThreadPoolExecutor(1) as beside:
+        sent = beside.submit(
+            send,
+            ours,
+            Message.BLOCK,
+            *(memoryview(body)[start : start + size] for start in range(0, len(body), size)),
+        )
+        message, received = receive(theirs, 5)
+        sent.result()
+    assert (message, bytes(received)) == (Message.BLOCK, body)
 
 
 def _block(*codes: int) -> bytes:

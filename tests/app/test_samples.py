@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from app.domain.datasets import parse_columns
 from app.uploads.prf import Prf
 from app.uploads.row_digests import RowDigester
-from app.uploads.samples import Sampler, Sieve
+from app.uploads.samples import Sampler, Sieve, Uppers
 from mechanisms.privacy import Adjacency
 
 KEEP = 64
@@ -55,19 +55,33 @@ def test_samplers_behind_a_sieve_see_the_sums_that_they_want_and_every_row() -> 
     cells[3, 1::5] = cells[3, 0]
     cells[1::2, 2::3] = -cells[::2, 2::3][:3]  # the sum of all seven is that of one
     sets = [range(columns), [0], [2, 1], [0, 2, 3, 4, 5, 6], [1, 3, 5], [0, 2, 4, 6], [4, 3, 2, 0]]
-    plain, behind = ([Sampler(KEEP, patient=True) for _ in sets] for _ in range(2))
+    plain, behind, beside = ([Sampler(KEEP, patient=True) for _ in sets] for _ in range(3))
     sieve = Sieve(columns, [*zip(behind, sets, strict=True)])
+    turned = [[columns - 1 - place for place in own] for own in sets]
+    other_way = Sieve(columns, [*zip(beside, turned, strict=True)])
     for block in np.split(cells, [*range(1_000, 20_000, 1_000), 40_000], axis=1):
-        sieve.add([*block])
+        digests, uppers = [*block], Uppers()
+        sieve.add(digests, uppers)
+        other_way.add(digests[::-1], uppers)
         for sampler, own in zip(plain, sets, strict=True):
             sampler.add(block[list(own)].sum(axis=0))
         # which has each settle: what comes next must be below the limit of all until now
-        for one, other in zip(plain, behind, strict=True):
-            expected, found = one.sample(), other.sample()
+        for one, *others in zip(plain, behind, beside, strict=True):
+            expected = one.sample()
             assert expected is not None
-            assert found is not None
-            assert found.facts() == expected.facts()
-            assert found.digests.tolist() == expected.digests.tolist()
+            for other in others:
+                found = other.sample()
+                assert found is not None
+                assert found.facts() == expected.facts()
+                assert found.digests.tolist() == expected.digests.tolist()
+
+
+def test_the_upper_bits_of_a_column_are_found_once() -> None:
+    uppers, digests = Uppers(), _digests(1000)
+    found = uppers.of(digests)
+    assert found.tolist() == [((digest >> 48) + 1) % 2**16 for digest in digests.tolist()]
+    assert uppers.of(digests) is found
+    assert uppers.of(digests.copy()) is not found
 
 
 @pytest.mark.wide
