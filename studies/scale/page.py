@@ -10,7 +10,7 @@ from studies.figures.plots import BLUE, ORANGE, picture, save, style
 from studies.scale.fitting import Points, model, slope
 from studies.scale.rows import csv_bytes
 from studies.scale.store import OK, Row, read
-from studies.scale.work import statistics
+from studies.scale.work import plan_of, statistics
 
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 CSV, PICTURE = Path("studies") / "scale.csv", Path("images") / "studies" / "scale.svg"
@@ -71,20 +71,24 @@ def _over(one: float, other: float) -> str:
 
 def _statistics(rows: Sequence[Row]) -> Iterator[str]:
     ahead = " | ".join(f"at {size:.0e}, s" for size in _AHEAD)
-    yield f"| what | executor | rows | s | first, s | processor, s | peak, MB | slope | {ahead} |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    yield (
+        "| what | executor | rows | s | first, s | processor, s | told, s | peak, MB | slope "
+        f"| {ahead} |"
+    )
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     for what, executor in dict.fromkeys((row.what, row.executor) for row in rows):
         own = [row for row in rows if (row.what, row.executor) == (what, executor)]
         largest = max(own, key=lambda row: row.rows)
         place = f"{_words(what)} | {executor} | {largest.rows:,}"
         if largest.status != OK:
-            yield f"| {place} | {largest.status} | | | | | | |"
+            yield f"| {place} | {largest.status} | | | | | | | |"
             continue
         points = [(row.rows, _cost(row)) for row in own if row.status == OK]
         processor = largest.cpu_s if _grows(what) else 0.0
         yield (
             f"| {place} | {largest.seconds:.3g} | {_or_none(largest.first_s)} "
-            f"| {_or_none(processor)} | {largest.peak_mb:,.0f} | {_slope(slope(points))} "
+            f"| {_or_none(processor)} | {_or_none(_told(largest))} "
+            f"| {largest.peak_mb:,.0f} | {_slope(slope(points))} "
             f"| {_ahead(what, points)} |"
         )
 
@@ -105,6 +109,12 @@ def _grows(what: str) -> bool:
     """Say whether something reads rows; a sketched statistic does not."""
     asked = statistics().get(what)
     return asked is None or asked[2]
+
+
+def _told(row: Row) -> float:
+    """Return the seconds that a plan tells of what reads rows: those of one process."""
+    reads = row.what in statistics() and row.executor == _SERIAL and _grows(row.what)
+    return plan_of(row.what, row.rows).expected_ms / 1000 if reads else 0.0
 
 
 def _cost(row: Row) -> float:

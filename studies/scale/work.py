@@ -11,6 +11,7 @@ import polars as pl
 
 from app.engine.choice import Passes
 from app.engine.data import DataEngine
+from app.engine.executor import DEFAULT_KEEP_BYTES
 from app.engine.schema import schema_of
 from app.processes.child import keep_memory
 from app.processes.upload_reading import SHARED, checked_blocks
@@ -20,7 +21,7 @@ from app.uploads.row_digests import KEY_BYTES
 from app.uploads.storing import write_files
 from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
-from mechanisms.contract import InvalidStatisticError, Statistic
+from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import CODE_MAX
 from mechanisms.privacy import Epsilon
 from mechanisms.randomness import system_randomness
@@ -114,14 +115,21 @@ def by_polars(file: Path, out: Path) -> dict[str, Any]:
     return {"seconds": seconds, "bytes": size}
 
 
+def plan_of(kind: str, rows: int) -> Plan:
+    """Return the plan of a statistic, of so many rows."""
+    statistic, mechanism, _ = statistics()[kind]
+    schema = schema_of(spec(), rows=rows)
+    return calibrate(statistic, schema, Epsilon.parse("1"), mechanism=mechanism)
+
+
 def draw(kind: str, rows: int, folder: Path, passes: Passes) -> dict[str, Any]:
     """Open the stored rows and draw a statistic: the first time, and when all is at hand."""
-    statistic, mechanism, reads = statistics()[kind]
-    executor = passes.executor()
+    _, _, reads = statistics()[kind]
+    # as the service's processes that draw
+    executor = passes.executor(keep_bytes=DEFAULT_KEEP_BYTES)
     try:
-        schema = schema_of(spec(), rows=rows)
         try:
-            plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism=mechanism)
+            plan = plan_of(kind, rows)
         except InvalidStatisticError:
             return {"seconds": 0.0, "status": "refused"}
         times: list[float] = []
