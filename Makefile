@@ -46,12 +46,15 @@ serve: $(READY) ## Serve ./data on HOST:PORT
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(or $(JOBS),$(CORES)) --dist loadfile --no-loadscope-reorder
 CORES = $(shell getconf _NPROCESSORS_ONLN)
 
-# Some of these wait for a server or a clock: one process more than there are cores keeps all busy.
-# The plugin of generated requests is for slow tests, and takes seconds to load.
-test test-wide test-slow coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Some of these wait for a server or a clock: more processes than there are cores keep all busy.
+test-slow: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+test test-wide coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+
+# The plugin of generated requests is for slow tests, and takes seconds to load. How the sources look is
+# for `make check` to say.
 QUICKLY = $(PYTEST) -p no:schemathesis --in-memory $(addprefix --ignore=,$(HOUSE_TESTS))
-# How the sources look is `make check`'s to say.
 HOUSE_TESTS := tests/test_house.py tests/test_structure.py
+
 test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
 	$(QUICKLY) $(if $(filter test-all,$(MAKECMDGOALS)),$(ALL_QUICK),-m '$(NOT_SLOW) and not wide and not postgres') $(ARGS)
 

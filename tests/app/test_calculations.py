@@ -79,6 +79,7 @@ def fail() -> None:
     raise ValueError(SENTINEL)
 
 
+@pytest.mark.wide
 def test_it_calculates_elsewhere_and_knows_nothing_of_the_service(
     calculator: CalculatingProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:

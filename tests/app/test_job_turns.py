@@ -231,6 +231,7 @@ async def final_of(services: Any, release: str) -> ReleaseRecord:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("draws_s", [0.0, 0.08])
 @pytest.mark.parametrize(
     ("lane_ms", "told"),

@@ -212,6 +212,7 @@ def test_what_is_woken_while_it_closes_closes(tmp_path: Path, turns: int) -> Non
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_a_process_that_dies_costs_an_attempt(place: Place) -> None:
     async def scenario() -> None:
         fake = Fake([dies, dies, lambda record: b'{"drawn":%d}' % record.attempts])
@@ -414,6 +415,7 @@ def test_pauses_grow_up_to_a_bound() -> None:
     assert list(islice(pauses_s(), 8)) == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
+@pytest.mark.wide
 def test_rows_go_when_the_last_job_on_an_archived_data_set_is_done(tmp_path: Path) -> None:
     place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
 

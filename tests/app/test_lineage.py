@@ -287,6 +287,7 @@ def test_bounds_types_and_fills_change_nothing() -> None:
 # Tables in which everybody resembles somebody
 
 
+@pytest.mark.wide
 def test_tables_of_few_different_rows_overlap_only_when_they_are_the_same() -> None:
     chance = np.random.default_rng(1)
 

@@ -96,6 +96,7 @@ def test_an_anchor_on_another_disk_is_told_from_one_beside_the_data(tmp_path: Pa
     assert not shares_device(elsewhere)
 
 
+@pytest.mark.wide
 def test_verification_tells_of_an_anchor_on_the_ledgers_disk(tmp_path: Path) -> None:
     data = tmp_path / "data"
     released(data)
@@ -143,6 +144,7 @@ def test_an_anchor_that_is_named_must_be_there(tmp_path: Path) -> None:
     assert said(verify(data)) == (1, MISSING), "the setting has been lost"
 
 
+@pytest.mark.wide
 def test_a_backup_has_no_anchor_and_is_verified_alone(tmp_path: Path) -> None:
     data, other = tmp_path / "data", tmp_path / "other machine"
     released(data)

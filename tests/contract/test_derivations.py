@@ -123,6 +123,7 @@ def test_a_regression_is_told_as_a_table(service: Service, curator: httpx.Client
     assert told[3].startswith("There are no standard errors.")
 
 
+@pytest.mark.wide
 def test_groups_have_terms_with_their_labels(curator: httpx.Client, dataset: str) -> None:
     by = {"by": ["owner"]}
     parent = released(curator, dataset, {"kind": "moments", "columns": ["income", "food"], **by})
@@ -266,6 +267,7 @@ def test_one_alone_is_together_with_none(curator: httpx.Client, dataset: str) ->
     assert derive(curator, parent["id"], mean).json()["together_with"] == []
 
 
+@pytest.mark.wide
 def test_releases_that_do_not_belong_together_are_refused(
     service: Service, admin: httpx.Client, analyst: httpx.Client, curator: httpx.Client
 ) -> None:

@@ -17,6 +17,7 @@ DERIVE: dict[str, Any] = {
 }
 
 
+@pytest.mark.wide
 def test_a_spec_derives_columns_that_are_columns_like_any_other(curator: httpx.Client) -> None:
     found = upload(curator, derive=DERIVE, budget={"epsilon": "1000000"})
     assert list(found["columns"]) == ["income", "food", "region", "owner", "log_food", "rich"]

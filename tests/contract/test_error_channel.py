@@ -94,7 +94,7 @@ REFUSED: list[dict[str, Any]] = [
     {"statistic": {"kind": "quantile", "column": "income", "levels": [0.5]}, "norm": "l2"},
     {"statistic": {"kind": "nonsense"}},
 ]
-QUICK_KINDS = frozenset({"count", "geometric_median", "histogram", "mean", "quantile"})
+QUICK_KINDS = frozenset({"count", "geometric_median", "mean", "quantile"})
 """Kinds of which those that are drawn at once take little, and one by jobs."""
 DRAWERS_LOG = "drawers.log"
 _POLL_S = 0.05

@@ -162,6 +162,7 @@ def test_a_webhook_is_signed_and_names_who_what_and_why(place: Place) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.wide
 def test_what_is_not_taken_is_sent_again_under_its_id(place: Place) -> None:
     async def scenario() -> None:
         with Hook(500, 204) as hook:

@@ -62,6 +62,7 @@ def test_a_release_is_read_by_its_script(
     assert desk.budget(wages).epsilon.spent == "0.5"
 
 
+@pytest.mark.wide
 def test_a_script_asks_where_it_is_told_to_and_pays_once(
     service: Service, packed: Path, desk: ReleaseDesk, wages: Dataset, key: str
 ) -> None:

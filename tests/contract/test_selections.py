@@ -139,6 +139,7 @@ def test_an_account_in_zcdp_is_charged_for_what_a_record_that_moves_costs(
     assert charge({**asked, "by": BY_REGION}) == charge(asked) == 0.125
 
 
+@pytest.mark.wide
 def test_groups_are_derived_from_free_of_charge(
     curator: httpx.Client, datasets: Mapping[str, str]
 ) -> None:

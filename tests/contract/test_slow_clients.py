@@ -316,6 +316,7 @@ def test_a_refused_body_is_not_taken_for_ever(service: Service) -> None:
         assert 4 < time.monotonic() - started < 12
 
 
+@pytest.mark.wide
 def test_an_answer_that_nobody_reads_is_dropped(
     service: Service, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +367,7 @@ def ten_releases_s(admin: httpx.Client, dataset: str) -> float:
     return time.monotonic() - started
 
 
+@pytest.mark.wide
 def test_a_hundred_slow_clients_hold_nobody_up(tmp_path: Path) -> None:
     with running(tmp_path / "data") as service, service.client() as admin:
         dataset = str(upload(admin, budget={"epsilon": "100"})["id"])

@@ -175,6 +175,7 @@ def test_people_who_come_again_are_refused(admin: httpx.Client, curator: httpx.C
     assert assert_problem(elsewhere, 409, "overlapping-dataset")["dataset"] == grown["id"]
 
 
+@pytest.mark.wide
 def test_a_cap_of_rows_holds_over_versions(curator: httpx.Client) -> None:
     """Of 3 rows each, whatever the files: 2, then 2 more of which 1 stays, then none."""
     known = {f"P{number}": 2 for number in range(30)}
@@ -258,6 +259,7 @@ def test_releases_while_a_data_set_grows(curator: httpx.Client) -> None:
     assert curator.get("/v1/ledger/verification").json()["ok"]
 
 
+@pytest.mark.wide
 def test_archiving_archives_every_version(curator: httpx.Client, service: Service) -> None:
     first = upload(curator, file_of(people(91)), **ROOM)
     second = extended(curator, first["id"], file_of(people(92)))

@@ -67,6 +67,7 @@ def test_regressions_weigh_by_every_mechanism(
     assert body["details"]["weights"]["column"] == "hours"
 
 
+@pytest.mark.wide
 def test_odds_are_weighed(curator: httpx.Client, dataset: str) -> None:
     target = {"column": "income", "op": ">=", "value": 40}
     asked = {"kind": "logistic_regression", "target": target, "features": []}

@@ -132,6 +132,7 @@ def begin_one(client: httpx.Client) -> None:
     wait(lambda: ask(client, other, MEAN, epsilon="0.001").status_code != 201)
 
 
+@pytest.mark.wide
 def test_a_draw_of_a_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

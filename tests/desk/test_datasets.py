@@ -209,6 +209,7 @@ def test_archiving_says_what_it_does_and_asks_first(admin: httpx.Client, curator
     assert "It is archived already." in curator.open(page.path).text
 
 
+@pytest.mark.wide
 def test_many_releases_are_paged(admin: httpx.Client, curator: Browsing) -> None:
     dataset = upload(admin, budget={"epsilon": "100"})
     for _ in range(52):

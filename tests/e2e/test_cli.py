@@ -436,6 +436,7 @@ def test_groups_are_printed_in_columns(server: LiveServer, tmp_path: Path) -> No
     assert anew["id"] != release["id"]
 
 
+@pytest.mark.wide
 def test_a_review_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     url = server.url
     (tmp_path / "rows.csv").write_text("age\n33\n48\n29\n51\n")

@@ -120,6 +120,7 @@ def names(law: AffinePosterior) -> list[str]:
     return [route.name for route in routes(law)]
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("case", "place"),

@@ -35,6 +35,7 @@ def regression(features: int, **more: float | None) -> LinearRegression:
     return LinearRegression(target="y", features=names, **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_few_rows_and_coefficients_go_to_sanitized_moments(adjacency: Adjacency) -> None:
     schema = schema_of(adjacency, 235, 1)

@@ -193,6 +193,7 @@ def test_least_squares_is_that_of_the_design(right: str, adjacency: Adjacency) -
     assert list(found.values()) == pytest.approx(list(wanted), rel=0.02, abs=2e-3)
 
 
+@pytest.mark.wide
 def test_the_plan_echoes_the_design() -> None:
     statistic = LinearRegression(formula="log(income) ~ age:C(sex, ref=x) + age")
     design: Any = calibrate(statistic, SCHEMA, TOP).details["design"]

@@ -29,6 +29,7 @@ def test_any_value_becomes_a_code_in_range(bounds: tuple[Fraction, Fraction], va
         assert code == -CODE_MAX
 
 
+@pytest.mark.wide
 @given(bounds=BOUNDS, place=st.floats(0, 1))
 def test_decoding_is_within_half_a_step_inside_the_bounds(
     bounds: tuple[Fraction, Fraction], place: float

@@ -92,6 +92,7 @@ def test_several_columns_stay_within_their_bounds(p: int, cross: bool) -> None:
         assert stated.text("l1").startswith("at most ")
 
 
+@pytest.mark.wide
 def test_the_concave_bound_is_largest_at_one() -> None:
     """Delta_1 <= max of sum u + g(u) + sum min(2, 4 - u_j - u_k), searched on a grid."""
     grid = np.linspace(0, 2, 41)

@@ -203,6 +203,7 @@ def _hard_data() -> Iterator[tuple[str, Floats, Floats]]:
     yield "one row", x[:1], y[:1]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("name", "x", "y"), list(_hard_data()), ids=[name for name, *_ in _hard_data()]
 )
