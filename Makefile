@@ -31,7 +31,7 @@ LEDGER_TESTS := $(addprefix tests/app/test_, \
 .PHONY: help demo serve test test-wide test-slow test-timed test-all coverage check proofs format bench scale studies peers lock lock-peers wheel clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "Variables: PYTHON=python3.12  ONCE=1 (demo stops by itself)  HOST= PORT= (serve)  JOBS= ARGS= (test, test-wide, test-slow, test-timed, coverage)  ARGS= (demo, serve, bench, studies, peers)  QUICK=1 (studies, peers in minutes)"
 
 demo: $(READY) ## Start a service, upload real data, release numbers from it, leave it up (ONCE=1: stop)
