@@ -252,6 +252,7 @@ def test_strangers_who_live_in_the_same_places_are_no_overlap() -> None:
             assert not tables_overlap(one, other), (columns, mine)
 
 
+@pytest.mark.wide
 def test_what_is_kept_of_a_file_is_bounded() -> None:
     rows = 50_000
     wide = pl.DataFrame(np.random.default_rng(1).random((rows, 30)).round(6))

@@ -392,6 +392,7 @@ def test_one_telling_column_of_many_is_found() -> None:
         assert pool.common(theirs).tolist() == [np.isin(ours, theirs).sum() for ours in new]
 
 
+@pytest.mark.wide
 def test_wide_tables_are_compared_in_one_pass() -> None:
     columns = {f"c{number}": {"type": "number", "lower": 0, "upper": 9} for number in range(600)}
     spec = parse_columns(columns, adjacency=Adjacency.REPLACE_ONE, max_rows=None)

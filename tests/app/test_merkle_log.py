@@ -185,6 +185,7 @@ def test_nothing_is_proved_of_what_is_not_signed(ledger: Ledger, index: int, siz
         log.consistency(index + 1, size)
 
 
+@pytest.mark.wide
 def test_what_is_left_of_a_long_catch_up_comes_in_at_once(ledger: Ledger) -> None:
     """And not at the next regular time, which is an hour later."""
 
@@ -213,6 +214,7 @@ def signed_up_to(ledger: Ledger, least: int) -> bool:
         return size > least and reader.log.checkpoint_of(size) is not None
 
 
+@pytest.mark.wide
 def test_a_long_ledger_comes_in_step_by_step(ledger: Ledger) -> None:
     """Three blocks of the tree, and more of one account than a part holds."""
     count = MOST_OF_PART + 10

@@ -304,6 +304,7 @@ def test_a_forgotten_grant_does_not_make_room(home: Home) -> None:
     store.close()
 
 
+@pytest.mark.wide
 def test_what_waits_for_a_review_makes_room(home: Home) -> None:
     """An approval that was lost, or taken away: what it spent may not be had a second time."""
     with opened(home, total=10) as ledger:
@@ -360,6 +361,7 @@ def test_a_grant_that_has_ended_does_not_make_room(
     store.close()
 
 
+@pytest.mark.wide
 def test_a_reconciliation_can_be_repeated(home: Home) -> None:
     ledger, old = a_life(home)
     for epoch in (2, 3):

@@ -84,6 +84,7 @@ async def seen(
     return statements
 
 
+@pytest.mark.wide
 def test_what_has_ended_too_early_is_read_as_what_has_not(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def test_charges_are_sums_of_rho(admin: httpx.Client) -> None:
     assert admin.get("/v1/ledger/verification").json()["ok"]
 
 
+@pytest.mark.wide
 def test_many_small_releases_fit_where_epsilons_would_not(admin: httpx.Client) -> None:
     dataset = upload(admin, budget=TARGET)["id"]
     codes = [ask(admin, dataset, QUANTILE, epsilon="0.05").status_code for _ in range(79)]

@@ -58,6 +58,7 @@ def test_a_cap_bounds_one_person(
     assert curator.get("/v1/ledger/verification").json()["ok"]
 
 
+@pytest.mark.wide
 def test_a_cap_holds_over_all_of_an_accounts_data_sets(
     service: Service, admin: httpx.Client, curator: httpx.Client, dataset: str
 ) -> None:

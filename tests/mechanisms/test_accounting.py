@@ -59,6 +59,7 @@ def test_totals_are_safe_and_better_than_the_simple_bound(epsilon: str, delta: F
     assert epsilon_of(total + 1 + total // 1000, delta) > target
 
 
+@pytest.mark.wide
 @given(st.integers(0, 10**13), st.integers(0, 10**13), st.sampled_from([LARGEST_DELTA, DELTA]))
 def test_epsilon_grows_with_what_is_spent(one: int, other: int, delta: Fraction) -> None:
     low, high = sorted((one, other))

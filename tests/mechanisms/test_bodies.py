@@ -88,6 +88,7 @@ def test_membership_is_decided_or_left_open(body: Body) -> None:
             assert body.contains([arb(u, 9) for u in point]) is None
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize("body", [HEXAGON, HULL], ids=["hexagon", "hull"])
 def test_the_radius_is_gamma_and_the_direction_uniform(body: Body) -> None:

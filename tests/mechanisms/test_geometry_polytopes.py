@@ -21,6 +21,7 @@ OCTAHEDRON = Polytope.from_vertices(((ONE, ZERO, ZERO), (ZERO, ONE, ZERO), (ZERO
 numbers = st.fractions(-5, 5, max_denominator=9)
 
 
+@pytest.mark.wide
 @given(st.tuples(numbers, numbers), st.tuples(numbers, numbers), numbers)
 def test_a_polytope_is_a_norm_ball(
     v: tuple[Fraction, Fraction], w: tuple[Fraction, Fraction], factor: Fraction

@@ -375,6 +375,7 @@ def engel() -> tuple[Schema, ArrayData, Floats, Floats]:
     return schema, ArrayData.from_values(schema, values), values["income"], values["foodexp"]
 
 
+@pytest.mark.wide
 def test_large_epsilon_is_least_squares() -> None:
     """Engel at eps = 10^4: statsmodels' OLS up to the noise that is left, with an intercept."""
     schema, data, income, food = engel()

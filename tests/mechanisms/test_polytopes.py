@@ -237,6 +237,7 @@ def test_open_directions_are_those_along_which_no_row_pulls_back() -> None:
 TRIED_ALWAYS = {"gradient linf", "logistic linf", "loss"}
 
 
+@pytest.mark.wide
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "name",

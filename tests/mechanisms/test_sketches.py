@@ -117,6 +117,7 @@ def test_any_split_of_the_rows_gives_identical_sketches(split: int) -> None:
     assert same(reduce(Sketch.merge, parts), Sketch.from_block(block, COLUMNS))
 
 
+@pytest.mark.wide
 def test_size_is_bounded_by_the_number_of_codes() -> None:
     every = np.arange(-CODE_MAX, CODE_MAX + 1, dtype=np.int32)
     columns = {"x": COLUMNS["x"]}

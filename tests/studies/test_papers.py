@@ -15,6 +15,7 @@ from studies.figures.page import kept_rows
 from tests.documents import ROOT
 
 
+@pytest.mark.wide
 def test_sums_of_blocks_are_sums_of_all_rows() -> None:
     """KNG's Algorithm 1 in blocks: the second begins a row before the end here."""
     rows = (1 << 19) + 1

@@ -252,6 +252,7 @@ def test_without_noise_the_fit_is_least_squares(draw: Draw) -> None:
         assert ends - expected == pytest.approx(0, abs=width * 2 * spread.min())
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("draw", [moments.by_laplace, moments.by_gaussian])
 def test_the_bootstrap_knows_of_the_noise_and_the_asymptotic_interval_does_not(draw: Draw) -> None:
     """Around what the rows give without privacy: 95% of one, and few of the other."""
