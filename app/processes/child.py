@@ -58,8 +58,8 @@ def confine(limits: Mapping[int, int], *, oom_score: int) -> None:
 def keep_memory() -> None:
     """Have memory that arrays leave used by the next ones, up to so much of it.
 
-    Given back, it would be asked for again at once, page by page: a twentieth of what it takes to
-    read and store rows. Where the C library has no such thing it stays as it is.
+    Given back, it would be asked for again at once, page by page. Not for what reads uploads, whose
+    memory is bounded: what is kept counts. Where the C library has no such thing it stays as it is.
     """
     with suppress(AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

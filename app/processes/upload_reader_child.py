@@ -31,7 +31,7 @@ import numpy.ma  # each process would load it with its first series
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
 from app.processes.channel import READ_BYTES, Message, problem_json, send
-from app.processes.child import confine, keep_memory
+from app.processes.child import confine
 from app.processes.standstill import Standstill
 from app.uploads.ingest import ingest_files
 from app.uploads.limits import Limits
@@ -50,7 +50,6 @@ def work(file: int, channel: int) -> None:
 
 
 def _read(file: int, channel: Connection) -> None:
-    keep_memory()
     task = ReadingTask.from_json(channel.recv_bytes())
     limits = task.upload_limits()
     try:
