@@ -43,6 +43,14 @@ class _Cell(Piece, Generic[Knowledge]):
     misses: int = 0
 
 
+def _is_to_be_cut(cell: _Cell[Knowledge], *, inside: bool) -> bool:
+    """Return whether a polytope, of which a point was tried, is worth being cut."""
+    if inside:  # of a single point without a cut the exponent is known
+        return cell.cut is not None or cell.points > 1
+    # a frame of one point, which is outside, shows that the polytope holds none
+    return cell.points == 1 or cell.misses >= _MISSES
+
+
 class PolytopeCover(Generic[Knowledge]):
     """The polytopes held.
 
@@ -63,9 +71,7 @@ class PolytopeCover(Generic[Knowledge]):
         if inside and self.envelope.keeps(cell, exponent, randomness):
             return point
         cell.misses += not inside
-        single = cell.points == 1
-        # what is one point has its exponent known if it has no cut
-        if cell.cut or not single if inside else single or cell.misses >= _MISSES:
+        if _is_to_be_cut(cell, inside=inside):
             again = slot in self._waiting
             self._waiting[slot] = cell
             if again or len(self._waiting) >= _TOGETHER:
