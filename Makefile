@@ -15,18 +15,6 @@ QUICK ?=
 JOBS ?=
 ARGS ?=
 
-# What `make coverage` runs: tests that take every branch of the ledger, of keys and of accounting, and
-# none of those that take only what others take too.
-LEDGER_TESTS := $(addprefix tests/app/test_, \
-		allowances.py anchor.py anchor_check.py anchor_database.py backup.py budgets.py external_signing.py faults.py forgeries.py journal.py keys.py \
-		ledger_batches.py ledger_machine.py ledger_rules.py lineage.py log_stamps.py publications.py receipts.py restore.py \
-		review_turns.py reviews.py sealed_results.py sessions.py slices.py store_blocks.py store_faults.py store_migrations.py store_opening.py store_reads.py \
-		store_planned_edits.py store_postgresql.py store_ranges.py store_replica.py store_repositories.py \
-		store_schema_edits.py store_verification.py store_workers.py loop_batching.py merkle_log.py verifying_again.py vault.py) \
-	$(addprefix tests/contract/test_, \
-		accounting.py durable_answers.py jobs.py keys.py on_postgresql.py pauses.py public_proof.py restored.py slices.py) \
-	$(addprefix tests/mechanisms/test_, accounting.py privacy.py)
-
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-wide test-slow test-timed test-all coverage check proofs format bench scale studies peers lock lock-peers wheel clean
 
@@ -59,13 +47,12 @@ test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS
 	$(QUICKLY) $(if $(filter test-all,$(MAKECMDGOALS)),$(ALL_QUICK),-m '$(NOT_SLOW) and not wide and not postgres') $(ARGS)
 
 test-wide: $(READY) ## Run more cases of the same, and those on PostgreSQL
-	$(QUICKLY) -m '$(NOT_SLOW) and (wide or postgres)' $(LEFT_TO_COVERAGE) $(ARGS)
+	$(QUICKLY) -m '$(NOT_SLOW) and (wide or postgres) and not traced' $(ARGS)
 
 # In a run of every test these two are one, by processes that begin and collect once, and what
 # `coverage` runs is run by it alone.
-ALL_QUICK = -m '$(NOT_SLOW)' $(LEFT_TO_COVERAGE)
+ALL_QUICK = -m '$(NOT_SLOW) and not traced'
 NOT_SLOW := not slow and not long
-LEFT_TO_COVERAGE = $(addprefix --ignore=,$(LEDGER_TESTS))
 
 test-slow: $(READY) ## Run the tests that take long: kills, faults, the browser, the image
 	$(PYTEST) -m 'slow and not timed and not long' $(ARGS)
@@ -75,9 +62,11 @@ test-timed: $(READY) ## Run those that measure how long others wait: floods, hos
 
 test-all: test test-slow test-timed coverage ## Run every test
 
-# The files and the bar are in pyproject.toml. One run: data of several runs do not add up over cores.
+# The files and the bar are in pyproject.toml, and the tests in tests/traced.json: those that take every
+# branch, and none that take long for what two others take. One run: data of several runs do not add up
+# over cores.
 coverage: $(READY) ## Run the ledger's tests; fail unless they take every branch of it
-	$(QUICKLY) -q -m '$(NOT_SLOW)' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS) $(LEDGER_TESTS)
+	$(QUICKLY) -q -m 'traced and $(NOT_SLOW)' --cov --cov-config=pyproject.toml --cov-report=term $(ARGS)
 
 check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapshot
 	$(BIN)/ruff format --check .

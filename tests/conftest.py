@@ -7,6 +7,9 @@ is kept in ``durations.json`` beside this file. Refresh it, on a quiet machine, 
 Cases that take long, and whose siblings take the same way through the code, are left to
 ``make test-wide``: ``wide_cases.json`` names them.
 
+``make coverage`` runs the files of ``traced.json``, and traced they take twice the time. What the
+list names beside a file is left out: it takes long, and no branch that two others do not take.
+
 With ``--in-memory`` all that the tests write lies in memory, where there is enough of it. Thousands
 of commits are flushed, and each would wait for the disk; that they are flushed is proved otherwise
 (``tests/app/test_flushes.py``).
@@ -30,6 +33,11 @@ DURATIONS = Path(__file__).parent / "durations.json"
 WIDE_CASES: dict[str, dict[str, list[str]]] = json.loads(
     Path(__file__).with_name("wide_cases.json").read_text("utf-8")
 )
+TRACED: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("traced.json").read_text("utf-8")
+)
+ON_POSTGRESQL = "postgres"
+"""What a traced file leaves out: its cases on PostgreSQL, or a function's that is named before."""
 MEMORY = Path("/dev/shm")
 _ENOUGH_BYTES = 1 << 32
 
@@ -95,16 +103,24 @@ PARTLY_SLOW = re.compile(r"\bmark\.slow\b|^from tests\.[\w.]*\btest_", re.MULTIL
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out a file of which no test is wanted: to import some takes seconds."""
-    wanted = config.option.markexpr
     if not fnmatch(collection_path.name, "test_*.py"):
         return None
+    name = os.path.relpath(collection_path, config.rootpath)
+    return has_none_of(config.option.markexpr, collection_path, TRACED.get(name)) or None
+
+
+def has_none_of(wanted: str, path: Path, left_out: list[str] | None) -> bool:
+    """Return whether a file has none of the tests wanted; told what is not traced, if any is."""
+    if wanted.startswith("traced"):
+        return left_out is None
+    if "not traced" in wanted and left_out == []:
+        return True
+    text = path.read_text("utf-8")
     if "not slow" in wanted:
-        return WHOLLY_SLOW.search(collection_path.read_text("utf-8")) is not None or None
+        return WHOLLY_SLOW.search(text) is not None
     if wanted.startswith("slow and timed"):
-        return "mark.timed" not in collection_path.read_text("utf-8") or None
-    if wanted.startswith("slow"):
-        return PARTLY_SLOW.search(collection_path.read_text("utf-8")) is None or None
-    return None
+        return "mark.timed" not in text
+    return wanted.startswith("slow") and PARTLY_SLOW.search(text) is None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -127,6 +143,25 @@ def mark_wide(cases: Sequence[pytest.Function], wanted: Sequence[str]) -> None:
         raise pytest.UsageError(f"wide_cases.json has other cases than {name}, or all of them")
     for case in wanted:
         by_id[case].add_marker(pytest.mark.wide)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what ``make coverage`` runs."""
+    on_postgresql = item.get_closest_marker("postgres") is not None
+    if is_traced(item.nodeid, on_postgresql=on_postgresql):
+        item.add_marker(pytest.mark.traced)
+
+
+def is_traced(nodeid: str, *, on_postgresql: bool) -> bool:
+    """Return whether a test is of a traced file, and is not left out."""
+    left_out = TRACED.get(file_of(nodeid))
+    if left_out is None:
+        return False
+    function = nodeid.partition("[")[0].rpartition("::")[2]
+    names = {function}
+    if on_postgresql:
+        names |= {ON_POSTGRESQL, f"{function} {ON_POSTGRESQL}"}
+    return names.isdisjoint(left_out)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

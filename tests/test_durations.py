@@ -12,8 +12,11 @@ import pytest
 
 from tests.conftest import (
     DURATIONS,
+    ON_POSTGRESQL,
+    TRACED,
     WIDE_CASES,
     holds_files,
+    is_traced,
     longest_first,
     mark_wide,
     require_own_ids,
@@ -69,6 +72,32 @@ def test_wide_cases_are_of_functions_that_are_there() -> None:
     for file, functions in WIDE_CASES.items():
         text = (ROOT / file).read_text("utf-8")
         assert [name for name in functions if f"\ndef {name}(" not in text] == [], file
+
+
+def test_what_coverage_leaves_out_is_there() -> None:
+    """A file that was renamed would leave the traced ones in silence."""
+    for file, left_out in TRACED.items():
+        text = (ROOT / file).read_text("utf-8")
+        functions = [name.split()[0] for name in left_out if name != ON_POSTGRESQL]
+        assert [name for name in functions if f"\ndef {name}(" not in text] == [], file
+        assert left_out == sorted(set(left_out), key=lambda name: (name != ON_POSTGRESQL, name))
+
+
+def test_a_file_is_traced_but_for_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def traced(test: str) -> bool:
+        return is_traced(test, on_postgresql="postgres" in test)
+
+    monkeypatch.setitem(TRACED, "a.py", ["test_long", "test_both postgres"])
+    monkeypatch.setitem(TRACED, "b.py", [ON_POSTGRESQL])
+    assert traced("a.py::test[1]")
+    assert traced("a.py::test[postgres-a::b]")
+    assert traced("a.py::test_both[sqlite]")
+    assert traced("b.py::test[sqlite]")
+    assert not traced("a.py::test_both[postgres]")
+    assert not traced("a.py::test_long")
+    assert not traced("a.py::test_long[postgres]")
+    assert not traced("b.py::test[postgres]")
+    assert not traced("c.py::test[sqlite]")
 
 
 def test_a_case_that_is_not_there_is_no_silent_match() -> None:

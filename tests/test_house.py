@@ -322,12 +322,3 @@ def test_a_worker_loads_no_web_framework() -> None:
     command = [sys.executable, "-c", script]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout.split() == []
-
-
-def test_the_tests_that_make_names_are_there() -> None:
-    """A file that was renamed would end `make coverage` before any test is run."""
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    lists = re.findall(r"addprefix (tests/\w+/test_),([^)]*)\)", makefile)
-    named = [start + name for start, names in lists for name in names.replace("\\", " ").split()]
-    assert named
-    assert [name for name in named if not (ROOT / name).exists()] == []

@@ -274,6 +274,24 @@ def test_several_writers_make_one_log(place: Place) -> None:
         assert [before for *_, before, _ in found] == [0, *(after for *_, after in found[:-1])]
 
 
+def test_who_comes_in_second_leaves_the_first_alone(ledger: Ledger) -> None:
+    """As when two processes read, hash and sign at once, however seldom they do."""
+    store = ledger.store
+    ledger.debit("k")
+    with store.reading() as reader:
+        late, more = reader.log.unlogged(store.identity.id)
+    assert late
+    assert not more
+    log_of(ledger).extend()
+    kept = parts(ledger), rows(ledger, "SELECT size, note FROM log_checkpoint")
+    ((size, _),) = kept[1]
+    store.write(lambda u: u.log.append(late))
+    for signed_late in (size, size - 1):
+        store.write(lambda u, size=signed_late: u.log.add_checkpoint(size, b"root", "too late"))
+    assert (parts(ledger), rows(ledger, "SELECT size, note FROM log_checkpoint")) == kept
+    assert store.verify(signed=True).ok
+
+
 def _shared(place: Place, store: Store) -> Store:
     store.share()
     return place.open()
