@@ -20,6 +20,7 @@ from mechanisms.exact.rounding import working_precision
 from mechanisms.kng import geometric_median as drawn
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.objectives.points import LineLaw, Points, PointsLaw, cells, passes, survey
+from mechanisms.objectives.points import law as law_of_points
 from mechanisms.objectives.points.cells import Cells
 from mechanisms.objectives.points.field import Field, Near
 from mechanisms.objectives.points.source import HeldPoints, Rows, Source
@@ -234,6 +235,42 @@ def test_what_lies_outside_the_first_box_is_bounded(
             for middle, (low, n) in zip(middle_of(first.box), sides(slab.box), strict=True)
         ]
         assert slab.exponent <= 2 * length(gradient(codes, touching)) + 1e-9
+
+
+def test_a_first_box_is_found_where_the_noise_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most points are near its boundary: of few cells too little would be known there."""
+    law = PointsLaw(looked(scattered(30_000, 3)), rate=Fraction(1, 40))
+    first, *slabs = law.start(Space.cubic(3, RADIUS))
+    assert min(slab.exponent for slab in slabs) > 30
+    assert max(first.box.sides) < RADIUS / 8
+    monkeypatch.setattr(law_of_points, "_FEW_CELLS", 1 << 12)
+    wider, *_ = law.start(Space.cubic(3, RADIUS))
+    assert max(wider.box.sides) > 4 * max(first.box.sides)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 4])
+def test_a_first_box_is_found_around_points_in_a_corner(dimension: int) -> None:
+    codes = np.abs(scattered(3000, dimension, wide=1 << 18)) - (1 << 20)
+    law = PointsLaw(looked(codes), rate=Fraction(1))
+    first, *slabs = law.start(Space.cubic(dimension, RADIUS))
+    assert min(slab.exponent for slab in slabs) > 30
+    assert max(first.box.sides) < RADIUS / 32
+
+
+def test_boxes_share_a_table_of_points_and_count_it_once() -> None:
+    codes = scattered(30_000, 3)
+    law, space = PointsLaw(looked(codes), rate=Fraction(1, 100)), Space.cubic(3, RADIUS)
+    first = law.start(space)[0]
+    held, own = [first.known], []
+    half = np.array(first.box.sides) / 2
+    for level in range(1, 4):
+        children = law.split(held[0], middle_of(first.box) - np.zeros((1, 3)), half / 2**level)
+        held = list(children.knowledge)
+        own.append(law.size(held[0]))
+        near = held[0].field.near
+        assert near.places is first.known.field.near.places
+        assert len(near.rows()) == len(near)
+    assert max(own) <= 4 * len(codes) + 4000
 
 
 def sides(box: Box) -> list[tuple[int, int]]:

@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement, permutations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.floats import SPACING
@@ -59,11 +60,16 @@ _MATRIX_ENTRIES = 1 << 18  # keeps the table of boxes and points small
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Near:
-    """Points near a ball: places (m x d), counts (m), and how far a cell's points are off (m)."""
+    """Points near a ball: places (m x d), counts (m), and how far a cell's points are off (m).
+
+    Where ``chosen`` is given, those rows of the table are meant, and no others: fields on many
+    parts of a ball share one table.
+    """
 
     places: Floats
     counts: Floats
     blurs: Floats
+    chosen: NDArray[np.int32] | None = None
 
     @classmethod
     def of(cls, cells: Cells, shift: int) -> Near:
@@ -81,26 +87,45 @@ class Near:
         return cls(mean, counts, blurs)
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return len(self.counts if self.chosen is None else self.chosen)
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes it takes alone."""
+        if self.chosen is not None:
+            return self.chosen.nbytes
+        return self.places.nbytes + self.counts.nbytes + self.blurs.nbytes
+
+    def rows(self, part: slice = slice(None)) -> Near:
+        """Return some of them in a table of their own."""
+        rows = part if self.chosen is None else self.chosen[part]
+        return Near(self.places[rows], self.counts[rows], self.blurs[rows])
+
+    def less(self, apart: NDArray[np.bool_]) -> Near:
+        """Return those that are not marked."""
+        chosen = np.arange(len(self), dtype=np.int32) if self.chosen is None else self.chosen
+        return Near(self.places, self.counts, self.blurs, chosen[~apart])
 
     def grouped(self, most: int) -> Near:
         """Return about so many cells of them, made of those next to each other in their order."""
-        if len(self) <= most:
-            return self
-        size = -(-len(self) // most)
-        starts = np.arange(0, len(self), size)
-        counts = np.add.reduceat(self.counts, starts)
-        sums = np.add.reduceat(self.places * self.counts[:, None], starts)
+        each = self.rows()
+        if len(each) <= most:
+            return each
+        size = -(-len(each) // most)
+        starts = np.arange(0, len(each), size)
+        counts = np.add.reduceat(each.counts, starts)
+        sums = np.add.reduceat(each.places * each.counts[:, None], starts)
         places = sums / counts[:, None]
-        off = self.places - np.repeat(places, size, axis=0)[: len(self)]
-        reach = np.sqrt((off**2).sum(axis=1)) + self.blurs
+        off = each.places - np.repeat(places, size, axis=0)[: len(each)]
+        reach = _lengths(off) + each.blurs
         blurs = np.maximum.reduceat(reach * (1 + MARGIN), starts)
         return Near(places, counts, blurs)
 
     @property
     def error(self) -> float:
         """Return what a sum of unit vectors over all of them may err by in floats."""
-        return (len(self.counts) + _FLOAT_ROUNDINGS) * SPACING * float(self.counts.sum())
+        counts = self.counts if self.chosen is None else self.counts[self.chosen]
+        return (len(counts) + _FLOAT_ROUNDINGS) * SPACING * float(counts.sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,8 +207,8 @@ class Field:
 
     @property
     def size(self) -> int:
-        """Return about how many bytes it takes."""
-        return 8 * (self.near.places.size + 2 * len(self.near)) + 3000
+        """Return about how many bytes it takes, beside a table of points that it shares."""
+        return self.near.size + 3000
 
     def narrowed(self, centre: Floats, radius: float, far: float) -> Field:
         """Return what is known on a ball inside: points beyond ``far`` radii are summed up.
@@ -192,18 +217,18 @@ class Field:
         """
         eta, share = (centre - self.centre) / self.radius, radius / self.radius
         reach = float(np.sqrt(eta @ eta)) + share
-        away = centre - self.near.places
-        distance = np.maximum(np.sqrt((away**2).sum(axis=1)), _LEAST)
+        near = self.near.rows()
+        away = centre - near.places
+        distance = np.maximum(_lengths(away), _LEAST)
         # A blurred cell nearby would lose more in a sum than it saves.
-        apart = (distance >= far * radius) & (distance >= 8 * self.near.blurs + radius)
-        near, blurs = self.near, self.near.blurs[apart]
+        apart = (distance >= far * radius) & (distance >= 8 * near.blurs + radius)
         unit, t = away[apart] / distance[apart, None], radius / distance[apart]
         counts, once = near.counts[apart], near.counts[apart] * t
         twice = once * t
-        blurred = counts @ _blurred(blurs, distance[apart] - radius)
+        blurred = float(counts @ _blurred(near.blurs[apart], distance[apart] - radius))
         thrice = float(twice @ (t / (1 - t)))
         turned = 2 * np.einsum("ijk,j->ik", self.bend, eta)
-        bend = np.einsum("n,ni,nj,nk->ijk", twice, unit, unit, unit, optimize=True)
+        bend = _moments(unit, twice)
         return Field(
             centre=centre,
             radius=radius,
@@ -215,7 +240,7 @@ class Field:
             bent=(self.bent * share**2 + _SECOND * float(twice.sum())) * (1 + MARGIN),
             error=(self._rest(reach) + blurred) * (1 + MARGIN) + 4 * near.error,
             cubic=2 * thrice * (1 + MARGIN),
-            near=Near(near.places[~apart], near.counts[~apart], near.blurs[~apart]),
+            near=self.near.less(apart),
         )
 
     def value(self, place: Floats) -> tuple[Floats, float]:
@@ -223,11 +248,11 @@ class Field:
         eta = (place - self.centre) / self.radius
         total, error = self._polynomial(eta[None, :])[0], self._rest(float(np.sqrt(eta @ eta)))
         for part in self._parts(1):
-            away = place - self.near.places[part]
-            distance = np.maximum(np.sqrt((away**2).sum(axis=1)), _LEAST)
-            counts = self.near.counts[part]
-            total = total + (counts / distance) @ away
-            error += float(counts @ _blurred(self.near.blurs[part], distance))
+            near = self.near.rows(part)
+            away = place - near.places
+            distance = np.maximum(_lengths(away), _LEAST)
+            total = total + (near.counts / distance) @ away
+            error += float(near.counts @ _blurred(near.blurs, distance))
         return total, (error + 2 * self.near.error) * (1 + MARGIN)
 
     def bounds(self, centres: Floats, halves: Floats, ways: Floats | None = None) -> Bounds:
@@ -293,37 +318,48 @@ class _Looked:
 
     def gather(self, part: slice) -> None:
         """Add unit vectors at the centres, how far they may turn, and blurs."""
-        near = self.field.near
-        away, distance, counts = self._away(part)
+        near, away, distance = self._away(part)
+        counts, blurs = near.counts, near.blurs
         self.sums = self.sums + np.einsum("knd,kn->kd", away, counts / distance)
-        blurs = near.blurs[part]
         self.moves = self.moves + _turned((self.radii[:, None] + blurs) / distance) @ counts
         if blurs.any():
             self.blurred = self.blurred + _blurred(blurs, distance) @ counts
 
     def follow(self, part: slice, w: Floats) -> None:
         """Add how w'g changes along the box, and what is beyond the first order."""
-        away, distance, counts = self._away(part)
-        q = (self.radii[:, None] + self.field.near.blurs[part]) / distance
+        near, away, distance = self._away(part)
+        q = (self.radii[:, None] + near.blurs) / distance
         followed = q < _FOLLOWED
-        share = np.where(followed, counts / distance, 0.0)
+        share = np.where(followed, near.counts / distance, 0.0)
         lean = np.einsum("knd,kd->kn", away, w) / distance
         self.slopes += share.sum(axis=1)[:, None] * w
         self.slopes -= np.einsum("kn,knd->kd", lean * share / distance, away)
         low = np.minimum(q, _FOLLOWED)
         bent = low**2 * _SECOND / (1 - low) ** 2
-        self.rest += np.where(followed, bent, _turned(q)) @ counts
+        self.rest += np.where(followed, bent, _turned(q)) @ near.counts
 
     def width(self, w: Floats) -> Floats:
         """Return how far w'g may fall over the boxes, from what is known exactly."""
         slopes = np.einsum("nij,ni->nj", self.jacobians, w) + self.slopes
         return np.asarray((np.abs(slopes) * self.halves).sum(axis=1) + self.second + self.rest)
 
-    def _away(self, part: slice) -> tuple[Floats, Floats, Floats]:
-        near = self.field.near
-        away = self.centres[:, None, :] - near.places[None, part]
-        distance = np.maximum(np.sqrt((away**2).sum(axis=2)), _LEAST)
-        return away, distance, near.counts[part]
+    def _away(self, part: slice) -> tuple[Near, Floats, Floats]:
+        near = self.field.near.rows(part)
+        away = self.centres[:, None, :] - near.places[None]
+        distance = np.maximum(np.sqrt(np.einsum("knd,knd->kn", away, away)), _LEAST)
+        return near, away, distance
+
+
+def _lengths(vectors: Floats) -> Floats:
+    return np.asarray(np.sqrt(np.einsum("nj,nj->n", vectors, vectors)))
+
+
+def _moments(unit: Floats, weights: Floats) -> Floats:
+    """Return the sum of w u u u (d x d x d)."""
+    d = unit.shape[1]
+    u = np.ascontiguousarray(unit.T)  # long rows: several times as fast as short ones
+    pairs = (u[:, None] * u[None]).reshape(d * d, -1)
+    return np.asarray(((u * weights) @ pairs.T).reshape(d, d, d))
 
 
 def _second_order(single: Floats, triple: Floats) -> Floats:

@@ -39,7 +39,7 @@ _ENOUGH = 0.75  # of the nats wanted: then no wider box is tried
 _ROUNDS = 8  # at most so many balls are tried for a start
 _BETTER = 0.25  # from ball to ball a hint gets better by as much at least
 _DOUBTS = 0.5  # of how far a hint can be off: it is far less off than it can be
-_FEW_CELLS = 1 << 12  # enough for a bound on a boundary, where E is large
+_FEW_CELLS = 1 << 17
 _SURE_NATS = 0.05  # a value that may be off by more is looked up in the field for values
 _FEW_NEAR = 128  # so few near points cost no more than the box itself
 _SMALLER = 1.9  # a box so much smaller than its field's ball has far fewer points near it
@@ -142,14 +142,14 @@ class PointsLaw:
         return None
 
     def size(self, known: Known) -> int:
-        """Return about how many bytes what is known of one box takes."""
-        return known.field.size
+        """Return about how many bytes what is known of one box takes alone."""
+        return known.size
 
     def split(self, known: Known, centres: Floats, half: Floats) -> Children[Known]:
         """Bound E on boxes by the field known, or by sharper ones where that is worth it."""
         halves = np.tile(half, (len(centres), 1))
         balls = [_ball_at(centre, half) for centre in centres]
-        local = [known] * len(centres)
+        local = [known.among(len(centres))] * len(centres)
         found = known.field.bounds(centres, halves)
         heavy = self._heavy(known.field, balls[0])
         if heavy or self._is_loose(found.carried, found.width, _LOOSE_NATS, _LOOSE_SHARE):
@@ -217,7 +217,8 @@ def _ball_at(centre: Floats, half: Floats) -> Ball:
 
 
 def _narrowed(wider: Field, ball: Ball, base: Field) -> Known:
-    return Known(wider.narrowed(np.array(ball.centre), ball.radius, _FAR_ENOUGH), base)
+    field = wider.narrowed(np.array(ball.centre), ball.radius, _FAR_ENOUGH)
+    return Known(field, base, field.size)
 
 
 def _joined(one: Bounds, two: Bounds) -> Bounds:

@@ -70,7 +70,7 @@ def _inside(field: Field, point: Floats) -> Floats:
     """Return the point, pulled back into the ball."""
     away = point - field.centre
     length = float(np.sqrt(away @ away))
-    return field.centre + away * min(1.0, 0.9 * field.radius / max(length, 1e-300))
+    return field.centre + away * min(1.0, field.radius / max(length, 1e-300))
 
 
 def _look(field: Field, point: Floats, smooth: float) -> tuple[Floats, Floats, Floats]:

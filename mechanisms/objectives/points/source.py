@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -41,10 +41,23 @@ class StoredRows(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What is known on a box: a field for bounds, and one for values, of the same ball or wider."""
+    """What is known on a box: a field for bounds, and one for values, of the same ball or wider.
+
+    ``size`` is how many bytes of it no other box shares.
+    """
 
     field: Field
     base: Field
+    size: int = 0
+
+    @classmethod
+    def alone(cls, field: Field) -> Known:
+        """Return a field that was made for one box."""
+        return cls(field, field, field.size)
+
+    def among(self, boxes: int) -> Known:
+        """Return the same for each of the parts of a box."""
+        return replace(self, size=self.size // boxes)
 
 
 class Source(Protocol):
@@ -95,7 +108,7 @@ class HeldPoints:
         whole = self.root.field
         far = FAR[self.points.dimension]
         fields = [whole.narrowed(np.array(ball.centre), ball.radius, far) for ball in balls]
-        return [Known(field, field) for field in fields]
+        return [Known.alone(field) for field in fields]
 
     def gradient(self, place: tuple[int, ...]) -> tuple[Floats, float]:
         """Return the sum of unit vectors at a place, and how far it may be off."""
@@ -128,7 +141,7 @@ class Rows:
         fields = [
             Field.of(found, ball, self.points) for found, ball in zip(moments, balls, strict=True)
         ]
-        return [Known(field, field) for field in fields]
+        return [Known.alone(field) for field in fields]
 
     def gradient(self, place: tuple[int, ...]) -> tuple[Floats, float]:
         """Return the sum of unit vectors at a place, from one pass."""
