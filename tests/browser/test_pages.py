@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.furnished import ENGEL, Desk, furnish
 from tests.browser.screenshots import DRAFTED, IMAGES, SHOWN, take
-from tests.browser.visiting import Keyboard, Visits, faults_of
+from tests.browser.visiting import Keyboard, Visits, faults_of, look_like
 from tests.contract.service import Service, make_key
 
 pytestmark = pytest.mark.slow
@@ -41,20 +41,20 @@ def desk(service: Service) -> Desk:
     return furnish(service)
 
 
-def visited(visits: Visits, key: str | None, addresses: list[str], look: dict[str, Any]) -> None:
-    with visits.window(key, **look) as page:
+def visited(visits: Visits, key: str | None, addresses: list[str]) -> None:
+    """Go to pages, and look at each in light and narrow and in dark and wide."""
+    with visits.window(key) as page:
         for address in addresses:
             page.goto(address)
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             page.locator("details").evaluate_all("all => all.forEach(one => { one.open = true })")
-            assert faults_of(page) == []
+            for look in LOOKS:
+                look_like(page, look)
+                assert faults_of(page) == []
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=["light and narrow", "dark and wide"])
 @pytest.mark.parametrize("person", ["Ada Lovelace", "Grace Hopper", "admin", None])
-def test_everybody_can_use_every_page(
-    visits: Visits, desk: Desk, look: dict[str, Any], person: str | None
-) -> None:
+def test_everybody_can_use_every_page(visits: Visits, desk: Desk, person: str | None) -> None:
     shown = {
         "Ada Lovelace": [*EVERYWHERE, *(desk.pages[name] for name in OF_ANALYSTS)],
         "Grace Hopper": [
@@ -64,7 +64,23 @@ def test_everybody_can_use_every_page(
         None: ["/public", "/public?q=nothing+like+this", *(desk.pages[name] for name in OF_ALL)],
     }[person]  # fmt: skip
     visits.expected |= {404, 410}
-    visited(visits, desk.keys[person] if person else None, shown, look)
+    visited(visits, desk.keys[person] if person else None, shown)
+
+
+def test_twin_a_page_that_not_everybody_can_use_is_found_out(visits: Visits) -> None:
+    dim = "@media (prefers-color-scheme: dark) { b { color: #333; background: #444; } }"
+    with visits.window() as page:
+        page.set_content(
+            f"<html lang=en><title>A page</title><style>{dim}</style><main><h1>A page</h1>"
+            "<b>dim in the dark</b><p style='width: 800px'>wide</p><img></main></html>"
+        )
+        found = {}
+        for look in LOOKS:
+            look_like(page, look)
+            found[look["color_scheme"]] = " ".join(faults_of(page))
+    words = ("image-alt", "color-contrast", "pixels wider")
+    assert [word in found["light"] for word in words] == [True, False, True]
+    assert [word in found["dark"] for word in words] == [True, True, False]
 
 
 PAPER: dict[str, Any] = {"color_scheme": "dark", "viewport": {"width": 718, "height": 1000}}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, ConsoleMessage, FilePayload, Locator, Page, expect
 
 from tests.speed import PATIENCE_S
@@ -17,6 +17,8 @@ expect.set_options(timeout=_PATIENCE_MS)
 _LOUD = ("warning", "error")
 _FOCUSED = "element => element === document.activeElement"
 _MOST_TABS = 120
+_FAULTS = "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
+"""What the checker finds wrong. What it finds right is much more, and would be sent as well."""
 _SESSIONS: dict[tuple[str, str | None, bool], Any] = {}
 """The cookies that signing in has given: by server, by key, and with script or without."""
 
@@ -148,11 +150,19 @@ class Keyboard(Mouse):
         raise AssertionError(f"the focus never comes to {wanted}")
 
 
+def look_like(page: Page, look: Mapping[str, Any]) -> None:
+    """Give a window a size and a theme, as whoever turns their screen or sets it to dark does."""
+    page.set_viewport_size(look["viewport"])
+    page.emulate_media(color_scheme=look["color_scheme"])
+
+
 def faults_of(page: Page) -> list[str]:
     """Return what the accessibility checker finds wrong with a page, and how wide it is."""
+    if page.evaluate("typeof axe === 'undefined'"):
+        page.evaluate(AXE_SCRIPT)
     found = [
         f"{page.url} {fault['id']}: {[node['html'][:120] for node in fault['nodes'][:3]]}"
-        for fault in Axe().run(page).response["violations"]
+        for fault in page.evaluate(_FAULTS)
     ]
     wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     return [*found, *([f"{page.url} is {wide} pixels wider than the window"] if wide > 0 else [])]
