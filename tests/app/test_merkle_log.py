@@ -20,7 +20,8 @@ from app.domain.merkle import Peaks, audit_path, consistency_path, root_over
 from app.domain.problems import Problem
 from app.store import LogTree, Store
 from app.store.merkle_log.parts import MOST_OF_PART
-from tests.app.ledgers import CURATOR, Ledger, Place, opened
+from app.store.verification.log import Checkpoints
+from tests.app.ledgers import CURATOR, Ledger, Place, opened, raw
 from tests.app.logs import is_consistent, log_of, root_of_path, signed
 from tests.app.test_forgeries import edit
 
@@ -363,6 +364,34 @@ def _stamp(ledger: Ledger, expected: int) -> None:
 
 
 # What verification finds
+
+
+def test_a_checkpoint_is_of_this_ledger_and_of_an_epoch_that_has_been(place: Place) -> None:
+    """However many epochs there have been, as somebody may have written."""
+    with opened(replace(place, anchored=False)) as ledger:
+        log_of(ledger).extend()
+        own = ledger.store.identity.id
+
+        def is_sound(named: str, epoch: int) -> bool:
+            with ledger.store.readers.connect() as connection:
+                checkpoints = Checkpoints(ledger=named, epoch=epoch, keys=None)
+                return not list(checkpoints.faults(connection))
+
+        def put(origin: str) -> None:
+            with raw(ledger.place, guarded=False) as connection:
+                note = kept.replace(f"{own}/1", origin)
+                connection.execute("UPDATE log_checkpoint SET note = ?", (note,))
+
+        ((kept,),) = rows(ledger, "SELECT note FROM log_checkpoint")
+        assert is_sound(own, 1)
+        assert is_sound(own, 2**62)
+        assert not is_sound(own, 0)
+        assert not is_sound("another", 1)
+        for origin in (f"{own}/2", f"{own}/01", f"{own}/0", f"{own}/x", own):
+            put(origin)
+            assert not is_sound(own, 1), origin
+        put(f"{own}/2")
+        assert is_sound(own, 2)
 
 
 @pytest.mark.parametrize(
