@@ -9,6 +9,9 @@ from pathlib import Path
 from app.store.database.engines import migrating_engine
 from app.store.database.migrate import migrate
 from app.store.unit_of_work import transaction
+from tests.app.statements import share_compiled
+
+share_compiled()
 
 
 def migrate_empty(url: str) -> None:
