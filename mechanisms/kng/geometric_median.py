@@ -38,18 +38,19 @@ from mechanisms.domain import CODE_BITS, NumberColumn, Schema
 from mechanisms.exact.arrays import Integers
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.geometric_median import MedianLaw
-from mechanisms.objectives.points import LineLaw, Points, PointsLaw, survey
+from mechanisms.objectives.points import MOST_CELLS, LineLaw, Points, PointsLaw, survey
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import LEAST_MS, Space, draw, expected_ms
+from mechanisms.samplers.boxes import LEAST_MS, Space, draw
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
 FEW_ROWS = 2_000
 """Up to so many rows bounds read all of them, which is quicker than passes."""
 
 _MS_PER_CODE = 6e-4  # measured: of four passes, with reading
-_ROWS_OF_BOXES = 10_000  # of more, boxes cost hardly more
-_SHARP = 25_000  # rows times rate: then they are summed up, and cost no box anything
+_MS_PER_POINT = {2: 0.01, 3: 0.03, 4: 0.145}  # near the noise, over all boxes; by dimension
+_POINTS_OF_BOXES = 2500  # boxes without any point cost as much
+_SHARP = 850  # rows times rate: then about half of the points are near the noise
 _GRID_BITS = 38  # finer than any noise, and differences of points stay exact in floats
 _SHIFT = _GRID_BITS - CODE_BITS
 _RADIUS = 1 << _GRID_BITS
@@ -93,13 +94,17 @@ def calibrate_geometric_median(
 
 
 def _expected_ms(dimension: int, rows: int, rate: Fraction) -> float:
-    """Return about how long a draw takes: boxes, and the passes over many rows."""
-    few = min(rows, _ROWS_OF_BOXES)
-    sharp = rows > few and rate * rows >= _SHARP
-    boxes_ms = LEAST_MS if sharp else expected_ms(dimension=dimension, rows=few)
+    """Return about how long a draw takes: boxes, and the passes over many rows.
+
+    Boxes read the points near the noise. The more of them, the narrower it is: then they are few.
+    """
     if dimension == 1:
-        return boxes_ms
-    return boxes_ms + _MS_PER_CODE * dimension * max(0, rows - FEW_ROWS)
+        return LEAST_MS
+    near = float(min(rows, MOST_CELLS))
+    if rows > FEW_ROWS:
+        near /= 1 + (float(rows * rate) / _SHARP) ** 2.2
+    boxes_ms = _MS_PER_POINT[dimension] * (_POINTS_OF_BOXES + near)
+    return max(LEAST_MS, boxes_ms) + _MS_PER_CODE * dimension * max(0, rows - FEW_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,6 +141,36 @@ def test_what_reads_rows_takes_about_as_long_as_is_told(asked: tuple[str, str, i
         assert took_s / 2.3 <= told_s <= took_s * 2.3
 
 
+# Processor seconds of geometric medians of normal rows: columns, rows and epsilon. The smaller the
+# epsilon, the more of the rows are near the noise.
+MEDIANS_TOOK: Mapping[tuple[int, int, str], float] = {
+    (2, 100_000, "0.1"): 0.16,
+    (2, 100_000, "0.003"): 0.65,
+    (3, 30_000, "0.1"): 0.47,
+    (3, 100_000, "0.03"): 1.2,
+    (3, 100_000, "0.003"): 4.4,
+    (4, 2000, "1"): 0.35,
+    (4, 3000, "1"): 0.55,
+    (4, 30_000, "0.1"): 3.1,
+    (4, 30_000, "0.01"): 5.0,
+    (4, 100_000, "0.1"): 1.0,
+    (4, 100_000, "0.01"): 14.5,
+    (4, 1_000_000, "0.01"): 10.0,
+    (4, 1_000_000, "0.003"): 30.0,
+}
+
+
+@pytest.mark.parametrize("asked", MEDIANS_TOOK, ids=lambda asked: "-".join(map(str, asked)))
+def test_a_median_takes_about_as_long_as_is_told_at_any_epsilon(
+    asked: tuple[int, int, str],
+) -> None:
+    size, rows, epsilon = asked
+    statistic = GeometricMedian(columns=tuple(f"c{place}" for place in range(size)))
+    where = Schema(COLUMNS, REPLACE, rows, rows)
+    told_s = calibrate(statistic, where, Epsilon.parse(epsilon)).expected_ms / 1000
+    assert MEDIANS_TOOK[asked] / 2.3 <= told_s <= MEDIANS_TOOK[asked] * 2.3
+
+
 def test_blocks_are_kept_where_passes_are_made_as_estimates_suppose() -> None:
     a_code = np.dtype(np.int32).itemsize
     assert a_code * KEPT_CODES == DEFAULT_KEEP_BYTES

@@ -11,9 +11,10 @@ same law, which reads each of them for every box.
 May enter: what bounds sums of unit vectors. May import: the box engine and ``exact``.
 """
 
+from mechanisms.objectives.points.cells import MOST_CELLS
 from mechanisms.objectives.points.law import PointsLaw
 from mechanisms.objectives.points.line import LineLaw
 from mechanisms.objectives.points.passes import Points
 from mechanisms.objectives.points.source import survey
 
-__all__ = ["LineLaw", "Points", "PointsLaw", "survey"]
+__all__ = ["MOST_CELLS", "LineLaw", "Points", "PointsLaw", "survey"]
