@@ -16,7 +16,7 @@ JOBS ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-wide test-slow test-timed test-all coverage check proofs format bench scale studies peers lock lock-peers wheel clean
+.PHONY: help demo serve test test-wide test-slow test-timed test-all coverage check check-types check-rules proofs format bench scale studies peers lock lock-peers wheel clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -71,7 +71,13 @@ coverage: $(READY) ## Run the ledger's tests; fail unless they take every branch
 check: $(READY) ## Format, lint, types, import rules, migrations, OpenAPI snapshot
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-types check-rules
+
+# Types take as long as all the rest.
+check-types:
 	$(BIN)/mypy
+
+check-rules:
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q $(HOUSE_TESTS) tests/app/test_store_migrations.py tests/contract/test_openapi.py
 
