@@ -71,7 +71,8 @@ from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.check_loss import Limits, survey
-from mechanisms.objectives.logistic_boxes import GradientBoxes, LogisticLaw, NormName
+from mechanisms.objectives.gradient_norms import NormName
+from mechanisms.objectives.logistic_boxes import GradientBoxes, LogisticLaw
 from mechanisms.objectives.logistic_expansion import SignedRecords
 from mechanisms.objectives.logistic_polytopes import trials
 from mechanisms.objectives.logistic_sensitivity import FAR_DIFFERENCE, NEAR, Reach

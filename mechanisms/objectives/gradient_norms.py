@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
+from flint import arb
 
 from mechanisms.exact.arrays import Floats
+from mechanisms.exact.balls import dot, norm_largest, norm_one
+
+NormName = Literal["linf", "l2", "l1"]
 
 
 class GradientNorm(Protocol):
@@ -69,3 +73,38 @@ class InterceptHullNorm:
         """Return the dual norms: the hull's corners have |u_1| = 0 or |u_1| = 1."""
         rest = sizes[:, 1:].sum(axis=1)
         return np.asarray(np.maximum(2 * float(self.weight) * rest, sizes[:, 0] + rest))
+
+
+class CubeNorm:
+    """linf, or l2 over sqrt(d), or l1 over d: at most 1 on the cube."""
+
+    __slots__ = ("dimension", "name")
+
+    def __init__(self, name: NormName, dimension: int) -> None:
+        self.name = name
+        self.dimension = dimension
+
+    def floats(self, sizes: Floats) -> Floats:
+        """Return the norms of rows of absolute values, to a few units in the last place."""
+        if self.name == "linf":
+            return np.asarray(sizes.max(axis=1))
+        if self.name == "l2":
+            return np.asarray(np.sqrt((sizes**2).sum(axis=1) / self.dimension))
+        return np.asarray(sizes.sum(axis=1) / self.dimension)
+
+    def dual(self, sizes: Floats) -> Floats:
+        """Return the dual norms of rows of absolute values, to a few units in the last place."""
+        if self.name == "linf":
+            return np.asarray(sizes.sum(axis=1))
+        if self.name == "l2":
+            return np.asarray(np.sqrt((sizes**2).sum(axis=1) * self.dimension))
+        return np.asarray(sizes.max(axis=1) * self.dimension)
+
+    def ball(self, vector: Sequence[arb]) -> arb:
+        """Return a ball around the norm."""
+        if self.name == "linf":
+            return norm_largest(vector)
+        if self.name == "l2":
+            square = dot(vector, vector) / self.dimension
+            return square.nonnegative_part().sqrt()
+        return norm_one(vector) / self.dimension

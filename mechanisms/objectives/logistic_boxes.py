@@ -6,10 +6,11 @@ r as in :mod:`mechanisms.objectives.logistic_sensitivity`, in norms scaled so th
 [-1, 1]^d lies in their unit ball and its corners on it.
 
 *Bounds.* Over a box each g_j is its value at the centre plus or minus what the sides and a
-remainder allow (:mod:`mechanisms.objectives.logistic_expansion`). A large box gets that from
-chords, by one pass over the rows or over cells of near rows; a small one from an expansion at a
-point near it, which it inherits, and only gets one of its own where the remainder would spoil the
-bound. So near the minimiser, where draws fall, hardly any box reads a row.
+remainder allow (:mod:`mechanisms.objectives.logistic_expansion`). The expansion that a box
+inherits comes first. Where its remainder spoils the bound, cells of near rows are looked at, and
+then rows: for a large box by chords, for a small one by an expansion of its own. A box that is
+certain to weigh next to nothing gets no closer look. So near the minimiser hardly any box reads a
+row.
 
 *Start.* With w = theta - p, the derivative of g along w is at least exp(-s ||w||_1) of that at p,
 so ``g(theta)'w >= g(p)'w + m(||w||_1) w'H w``, m(r) = (1 - exp(-r)) / r. Along a ray from p
@@ -25,7 +26,8 @@ coordinates. That saturates, as m(r) falls like 1/r. Where distinct rows are few
     (g(b) - g(p))'w = sum_i c_i (sigma(t_i + s_i) - sigma(t_i)) s_i,
 
 t_i = zeta_i'p, s_i = zeta_i'w. As sigma increases, a summand is never below 0 and grows with |s_i|:
-on a patch it is least where s_i is nearest to 0.
+on a patch it is least where s_i is nearest to 0. Where rows are many and the first bound says too
+little, the loss itself has its say (:mod:`mechanisms.objectives.logistic_outside`).
 
 *Values* are tried first from the expansion (or from cells), then by a pass in floats with proved
 errors, then row by row in ball arithmetic; each is a ball around the exact value, so the last word
@@ -34,18 +36,20 @@ is exact. Where rows are too many to hold, :mod:`mechanisms.objectives.logistic_
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats
-from mechanisms.exact.balls import dot, norm_largest, norm_one, rational
-from mechanisms.exact.floats import sigmoid
+from mechanisms.exact.balls import rational
+from mechanisms.exact.floats import softplus
+from mechanisms.objectives.gradient_norms import CubeNorm, NormName
 from mechanisms.objectives.logistic_cells import Cells, cell_chords
 from mechanisms.objectives.logistic_expansion import (
     MARGIN,
@@ -53,16 +57,15 @@ from mechanisms.objectives.logistic_expansion import (
     Expansion,
     Frame,
     SignedRecords,
-    bend,
     chords,
     exact_gradient,
     expand,
+    gradient_near,
 )
+from mechanisms.objectives.logistic_outside import Losses, growth_by_rows, risen_beyond
 from mechanisms.objectives.logistic_sensitivity import Reach
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 from mechanisms.samplers.boxes.faces import PATCHES, Patches, box_around, inner_faces, patches
-
-NormName = Literal["linf", "l2", "l1"]
 
 _ROUNDING = 2.0**-48  # relative room for the float operations of a bound
 _LITTLE_NATS = 0.2  # an expansion is good enough where its remainder costs no more
@@ -70,10 +73,12 @@ _SHARE = 1.0  # or costs at most as much as the box's own width does
 _COARSE = 1.0  # boxes wider than this in theta: an expansion says nothing there
 _ENOUGH_OUTSIDE = 0.75  # of the nats wanted: then no wider box is tried
 _WORTH_WIDENING = 1.2  # a wider box must bound what is outside so much better
-_TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
+_TAIL_NATS = 12.0  # what lies outside then weighs exp(-12) of the whole
 _FEW_ROWS = 32  # so many distinct rows cost next to nothing on each patch
 _FINE_PATCHES = 8  # per side, where rows are few
 _WIDENINGS = 4  # a doubling of the sides each
+_BLUR = 2.0  # cells serve while their width blurs no more than twice what the box does
+_SHARP = 0.3  # cells of so little blur say about what their rows say
 _EXPANSION_BYTES = 3000
 _EXPANSION_BITS = 128  # up to here the expansion known on the box decides
 _FLOAT_BITS = 192  # up to here one at the point itself; beyond, balls row by row
@@ -94,39 +99,11 @@ def _fine(expansion: Expansion) -> Local:
     return Local(expansion, np.abs(expansion.slopes).sum(axis=0) + MARGIN)
 
 
-class CubeNorm:
-    """linf, or l2 over sqrt(d), or l1 over d: at most 1 on the cube."""
+Looked = Iterator[tuple[Floats, Local, bool]]
+"""Of each box: lower bounds of |g_j|, what is known there, and whether a closer look may help."""
 
-    __slots__ = ("dimension", "name")
-
-    def __init__(self, name: NormName, dimension: int) -> None:
-        self.name = name
-        self.dimension = dimension
-
-    def floats(self, sizes: Floats) -> Floats:
-        """Return the norms of rows of absolute values, to a few units in the last place."""
-        if self.name == "linf":
-            return np.asarray(sizes.max(axis=1))
-        if self.name == "l2":
-            return np.asarray(np.sqrt((sizes**2).sum(axis=1) / self.dimension))
-        return np.asarray(sizes.sum(axis=1) / self.dimension)
-
-    def dual(self, sizes: Floats) -> Floats:
-        """Return the dual norms of rows of absolute values, to a few units in the last place."""
-        if self.name == "linf":
-            return np.asarray(sizes.sum(axis=1))
-        if self.name == "l2":
-            return np.asarray(np.sqrt((sizes**2).sum(axis=1) * self.dimension))
-        return np.asarray(sizes.max(axis=1) * self.dimension)
-
-    def ball(self, vector: Sequence[arb]) -> arb:
-        """Return a ball around the norm."""
-        if self.name == "linf":
-            return norm_largest(vector)
-        if self.name == "l2":
-            square = dot(vector, vector) / self.dimension
-            return square.nonnegative_part().sqrt()
-        return norm_one(vector) / self.dimension
+Look = Callable[[Local, Floats, Floats], Looked]
+"""Looks at boxes inside one, by what is known there, their centres and half widths."""
 
 
 class GradientBoxes(ABC):
@@ -152,6 +129,7 @@ class GradientBoxes(ABC):
         self.reach = reach
         self.rate = rate
         self.norm = CubeNorm(norm, frame.dimension)
+        self.far = math.inf  # nats where a box weighs next to nothing: no closer look is worth it
 
     @property
     @abstractmethod
@@ -167,12 +145,12 @@ class GradientBoxes(ABC):
         """Return the expansions at points (k x d), any floats in grid steps."""
 
     @abstractmethod
-    def chords(self, centres: Floats, half: Floats) -> list[Chords]:
-        """Return what chords say of boxes ``|u - centre| <= half`` (k x d, grid steps)."""
-
-    @abstractmethod
     def gradient(self, point: Sequence[int], bits: int) -> list[arb]:
         """Return balls around g at a grid point, as sharp as the working bits asked for."""
+
+    def floats(self, place: Floats) -> tuple[Floats, Floats]:
+        """Return g at a grid point in floats, and the errors of its entries."""
+        return self.expansions(place[None, :])[0].near(place * 0)  # its remainder is about nothing
 
     def start(self, space: Space) -> list[Start[Local]]:
         """Return boxes that cover Theta: where there is one, one around the minimiser first."""
@@ -183,12 +161,13 @@ class GradientBoxes(ABC):
             return [root]
         centre = np.asarray(np.linalg.solve(space.shear, known.point), dtype=np.float64)
         reach, nats = self._reach(known, space)
+        self.far = nats
         best: tuple[float, Box] | None = None
         for widening in range(_WIDENINGS):
             box = box_around(centre, reach * 2.0**widening, root.box)
             if box is None:
                 break
-            outside = self._least_outside(known, box, root.box)
+            outside = self._least_outside(known, box, root.box, nats * _ENOUGH_OUTSIDE)
             if best is None or outside > best[0] * _WORTH_WIDENING:
                 best = outside, box
             if outside >= nats * _ENOUGH_OUTSIDE:
@@ -205,32 +184,43 @@ class GradientBoxes(ABC):
         return known.widths
 
     def split(self, known: Local, centres: Floats, half: Floats) -> Children[Local]:
-        """Bound E on boxes, by the expansion known, by new ones or by chords."""
-        sizes = np.zeros(centres.shape)
+        """Bound E on boxes: by the expansion known, and more dearly where that says too little."""
+        sizes, local = np.zeros(centres.shape), [known] * len(centres)
+        due = np.ones(len(centres), dtype=np.bool_)
+        low = np.zeros(len(centres))
         if known.expansion is not None:
-            sizes, loose = self._sizes(known.expansion, centres, half)
-            # The expansion handed down still serves: no row is read.
-            if not loose:
-                return Children(self._low(sizes, centres, half), [known] * len(centres))
-        local: list[Local] = []
-        near = self._straight(centres, half)
-        if near is not None:
-            side = half * self.frame.step
-            for k, each in enumerate(near):
-                own = np.abs(each.middle) - np.abs(each.slopes) @ side * (1 + MARGIN) - each.rest
-                sizes[k] = np.maximum(sizes[k], own)
-                local.append(self._coarse(each.slopes, self._inherited(known)))
-        # Small boxes: an expansion of their own, which their parts inherit.
-        else:
-            for k, found in enumerate(self.expansions(centres @ self.frame.space.shear.T)):
-                own = self._sizes(found, centres[k : k + 1], half)[0][0]
-                sizes[k] = np.maximum(sizes[k], own)
-                local.append(_fine(found))
-        return Children(self._low(sizes, centres, half), local)
+            # The expansion handed down may serve still: no row is read.
+            sizes, due = self._sizes(known.expansion, centres, half)
+            low = self._low(sizes, centres, half)
+        for look in self.looks(centres, half):
+            due &= low < self.far
+            if not due.any():
+                break
+            for k, (own, each, loose) in zip(
+                np.flatnonzero(due), look(known, centres[due], half), strict=True
+            ):
+                sizes[k], local[k], due[k] = np.maximum(sizes[k], own), each, loose
+            low = self._low(sizes, centres, half)
+        return Children(low, local)
 
-    def _straight(self, centres: Floats, half: Floats) -> list[Chords] | None:
-        """Return what chords say of boxes that are large; of small ones None."""
-        return self.chords(centres, half) if self._is_coarse(half) else None
+    @abstractmethod
+    def looks(self, centres: Floats, half: Floats) -> list[Look]:
+        """Return ways to bound g on boxes, the cheapest first."""
+
+    def _by_expansions(self, _: Local, centres: Floats, half: Floats) -> Looked:
+        """Yield what an expansion at its centre says of each box: its parts inherit it."""
+        found = self.expansions(centres @ self.frame.space.shear.T)
+        for each, centre in zip(found, centres, strict=True):
+            yield self._sizes(each, centre[None, :], half)[0][0], _fine(each), False
+
+    def _by_chords(self, known: Local, each: Sequence[Chords], half: Floats) -> Looked:
+        """Yield what chords say of each box, and whether that may be much sharper."""
+        side = half * self.frame.step
+        for chord in each:
+            width = np.abs(chord.slopes) @ side * (1 + MARGIN)
+            local = self._coarse(chord.slopes, known.expansion)
+            own = np.abs(chord.middle) - width - chord.rest
+            yield own, local, self._is_loose(chord.rest, width)
 
     def _is_coarse(self, half: Floats) -> bool:
         """Say whether boxes are too large for an expansion to say anything of them."""
@@ -243,38 +233,34 @@ class GradientBoxes(ABC):
         # NaN counts as loose
         return not nats[0] <= _LITTLE_NATS + _SHARE * nats[1]
 
-    def _inherited(self, known: Local) -> Expansion | None:  # noqa: ARG002
-        """Return what parts of a large box keep of its expansion: nothing."""
-        return None
-
     def _coarse(self, slopes: Floats, kept: Expansion | None = None) -> Local:
         """Return what is known of a box too large for an expansion: all rows may still matter."""
         widths = self.spans / 8 + MARGIN
         return Local(kept, widths + np.abs(slopes).sum(axis=0) if slopes.size else widths)
 
-    def _sizes(self, known: Expansion, centres: Floats, half: Floats) -> tuple[Floats, bool]:
-        """Return lower bounds of |g_j| on boxes (k x d), and whether an own expansion is due."""
+    def _sizes(
+        self, known: Expansion, centres: Floats, half: Floats
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return lower bounds of |g_j| on boxes (k x d), and where an own expansion is due."""
         step, shear = self.frame.step, self.frame.space.shear
         offsets = (centres @ shear.T - known.point) * step
         # rounding of the centres, and of the point where they are near it
         places = ((np.abs(centres) @ np.abs(shear).T) + np.abs(known.point)) * step * _ROUNDING
         side = half * step
+        moved = float(places.sum(axis=1).max())
         size = float((np.abs(shear) @ side).sum()) * (1 + MARGIN)
-        width = np.abs(known.slopes) @ side * (1 + MARGIN)
-        square = np.sqrt(known.box_squares(side, size))
-        found, loose = np.empty_like(offsets), False
-        for k, (offset, place) in enumerate(zip(offsets, places, strict=True)):
-            moved = float(place.sum())
-            middle, error = known.linear(offset)
-            reach = (float(np.abs(offset).sum()) + size + moved) * (1 + MARGIN)
-            root = np.sqrt(known.squares(offset)) + square
-            root += np.sqrt(np.abs(known.thirds).max() + known.hessian_error) * moved
-            rest = bend(reach) * root**2 * (1 + MARGIN)
-            drift = (np.abs(known.hessian).max() + known.hessian_error) * (moved + MARGIN * size)
-            drift += known.hessian_error * size
-            found[k] = np.abs(middle) - (error + rest + width + drift)
-            loose |= self._is_loose(rest, width)
-        return found, loose
+        middle, error, slopes = known.curved(offsets)
+        width = np.abs(slopes @ shear) @ side * (1 + MARGIN)
+        square = side @ np.abs(known.sheared_bends) @ side / 2 * (1 + MARGIN)
+        rest = known.rest(offsets, np.abs(shear) @ side, size + moved)
+        drift = (np.abs(slopes).max(axis=(1, 2)) + known.error) * (moved + MARGIN * size)
+        drift += known.error * size * (1 + np.abs(offsets).sum(axis=1) + size)
+        drift += np.abs(known.bends).max() * (moved + MARGIN * size) * (size + moved)
+        beside = rest + drift
+        found = np.abs(middle) - (error + width + square + beside[:, None])
+        nats = float(self.rate) * self.norm.floats(width)
+        # NaN counts as loose
+        return found, ~(float(self.rate) * rest <= _LITTLE_NATS + _SHARE * nats)
 
     def _low(self, sizes: Floats, centres: Floats, half: Floats) -> Floats:
         """Return lower bounds of E where |g_j| is at least ``sizes`` (k x d)."""
@@ -298,7 +284,7 @@ class GradientBoxes(ABC):
         reach = 1.5 * nats * float((dual / root).max()) / root
         return reach / self.frame.step + 2, nats
 
-    def _least_outside(self, known: Expansion, box: Box, root: Box) -> float:
+    def _least_outside(self, known: Expansion, box: Box, root: Box, nats: float) -> float:
         """Return a certified lower bound of E outside a box, or the floor."""
         half = np.array(box.sides) / 2
         centre = np.linalg.solve(self.frame.space.shear, known.point)
@@ -307,10 +293,17 @@ class GradientBoxes(ABC):
         inside = (np.abs(centre - np.array(box.lower) - half) < half).all()
         if not faces or not inside:
             return self.floor
-        return max(self.floor, self._outside_patches(known, patches(box, faces, self.patches)))
+        boundary = patches(box, faces, self.patches)
+        low = self._outside_patches(known, boundary) * float(self.rate) * (1 - MARGIN)
+        poor = low < nats
+        if poor.any():
+            some = Patches(boundary.centres[poor], boundary.halves[poor])
+            risen = risen_beyond(self.frame, self.losses(known.point), some, self.norm.dual)
+            low[poor] = np.maximum(low[poor], risen * float(self.rate) * (1 - MARGIN))
+        return max(self.floor, float(low.min()))
 
-    def _outside_patches(self, known: Expansion, boundary: Patches) -> float:
-        """Return the least bound over patches of a boundary; its places in theta, from p on."""
+    def _outside_patches(self, known: Expansion, boundary: Patches) -> Floats:
+        """Return lower bounds of ||g|| beyond patches; their places in theta, from p on."""
         step, shear = self.frame.step, self.frame.space.shear
         centres = (boundary.centres @ shear.T - known.point) * step
         sizes = (np.abs(boundary.centres) @ np.abs(shear).T + np.abs(known.point)) * step
@@ -320,14 +313,18 @@ class GradientBoxes(ABC):
         inner = (bent @ shear, (boundary.halves * step).T)
         square = (bent * centres).sum(axis=1) - 2 * (np.abs(inner[0]) * inner[1].T).sum(axis=1)
         whole = (largest @ (np.abs(known.hessian)) * largest).sum(axis=1)
-        square -= _ROUNDING * 4 * whole + known.hessian_error * largest.sum(axis=1) ** 2
+        square -= _ROUNDING * 4 * whole + known.error * largest.sum(axis=1) ** 2
         square -= 2 * (np.abs(bent) @ np.ones(len(shear))) * (_ROUNDING * sizes.max(axis=1))
         reach = np.maximum(largest.sum(axis=1), _ROUNDING)  # it is divided by
         bent_share = -np.expm1(-reach) / reach * (1 - MARGIN)
         slope = (np.abs(known.gradient) + known.gradient_error) @ largest.T * (1 + MARGIN)
         growth = np.maximum(np.maximum(0, square) * bent_share, self._growth(known, boundary))
         dual = self.norm.dual(largest) * (1 + MARGIN)
-        return float(((growth - slope) / dual).min()) * float(self.rate) * (1 - MARGIN)
+        return np.asarray((growth - slope) / dual)
+
+    @abstractmethod
+    def losses(self, point: Floats) -> Losses:
+        """Return the loss at a point, and cells that bound it elsewhere."""
 
     def _growth(self, known: Expansion, boundary: Patches) -> Floats:  # noqa: ARG002
         """Return lower bounds of ``(g(b) - g(p))'w`` on patches, of rows that are few: else 0."""
@@ -343,9 +340,7 @@ class GradientBoxes(ABC):
         factor = rational(self.rate) / self.reach.ball(size)
         values = self._known_values(known, point) if bits <= _EXPANSION_BITS else None
         if values is None and bits <= _FLOAT_BITS:
-            place = np.array(point, dtype=np.float64)
-            # its remainder is about nothing
-            values = self.expansions(place[None, :])[0].near(place * 0)
+            values = self.floats(np.array(point, dtype=np.float64))
         balls = self.gradient(point, bits) if values is None else _balls(*values)
         return factor * self.norm.ball(balls)
 
@@ -379,7 +374,7 @@ class LogisticLaw(GradientBoxes):
     ) -> None:
         super().__init__(records, rate=rate, norm=norm, reach=reach)
         self.records = records
-        self.cells = Cells.build(records)
+        self.cells = Cells.of(records).joined()
         if len(records.zeta) <= _FEW_ROWS:
             self.patches = _FINE_PATCHES
         self._spans = records.counts @ np.abs(records.zeta @ records.space.shear)
@@ -388,6 +383,14 @@ class LogisticLaw(GradientBoxes):
     def spans(self) -> Floats:
         """Return how far a unit of each coordinate moves all tilts together."""
         return self._spans
+
+    def losses(self, point: Floats) -> Losses:
+        """Return the loss at a point, and cells that bound it elsewhere."""
+        records = self.records
+        tilts, size = records.zeta @ point * records.step, float(np.abs(point).sum()) * records.step
+        error = (records.relative_error(size) + MARGIN) * records.total * (1 + size)
+        most = float(softplus(tilts) @ records.counts) + error
+        return Losses(point, most, (self.cells or Cells.of(records)).fewest())
 
     def nearest(self) -> Expansion | None:
         """Return an expansion at the hint, if that is inside Theta."""
@@ -400,11 +403,28 @@ class LogisticLaw(GradientBoxes):
         """Return the expansions at points, by one pass over the rows."""
         return expand(self.records, points)
 
-    def chords(self, centres: Floats, half: Floats) -> list[Chords]:
-        """Return what chords say of boxes, by cells of rows where those are fine enough."""
-        if self.cells is not None and self.cells.serve(self.records, centres, half):
-            return cell_chords(self.records, self.cells, centres, half)
-        return chords(self.records, centres, half)
+    def floats(self, place: Floats) -> tuple[Floats, Floats]:
+        """Return g at a grid point in floats, by one pass that sums up nothing else."""
+        return gradient_near(self.records, place)
+
+    def looks(self, centres: Floats, half: Floats) -> list[Look]:
+        """Return: by cells of rows where those are fine enough, then row by row."""
+        coarse, blur = self._is_coarse(half), math.inf
+        if self.cells is not None:
+            blur = self.cells.blur(self.records, centres, half)
+        found: list[Look] = [self._by_cell_chords] if blur <= _BLUR else []
+        if not coarse:
+            return [*found, self._by_expansions]
+        return found if blur <= _SHARP else [*found, self._by_row_chords]
+
+    def _by_cell_chords(self, known: Local, centres: Floats, half: Floats) -> Looked:
+        assert self.cells is not None
+        found = cell_chords(self.records, self.cells, centres, half)
+        return self._by_chords(known, found, half)
+
+    def _by_row_chords(self, known: Local, centres: Floats, half: Floats) -> Looked:
+        # of a box so large its parts are hardly bounded by an expansion far away
+        return self._by_chords(Local(None, known.widths), chords(self.records, centres, half), half)
 
     def _growth(self, known: Expansion, boundary: Patches) -> Floats:
         if len(self.records.zeta) > _FEW_ROWS:
@@ -420,23 +440,6 @@ class LogisticLaw(GradientBoxes):
         if known.expansion is None and self.cells is not None:
             return self._by_cells(self.cells, point)
         return super()._known_values(known, point)
-
-
-def growth_by_rows(records: SignedRecords, point: Floats, boundary: Patches) -> Floats:
-    """Return lower bounds of ``(g(p + w) - g(p))'w`` on patches of p + w, row by row.
-
-    The point p is in grid steps of theta, any floats.
-    """
-    step, shear, zeta = records.step, records.space.shear, records.zeta
-    tilts, moved = zeta @ point * step, (boundary.centres @ shear.T - point) * step @ zeta.T
-    sizes = (np.abs(boundary.centres) @ np.abs(shear).T + np.abs(point)).sum(axis=1) * step
-    sides = boundary.halves * step @ np.abs(zeta @ shear).T * (1 + MARGIN)
-    sides += _ROUNDING * sizes[:, None]
-    nearest = np.sign(moved) * np.maximum(np.abs(moved) - sides, 0)
-    rise = sigmoid(tilts + nearest)[0] - sigmoid(tilts)[0]
-    size = float(sizes.max()) + 1
-    error = 4 * (records.relative_error(size) + MARGIN) * records.total * size
-    return np.asarray((rise * nearest) @ records.counts - error)
 
 
 def _balls(middle: Floats, error: Floats) -> list[arb]:

@@ -33,7 +33,9 @@ from mechanisms.objectives.logistic_expansion import (
 # Cells per unit of each coordinate, by d: at most 2**16 in all.
 _PER_UNIT = {1: 256, 2: 64, 3: 20, 4: 8}
 _ROWS_PER_CELL = 4  # fewer rows a cell save nothing
-_BLUR = 2.0  # cells serve while their width blurs no more than twice what the box does
+_LEVELS = 4  # of cells, each twice as wide as the one before
+_FEW_CELLS = 500  # so many are looked at together for each of some hundred patches
+_TINY = 1e-300  # a box of one point has no width
 _SUM_ERROR = 2.0**-28  # of sums over fewer than 2**24 rows, relative to their sizes
 
 
@@ -53,39 +55,63 @@ class Cells:
     sum_error: float
 
     @classmethod
-    def build(cls, records: SignedRecords) -> Cells | None:
-        """Return the cells, or None where they are not far fewer than the rows."""
-        zeta, counts = records.zeta, records.counts[:, None]
-        key = cell_keys(zeta)
-        order = np.argsort(key, kind="stable")
-        starts = np.flatnonzero(np.diff(key[order], prepend=-1))  # keys are never below 0
-        if len(starts) * _ROWS_PER_CELL >= len(zeta):
-            return None
-        arranged = zeta[order]
-        least = np.minimum.reduceat(arranged, starts)
-        most = np.maximum.reduceat(arranged, starts)
-        weighted = arranged * counts[order]
+    def of(cls, records: SignedRecords) -> Cells:
+        """Return a cell for each row: of itself, exactly."""
+        counts = records.counts[:, None]
+        weighted = records.zeta * counts
         return cls(
-            middle=(least + most) / 2,
-            radius=(most - least) / 2,
-            sums=np.add.reduceat(weighted, starts),
-            sizes=np.add.reduceat(np.abs(weighted), starts),
-            products=np.add.reduceat(records.products[order] * counts[order], starts),
-            shares=np.add.reduceat(counts[order][:, 0], starts) / records.counts.sum(),
+            middle=records.zeta,
+            radius=np.zeros_like(records.zeta),
+            sums=weighted,
+            sizes=np.abs(weighted),
+            products=records.products * counts,
+            shares=records.counts / max(1.0, records.total),
             sum_error=_SUM_ERROR,
         )
 
-    def serve(self, records: Frame, centres: Floats, half: Floats) -> bool:
-        """Say whether cells blur boxes by less than the boxes' own sides do: a matter of cost."""
+    def joined(self, level: int = 0) -> Cells | None:
+        """Return larger cells, or None where they are not far fewer.
+
+        Those of level 0 are the finest; each level's are twice as wide as those of the one before.
+        """
+        key = cell_keys(self.middle, level)
+        order = np.argsort(key, kind="stable")
+        starts = np.flatnonzero(np.diff(key[order], prepend=-1))  # keys are never below 0
+        if len(starts) * _ROWS_PER_CELL >= len(key):
+            return None
+        # middles and radii are multiples of half a code's step: all of it is exact
+        least = np.minimum.reduceat((self.middle - self.radius)[order], starts)
+        most = np.maximum.reduceat((self.middle + self.radius)[order], starts)
+        added = (self.sums, self.sizes, self.products, self.shares)
+        sums, sizes, products, shares = (np.add.reduceat(each[order], starts) for each in added)
+        return Cells(
+            middle=(least + most) / 2,
+            radius=(most - least) / 2,
+            sums=sums,
+            sizes=sizes,
+            products=products,
+            shares=shares,
+            sum_error=self.sum_error + _SUM_ERROR,
+        )
+
+    def fewest(self) -> Cells:
+        """Return larger cells until they are few, where those are far fewer than these."""
+        found, level = self, 0
+        while level < _LEVELS and len(found.shares) > _FEW_CELLS:
+            found, level = found.joined(level) or found, level + 1
+        return found
+
+    def blur(self, records: Frame, centres: Floats, half: Floats) -> float:
+        """Return how much cells blur boxes, in units of what the boxes' own sides do."""
         shear = records.space.shear
         largest = np.abs(centres @ shear.T).max(axis=0) + np.abs(shear) @ half
         blur = self.shares @ (self.radius @ largest)
-        return bool(blur <= _BLUR * self.shares @ (np.abs(self.middle @ shear) @ half))
+        return float(blur / (self.shares @ (np.abs(self.middle @ shear) @ half) + _TINY))
 
 
-def cell_keys(zeta: Floats) -> Integers:
+def cell_keys(zeta: Floats, level: int = 0) -> Integers:
     """Return the cells that rows lie in, each by its number."""
-    per_unit = _PER_UNIT[zeta.shape[1]]
+    per_unit = max(1, _PER_UNIT[zeta.shape[1]] >> level)
     places = np.floor(zeta * per_unit).astype(np.int64) + per_unit
     # A place is one of 2 per_unit + 1, a digit: no two cells have the same number.
     return np.asarray(places @ (2 * per_unit + 1) ** np.arange(zeta.shape[1]))

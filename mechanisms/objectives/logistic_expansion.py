@@ -8,17 +8,23 @@ over distinct signed rows ``zeta_i = (1 - 2 y_i) x_i`` with counts c_i: a record
 *Conventions.* The entries of zeta are multiples of 1/F in [-1, 1]; theta is in steps of 2**-g;
 u are the boxes' coordinates, theta = V u, and ``z = zeta V`` is exact in float64.
 
-*Expansion.* |log sigma'| has a slope of at most 1, so sigma'(t + s) lies within exp(+-|s|) of
-sigma'(t). Integrated twice, for any p and theta = p + delta, with t_i now at p, s_i = zeta_i'delta
-and r >= max |s_i|,
+*Expansion.* sigma's derivatives are sigma' = sigma (1 - sigma), sigma'' = sigma' (1 - 2 sigma) and
+sigma''' = sigma' (1 - 6 sigma'). The fourth is sigma' x (3 x**2 - 2), x = 1 - 2 sigma, in size at
+most sigma'. |log sigma'| has a slope of at most 1, so sigma'(t + u) <= sigma'(t) exp|u|, and
+``|sigma'''(t + u)| <= |sigma'''(t)| + sigma'(t) (exp|u| - 1)``. Integrated three times, for any p
+and theta = p + delta, with t_i now at p, s_i = zeta_i'delta, r >= max |s_i|, and |zeta_ij| <= 1,
 
-    |g_j(theta) - g_j(p) - (H delta)_j| <= sum_i c_i sigma'(t_i) |zeta_ij| (exp|s_i| - 1 - |s_i|)
-                                        <= b(r) delta' T_j delta,   b(r) = (exp(r) - 1 - r) / r**2,
+    |g_j(theta) - g_j(p) - (H delta)_j - delta' Q_j delta / 2|
+        <= r/6 delta'K delta + b(r) delta'H delta,
 
-    H = sum_i c_i sigma'(t_i) zeta_i zeta_i',   T_j = sum_i c_i sigma'(t_i) |zeta_ij| zeta_i zeta_i'
+    b(r) = (exp(r) - 1 - r - r**2/2 - r**3/6) / r**2,
 
-(b increases, and is at most exp(r) / 2: compare series). Every T_j is positive semidefinite, so
-its root is a seminorm: on a box the centre's and the sides' add up.
+    H = sum_i c_i sigma'(t_i) zeta_i zeta_i',    K = sum_i c_i |sigma'''(t_i)| zeta_i zeta_i',
+    Q_j = sum_i c_i sigma''(t_i) zeta_ij zeta_i zeta_i'
+
+(b increases; its series has factors of r/5 at most, so that r**2 / 24 / (1 - r/5) is above it where
+r < 5). H and K are positive semidefinite, so their roots are seminorms: on a box the centre's and
+the sides' add up. There g is its value and slope at the centre, v' Q_j v / 2, and the remainder.
 
 *Chords.* On a box of half widths h, t_i moves by at most ``S = |z_i|'h``. The chord of sigma
 between t - S and t + S, ends lo and hi, stays within ``S**2 / 2 max |sigma''|`` of sigma,
@@ -59,7 +65,8 @@ MARGIN = 2.0**-40
 _ROUNDING = 2.0**-48  # relative room for a few float operations
 _CHUNK_ROWS = 1 << 13  # keeps the table of points and rows small
 _LARGEST_REACH = 600.0  # exp stays within the floats
-_SMALL_REACH = 2.0**-10  # below, exp(r) - 1 - r loses its digits
+_SMALL_REACH = 1.0  # below, the difference loses its digits
+_BENT = 4  # times the error of a curvature: that of what it is multiplied by, too
 _TINY = 1e-300  # keeps roots and quotients of bounds finite
 _LARGEST_BEND = 0.0963  # above max |sigma''| = 1 / (6 sqrt 3)
 _PREFERRED = 0.7  # a chord must beat the plain interval clearly to be worth its slope
@@ -170,115 +177,178 @@ def symmetric(entries: Floats, dimension: int) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Expansion:
-    """g(p), H and T at a point p, scaled units, with the errors of their entries.
+class Sums:
+    """Sums over rows at a point: g, H and K by their upper triangles, and the Q_j, a row each.
 
-    ``thirds`` has shape (d, d, d), T_j first; ``slopes`` is H V, ``sheared_thirds`` V' T_j V.
+    ``errors`` are those of the entries of g and of all others.
+    """
+
+    gradient: Floats
+    curves: Floats
+    spreads: Floats
+    bends: Floats
+    errors: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expansion:
+    """g(p), H, K and the Q_j at a point p, scaled units, with the errors of their entries.
+
+    ``bends`` has shape (d, d, d), Q_j first; ``slopes`` is H V, ``sheared_bends`` V' Q_j V.
     """
 
     point: Floats
     gradient: Floats
     gradient_error: float
     hessian: Floats
-    hessian_error: float
-    thirds: Floats
+    spread: Floats
+    bends: Floats
+    error: float
     slopes: Floats
-    sheared_thirds: Floats
+    sheared_bends: Floats
 
     @classmethod
-    def of(
-        cls,
-        shear: Floats,
-        point: Floats,
-        sums: tuple[Floats, Floats, Floats],
-        errors: tuple[float, float],
-    ) -> Expansion:
-        """Return it from g, the upper triangles of H and T, and the errors of g and of these."""
-        gradient, curves, bends = sums
+    def of(cls, shear: Floats, point: Floats, sums: Sums) -> Expansion:
+        """Return it from sums over rows."""
         d = len(point)
-        hessian = symmetric(curves, d)
-        thirds = np.stack([symmetric(row, d) for row in bends])
+        hessian, spread = symmetric(sums.curves, d), symmetric(sums.spreads, d)
+        bends = np.stack([symmetric(row, d) for row in sums.bends])
         return cls(
             point=point,
-            gradient=gradient,
-            gradient_error=errors[0] * (1 + MARGIN),
+            gradient=sums.gradient,
+            gradient_error=sums.errors[0] * (1 + MARGIN),
             hessian=hessian,
-            hessian_error=errors[1] * (1 + MARGIN),
-            thirds=thirds,
+            spread=spread,
+            bends=bends,
+            error=sums.errors[1] * (1 + MARGIN),
             slopes=hessian @ shear,
-            sheared_thirds=shear.T @ thirds @ shear,
+            sheared_bends=shear.T @ bends @ shear,
         )
 
-    def linear(self, offset: Floats) -> tuple[Floats, Floats]:
-        """Return g(p) + H offset (scaled units), and the errors of its entries."""
-        size = np.abs(offset)
-        sizes = np.abs(self.gradient) + np.abs(self.hessian) @ size
-        error = self.gradient_error + self.hessian_error * float(size.sum()) + _ROUNDING * sizes
-        return self.gradient + self.hessian @ offset, error
+    def curved(self, offsets: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return ``g(p) + H delta + delta' Q_j delta / 2`` (k x d), its errors, and its slopes.
+
+        Offsets (k x d) and slopes (k x d x d, in theta) are in scaled units.
+        """
+        sizes = np.abs(offsets)
+        length = sizes.sum(axis=1, keepdims=True)
+        half = np.einsum("jlm,km->kjl", self.bends, offsets) / 2
+        slopes = self.hessian + half
+        middle = self.gradient + (slopes @ offsets[:, :, None])[:, :, 0]
+        most = np.abs(self.gradient).max() + length * (self._largest + length * self._most_bent)
+        error = self.gradient_error + self.error * length * (1 + length) + _ROUNDING * most
+        return middle, np.broadcast_to(error, middle.shape), slopes + half
+
+    @property
+    def _largest(self) -> float:
+        return float(np.abs(self.hessian).max())
+
+    @property
+    def _most_bent(self) -> float:
+        return float(np.abs(self.bends).max())
 
     def near(self, offset: Floats) -> tuple[Floats, Floats]:
         """Return g at ``p + offset``, and the errors of its entries, the remainder included."""
-        middle, error = self.linear(offset)
-        reach = float(np.abs(offset).sum()) * (1 + MARGIN)
-        return middle, error + bend(reach) * self.squares(offset)
+        middle, error, _ = self.curved(offset[None, :])
+        return middle[0], error[0] + self.rest(offset[None, :], 0 * offset, 0.0)
 
-    def squares(self, offset: Floats) -> Floats:
-        """Return upper bounds of ``offset' T_j offset``, positive."""
-        size = np.abs(offset)
-        exact = offset @ self.thirds @ offset
-        rounding = MARGIN * (size @ np.abs(self.thirds) @ size)
-        return np.asarray(exact + rounding + self.hessian_error * float(size.sum()) ** 2 + _TINY)
+    def rest(self, offsets: Floats, half: Floats, size: float) -> Floats:
+        """Return upper bounds of what is beyond (k), on boxes of half widths V v about offsets.
 
-    def box_squares(self, half: Floats, size: float) -> Floats:
-        """Return upper bounds of the same for offsets V v with |v| <= half, ``|V| half`` summed."""
-        exact = half @ np.abs(self.sheared_thirds) @ half
-        rounding = (MARGIN * float(np.abs(self.thirds).max()) + self.hessian_error) * size**2
-        return np.asarray(exact * (1 + MARGIN) + rounding + _TINY)
+        ``size`` is at least the sum of ``|V| half``, scaled.
+        """
+        reach = (np.abs(offsets).sum(axis=1) + size) * (1 + MARGIN)
+        third, fourth = beyond(reach)
+        spread, curve = (
+            (
+                np.sqrt(self._squares(matrix, offsets))
+                + np.sqrt(self._box_square(matrix, half, size))
+            )
+            ** 2
+            for matrix in (self.spread, self.hessian)
+        )
+        return np.asarray((third * spread + fourth * curve) * (1 + MARGIN))
+
+    def _squares(self, matrix: Floats, offsets: Floats) -> Floats:
+        """Return upper bounds of ``offset' M offset``, positive."""
+        exact = ((offsets @ matrix) * offsets).sum(axis=1)
+        length = np.abs(offsets).sum(axis=1)
+        rounding = (MARGIN * float(np.abs(matrix).max()) + self.error) * length**2
+        return np.asarray(np.maximum(exact, 0) + rounding + _TINY)
+
+    def _box_square(self, matrix: Floats, half: Floats, size: float) -> float:
+        """Return an upper bound of the same for offsets whose entries are at most ``half``."""
+        exact = half @ np.abs(matrix) @ half
+        rounding = (MARGIN * float(np.abs(matrix).max()) + self.error) * size**2
+        return float(exact * (1 + MARGIN) + rounding + _TINY)
 
 
-def bend(reach: float) -> float:
-    """Return an upper bound of ``(exp(r) - 1 - r) / r**2``, infinite where floats end."""
-    if reach > _LARGEST_REACH:
-        return math.inf
-    if reach < _SMALL_REACH:
-        return math.exp(reach) / 2 * (1 + MARGIN)
-    return (math.expm1(reach) - reach) / reach**2 * (1 + MARGIN)
+def beyond(reach: Floats) -> tuple[Floats, Floats]:
+    """Return upper bounds of ``r / 6`` and ``(exp(r) - 1 - r - r**2 / 2 - r**3 / 6) / r**2``.
+
+    They are infinite where floats end.
+    """
+    r = np.minimum(reach, _LARGEST_REACH)
+    grown = np.exp(r)
+    series = np.where(
+        r < _SMALL_REACH,
+        r**2 / 24 / (1 - np.minimum(r, 1) / 5),
+        (grown - 1 - r - r**2 / 2 - r**3 / 6) / np.maximum(r, _SMALL_REACH) ** 2,
+    )
+    fourth = np.where(reach > _LARGEST_REACH, np.inf, series * (1 + MARGIN))
+    return np.asarray(reach / 6 * (1 + MARGIN)), fourth
 
 
 def expand(records: SignedRecords, points: Floats) -> list[Expansion]:
     """Return the expansions at points (k x d), any floats in grid steps."""
-    d, count = records.dimension, len(points)
-    gradient = np.zeros((count, d))
-    curves = np.zeros((count, records.products.shape[1]))
-    bends = np.zeros((count, d, records.products.shape[1]))
+    d, count, size = records.dimension, len(points), records.products.shape[1]
+    gradient, bends = np.zeros((count, d)), np.zeros((count, d, size))
+    curves, spreads = np.zeros((count, size)), np.zeros((count, size))
     residual, curvature = np.zeros(count), np.zeros(count)
     scaled = points * records.step
     for part in records.chunks():
         zeta, counts, products = records.zeta[part], records.counts[part], records.products[part]
         weight, complement = sigmoid(scaled @ zeta.T)  # 1 - weight would lose its digits
-        weight *= counts
         curve = weight * complement
+        spread = np.abs(1 - 6 * curve)
+        bent = complement - weight
+        weight *= counts
+        curve *= counts
         gradient += weight @ zeta
-        curves += curve @ products
-        sizes = np.abs(zeta).T
-        # T_j: curvatures again, weighed by |zeta_j|, which bound the third derivatives.
-        for k in range(count):
-            bends[k] += (sizes * curve[k]) @ products
         residual += weight.sum(axis=1)
+        curves += curve @ products
         curvature += curve.sum(axis=1)
+        spreads += (spread * curve) @ products
+        bent *= curve
+        for k in range(count):
+            bends[k] += (zeta.T * bent[k]) @ products
     floor = float(records.counts.sum()) * SIGMOID_FLOOR
     found = []
     for k in range(count):
         error = records.relative_error(float(np.abs(scaled[k]).sum()))
-        found.append(
-            Expansion.of(
-                records.space.shear,
-                points[k],
-                (gradient[k], curves[k], bends[k]),
-                (error * float(residual[k]) + floor, error * float(curvature[k]) + floor),
-            )
+        errors = bent_errors(
+            error * float(residual[k]) + floor, error * float(curvature[k]) + floor
         )
+        sums = Sums(gradient[k], curves[k], spreads[k], bends[k], errors)
+        found.append(Expansion.of(records.space.shear, points[k], sums))
     return found
+
+
+def bent_errors(gradient: float, curve: float) -> tuple[float, float]:
+    """Return the errors of g, and of H, K and the Q_j, by those of sums of sigma and of sigma'."""
+    return gradient, _BENT * curve
+
+
+def gradient_near(records: SignedRecords, point: Floats) -> tuple[Floats, Floats]:
+    """Return g at a point, any floats in grid steps, and the errors of its entries."""
+    scaled, gradient, residual = point * records.step, np.zeros(records.dimension), 0.0
+    for part in records.chunks():
+        weight = sigmoid(records.zeta[part] @ scaled)[0] * records.counts[part]
+        gradient += weight @ records.zeta[part]
+        residual += float(weight.sum())
+    error = records.relative_error(float(np.abs(scaled).sum())) * residual
+    floor = records.total * SIGMOID_FLOOR
+    return gradient, np.full(len(gradient), (error + floor) * (1 + MARGIN))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,8 +23,9 @@ from flint import arb, arb_mat, fmpz
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats, Integers
-from mechanisms.exact.floats import sigmoid
+from mechanisms.exact.floats import sigmoid, softplus
 from mechanisms.exact.rounding import working_precision
+from mechanisms.objectives import logistic_expansion as expansion
 from mechanisms.objectives.check_loss.passes import Block, Reader
 from mechanisms.objectives.logistic_cells import Cells, cell_keys
 from mechanisms.objectives.logistic_expansion import pairs
@@ -35,6 +36,12 @@ TERM_ERROR = 2.0**-44
 
 EXACT_ERROR = 2
 """How far a row's weight may be off in :class:`ExactGradient`, in its last bit."""
+
+LOSS_UNIT = 2.0**-24
+"""What losses of rows are rounded to multiples of."""
+
+LARGEST_LOSS = 2.0**24
+"""Those of longer theta are not summed up: integers would overflow."""
 
 _TERM_BITS = 44
 _PRODUCT_BITS = 24  # of a cell's products: sums of 2**39 rows fit
@@ -49,7 +56,7 @@ Sums = tuple[int, ...]
 class Expand:
     """A pass: the sums of expansions at points (k x d, scaled units), times ``2**44``.
 
-    They are g, the upper triangle of H, and those of the T_j, as in
+    They are g and the upper triangles of H, K and the Q_j, as in
     :mod:`mechanisms.objectives.logistic_expansion`.
     """
 
@@ -67,26 +74,48 @@ class Expand:
         return [tuple(sums) for sums in found]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Loss:
+    """A pass: the loss at a point (scaled units), in units of ``LOSS_UNIT``."""
+
+    read: Reader
+    point: Floats
+
+    def __call__(self, block: Block) -> int:
+        """Return a block's loss."""
+        columns, total = self.read(block), 0
+        for start in range(0, columns.shape[1], _CHUNK_ROWS):
+            zeta = columns[:, start : start + _CHUNK_ROWS] / CODE_MAX
+            scaled: Any = np.rint(softplus(_tilts(zeta, self.point)) / LOSS_UNIT)
+            total += int(scaled.astype(np.int64).sum())
+        return total
+
+
 def _terms(dimension: int) -> int:
-    return dimension + (1 + dimension) * dimension * (dimension + 1) // 2
+    return dimension + (2 + dimension) * dimension * (dimension + 1) // 2
 
 
-def _add(sums: list[int], zeta: Floats, point: Floats) -> None:
-    """Add the terms of some rows (d x n) at a point."""
+def _tilts(zeta: Floats, point: Floats) -> Floats:
     tilt = np.zeros(zeta.shape[1])
     # In this order always: a matrix product may add in another, and give other bits.
     for entry, column in zip(point.tolist(), zeta, strict=True):
         tilt += entry * column
-    weight, rest = sigmoid(tilt)
+    return tilt
+
+
+def _add(sums: list[int], zeta: Floats, point: Floats) -> None:
+    """Add the terms of some rows (d x n) at a point."""
+    weight, rest = sigmoid(_tilts(zeta, point))
     curve = weight * rest
-    bent = [curve * (zeta[j] * zeta[k]) for j, k in pairs(len(zeta))]
+    spread, bent = curve * np.abs(1 - 6 * curve), curve * (rest - weight)
+    products = [zeta[j] * zeta[k] for j, k in pairs(len(zeta))]
     place = 0
     for column in zeta:
         sums[place] += _total(weight * column)
         place += 1
-    for size in (None, *np.abs(zeta)):  # H first, then each T_j, as as_floats reads them
-        for each in bent:
-            sums[place] += _total(each if size is None else size * each)
+    for weights in (curve, spread, *(bent * column for column in zeta)):  # H, K, then each Q_j
+        for each in products:
+            sums[place] += _total(weights * each)
             place += 1
 
 
@@ -96,12 +125,11 @@ def _total(term: Floats) -> int:
     return int(scaled.astype(np.int64).sum())
 
 
-def as_floats(sums: Sums, dimension: int) -> tuple[Floats, Floats, Floats]:
-    """Return g, and the triangles of H and of the T_j (a row each), from a pass's sums."""
+def as_floats(sums: Sums, dimension: int, errors: tuple[float, float]) -> expansion.Sums:
+    """Return a pass's sums in units of 1."""
     every = np.array([float(total) for total in sums]) * 2.0**-_TERM_BITS
-    size = len(pairs(dimension))
-    rest = every[dimension:].reshape(1 + dimension, size)
-    return every[:dimension], rest[0], rest[1:]
+    rest = every[dimension:].reshape(2 + dimension, len(pairs(dimension)))
+    return expansion.Sums(every[:dimension], rest[0], rest[1], rest[2:], errors)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ passes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,15 +28,20 @@ from mechanisms.exact.arrays import Floats
 from mechanisms.exact.once import once
 from mechanisms.objectives.check_loss.passes import Reader, Surveyed, added
 from mechanisms.objectives.check_loss.stored import Run
-from mechanisms.objectives.logistic_boxes import GradientBoxes, Local, NormName
+from mechanisms.objectives.gradient_norms import NormName
+from mechanisms.objectives.logistic_boxes import GradientBoxes, Local, Look, Looked
 from mechanisms.objectives.logistic_cells import Cells, cell_chords
-from mechanisms.objectives.logistic_expansion import MARGIN, Chords, Expansion, term_error
+from mechanisms.objectives.logistic_expansion import MARGIN, Expansion, bent_errors, term_error
+from mechanisms.objectives.logistic_outside import Losses
 from mechanisms.objectives.logistic_passes import (
     EXACT_ERROR,
+    LARGEST_LOSS,
+    LOSS_UNIT,
     TERM_ERROR,
     CellSums,
     ExactGradient,
     Expand,
+    Loss,
     Sort,
     as_floats,
 )
@@ -113,9 +119,18 @@ class StoredSigned:
         found = []
         for point, size, parts in zip(points, np.abs(scaled).sum(axis=1), each, strict=True):
             error = self.relative_error(float(size)) * self.total
-            sums = as_floats(added(parts), self.dimension)
-            found.append(Expansion.of(self.space.shear, point, sums, (error, error)))
+            sums = as_floats(added(parts), self.dimension, bent_errors(error, error))
+            found.append(Expansion.of(self.space.shear, point, sums))
         return found
+
+    def loss(self, point: Floats) -> float:
+        """Return an upper bound of the loss at a point (grid steps), by one pass."""
+        size = 1 + float(np.abs(point).sum()) * self.step
+        if size > LARGEST_LOSS:
+            return math.inf
+        total = sum(self.run(Loss(self.read, point * self.step))) * LOSS_UNIT
+        error = self.relative_error(size) + 2 * LOSS_UNIT
+        return float(total * (1 + MARGIN) + error * self.total * size)
 
     @once
     def cells(self) -> Cells:
@@ -146,6 +161,10 @@ class StoredLogisticLaw(GradientBoxes):
         """Return at least how far a unit of each coordinate moves all tilts together."""
         return self._spans
 
+    def losses(self, point: Floats) -> Losses:
+        """Return the loss at a point, by one pass, and cells that bound it elsewhere."""
+        return Losses(point, self.rows.loss(point), self.rows.cells.fewest())
+
     def nearest(self) -> Expansion | None:
         """Return an expansion about the minimiser, after Newton steps over all rows."""
         point, bound = self.rows.hint.point, self.rows.bound
@@ -171,21 +190,13 @@ class StoredLogisticLaw(GradientBoxes):
         """Return the expansions at points, by one pass over the rows."""
         return self.rows.expansions(points)
 
-    def chords(self, centres: Floats, half: Floats) -> list[Chords]:
-        """Return what chords say of boxes, cell by cell."""
-        return cell_chords(self.rows, self.rows.cells, centres, half)
+    def looks(self, centres: Floats, half: Floats) -> list[Look]:  # noqa: ARG002
+        """Return: by cells of rows, then by passes where boxes are small enough."""
+        passes: list[Look] = [] if self._is_coarse(half) else [self._by_expansions]
+        return [self._by_cell_chords, *passes]
 
-    def _straight(self, centres: Floats, half: Floats) -> list[Chords] | None:
-        """Return what chords say of boxes, or None where cells are too wide for so small ones."""
-        found = self.chords(centres, half)
-        side = half * self.rows.step
-        coarse = self._is_coarse(half)
-        loose = any(self._is_loose(each.rest, np.abs(each.slopes) @ side) for each in found)
-        return None if loose and not coarse else found
-
-    def _inherited(self, known: Local) -> Expansion | None:
-        """Return the expansion known: it may serve smaller boxes yet, and costs nothing."""
-        return known.expansion
+    def _by_cell_chords(self, known: Local, centres: Floats, half: Floats) -> Looked:
+        return self._by_chords(known, cell_chords(self.rows, self.rows.cells, centres, half), half)
 
     def gradient(self, point: Sequence[int], bits: int) -> list[arb]:
         """Return balls around g, by a pass in integers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +18,8 @@ from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.exact.rounding import working_precision
 from mechanisms.kng.logistic import LogisticDraw
-from mechanisms.objectives.logistic_boxes import CubeNorm, LogisticLaw, NormName, growth_by_rows
+from mechanisms.objectives.gradient_norms import CubeNorm, NormName
+from mechanisms.objectives.logistic_boxes import LogisticLaw
 from mechanisms.objectives.logistic_cells import cell_chords
 from mechanisms.objectives.logistic_expansion import (
     SignedRecords,
@@ -25,6 +27,7 @@ from mechanisms.objectives.logistic_expansion import (
     exact_gradient,
     expand,
 )
+from mechanisms.objectives.logistic_outside import growth_by_rows, risen_beyond
 from mechanisms.objectives.logistic_sensitivity import Reach
 from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
@@ -273,6 +276,30 @@ def test_the_growth_by_rows_is_below_that_of_every_point_of_a_patch(far: float) 
     assert np.median(bound / exact.min(axis=0)) > 0.6
     twin = growth_by_rows(records, point, Patches(boundary.centres, boundary.halves * 0))
     assert not (twin <= exact).all()
+
+
+@pytest.mark.parametrize("far", [0.3, 3.0, 30.0])
+def test_the_rise_of_the_loss_bounds_the_gradient_beyond_every_patch(far: float) -> None:
+    """And does not, where the loss at the start is taken to be less than it is."""
+    records, rng = scattered(3, 4000, 6, spread=0.5), np.random.default_rng(6)
+    law, space = LogisticLaw(records, rate=Fraction(1), norm="linf"), records.space
+    known = law.nearest()
+    assert known is not None
+    reach = np.full(3, far / records.step)
+    root = Box((-(2**40),) * 3, (2**41,) * 3)
+    box = box_within(np.linalg.solve(space.shear, known.point), reach, root)
+    boundary = patches(box, inner_faces(box, root), 4)
+    places = boundary.centres + rng.uniform(-1, 1, (40, 1, 3)) * boundary.halves
+    theta, start = places @ space.shear.T * records.step, known.point * records.step
+    slopes = (records.counts * sigma(theta @ records.zeta.T)) @ records.zeta
+    exact = (slopes * (theta - start)).sum(axis=2) / np.abs(theta - start).sum(axis=2)
+    losses = law.losses(known.point)
+    assert len(losses.cells.shares) < len(records.counts)
+    bound = risen_beyond(records, losses, boundary, law.norm.dual)
+    assert (bound <= exact).all()
+    assert np.median(bound / exact.min(axis=0)) > 0.2
+    twin = replace(losses, most=losses.most - records.total)
+    assert not (risen_beyond(records, twin, boundary, law.norm.dual) <= exact).all()
 
 
 @pytest.mark.parametrize("name", NORMS)

@@ -20,7 +20,8 @@ from mechanisms.exact.arrays import Floats
 from mechanisms.exact.rounding import working_precision
 from mechanisms.kng.logistic import LogisticDraw
 from mechanisms.objectives.check_loss import survey
-from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
+from mechanisms.objectives.gradient_norms import NormName
+from mechanisms.objectives.logistic_boxes import LogisticLaw
 from mechanisms.objectives.logistic_cells import Cells, cell_chords
 from mechanisms.objectives.logistic_expansion import SignedRecords, exact_gradient
 from mechanisms.objectives.logistic_passes import CellSums, ExactGradient, Expand, Sort
@@ -147,7 +148,7 @@ def test_a_pass_in_floats_errs_by_no_more_than_it_says(dimension: int) -> None:
             assert max(wide) < 1e-5
             middle, error = found.near(offset * built.step)
             assert (np.abs(middle - truth) <= error).all()
-            alone, rounding = found.linear(offset * built.step)
+            alone, rounding, _ = found.curved(offset[None, :] * built.step)
             missed += bool((np.abs(alone - truth) > rounding).any())
             assert offset.any() or error.max() < 1e-8
     assert missed >= 2
@@ -157,7 +158,7 @@ def test_a_pass_in_floats_errs_by_no_more_than_it_says(dimension: int) -> None:
 def test_cells_made_in_passes_are_those_of_all_rows(dimension: int) -> None:
     rows = codes(dimension, 4000, spread=0.3)
     built, records = stored(rows), held(rows)
-    one, two = built.cells, Cells.build(records)
+    one, two = built.cells, Cells.of(records).joined()
     assert two is not None
     for name in ("middle", "radius", "sums", "sizes"):
         assert getattr(one, name) == pytest.approx(getattr(two, name), abs=1e-9)

@@ -24,8 +24,8 @@ from mechanisms.objectives.check_loss import (
     LossLaw,
     Records,
 )
-from mechanisms.objectives.gradient_norms import InterceptHullNorm, Linf
-from mechanisms.objectives.logistic_boxes import LogisticLaw, NormName
+from mechanisms.objectives.gradient_norms import InterceptHullNorm, Linf, NormName
+from mechanisms.objectives.logistic_boxes import LogisticLaw
 from mechanisms.objectives.logistic_expansion import SignedRecords
 from mechanisms.objectives.logistic_polytopes import Lines, LogisticPolytopes, trials
 from mechanisms.objectives.logistic_search import one_sided
