@@ -367,6 +367,11 @@ def test_a_fault_of_a_declared_column_names_it(curator: httpx.Client) -> None:
     assert "income" in entry["field"] + entry["message"]
 
 
+def test_a_number_where_an_object_is_needed_is_told_its_fields(curator: httpx.Client) -> None:
+    answer = send_upload(curator, b"age\n1\n2\n", spec(budget="10"))
+    assert message(answer, "spec.budget") == "must be an object; known fields: delta and epsilon"
+
+
 def test_a_declared_column_that_contradicts_itself_is_named(curator: httpx.Client) -> None:
     """Its form is sound, so it is the domain that refuses it."""
     columns = {f"c{place}": {"type": "boolean"} for place in range(17)}

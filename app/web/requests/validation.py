@@ -23,6 +23,7 @@ _TAGGED = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 
 _MUST_BE, _ANY_NUMBER, _WHOLE_NUMBER = "must be ", "a number", "a whole number"
+_AN_OBJECT = "must be an object"
 
 _MESSAGES: Mapping[str, str] = {
     "missing": "is required",
@@ -41,11 +42,11 @@ _MESSAGES: Mapping[str, str] = {
     "list_type": "must be a list",
     "tuple_type": "must be a list",
     "dict_type": 'must be an object with names for keys, as in {"income": ...}',
-    "mapping_type": "must be an object",
-    "model_type": "must be an object",
-    "model_attributes_type": "must be an object",
-    "dataclass_type": "must be an object",
-    "dataclass_exact_type": "must be an object",
+    "mapping_type": _AN_OBJECT,
+    "model_type": _AN_OBJECT,
+    "model_attributes_type": _AN_OBJECT,
+    "dataclass_type": _AN_OBJECT,
+    "dataclass_exact_type": _AN_OBJECT,
     "none_required": "must be null",
     "datetime_parsing": "must be a date and time in ISO 8601, with an offset",
     "datetime_from_date_parsing": "must be a date and time in ISO 8601, with an offset",
@@ -146,7 +147,10 @@ def _message(finding: Mapping[str, Any], fields: Fields) -> str:
     if kind in _WITH_CONTEXT:
         template, name = _WITH_CONTEXT[kind]
         return template.format(context[name])
-    return _MESSAGES.get(kind, "is not valid")
+    message = _MESSAGES.get(kind, "is not valid")
+    if message == _AN_OBJECT and (known := fields.at(finding["loc"])):
+        return f"{message}; known fields: {listed(known)}"
+    return message
 
 
 def _own(finding: Mapping[str, Any]) -> InvalidStatisticError | None:
