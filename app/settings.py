@@ -98,8 +98,8 @@ class Settings(BaseSettings):
     upload_memory_bytes: int = Field(
         default=2**31,
         ge=2**29,
-        description="Address space of each process that reads an upload, in bytes; "
-        "one that stores it has half a GiB more.",
+        description="Memory of each process that reads an upload, in bytes; "
+        "one that stores it has as much, and half a GiB, of address space.",
     )
     upload_cpu_s: int = Field(
         default=1_800,

@@ -40,6 +40,9 @@ from app.uploads.reading_task import ReadingTask
 from app.uploads.sources.fed import FedError, FileOfMany, fed_files
 from app.uploads.sources.layout import Layout
 
+_RESERVED_BYTES = 1 << 30
+"""Address space of libraries, and what each thread's heap reserves: the memory is not taken."""
+
 _MESSAGE_BYTES = 1 << 20  # about so much of a block is sent at once: it is held at both ends
 
 
@@ -79,7 +82,7 @@ def _confine(limits: Limits, *, mapped: int) -> None:
     """
     memory = limits.upload_memory_bytes
     allowed = {
-        resource.RLIMIT_AS: memory + 2 * mapped,
+        resource.RLIMIT_AS: memory + _RESERVED_BYTES + 2 * mapped,
         resource.RLIMIT_DATA: memory,
         resource.RLIMIT_CPU: limits.upload_cpu_s,
         # It cannot write to any file, even where it may open one.

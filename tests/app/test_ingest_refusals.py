@@ -34,9 +34,9 @@ def _csv(*rows: str) -> bytes:
     return (HEADER + "".join(f"{row}\n" for row in rows)).encode()
 
 
-def _parquet(frame: pl.DataFrame) -> bytes:
+def _parquet(frame: pl.DataFrame, *, group: int | None = None) -> bytes:
     file = io.BytesIO()
-    frame.write_parquet(file)
+    frame.write_parquet(file, row_group_size=group)
     return file.getvalue()
 
 
@@ -277,11 +277,12 @@ def test_parquet_that_lies(damage: str, capfd: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_parquet_file_that_needs_too_much_memory_ends_its_reader_only() -> None:
-    rows = 3_000_000
+    rows = 24_000_000
     bomb = _parquet(
         pl.select(income=pl.repeat(1.0, rows), region=pl.repeat("north", rows)).with_columns(
             owner=pl.lit(True)
-        )
+        ),
+        group=rows,
     )
     assert len(bomb) < 200_000
     # A thread of the Parquet reader that gets no memory may leave the others waiting.

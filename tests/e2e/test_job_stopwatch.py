@@ -25,9 +25,9 @@ from tests.speed import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
-COLUMNS = {name: {"type": "number", "lower": -1, "upper": 1} for name in "xyz"}
-ROWS = "x,y,z\n" + "0,0.5,0.1\n0.3,0.2,-0.9\n-0.4,0.1,0.6\n" * 100
-TARGET = {"kind": "geometric_median", "columns": ["x", "y", "z"]}
+COLUMNS = {name: {"type": "number", "lower": -1, "upper": 1} for name in "wxyz"}
+ROWS = "w,x,y,z\n" + "0.2,0,0.5,0.1\n0.1,0.3,0.2,-0.9\n-0.3,-0.4,0.1,0.6\n" * 100
+TARGET = {"kind": "geometric_median", "columns": ["w", "x", "y", "z"]}
 PROBE = {"kind": "geometric_median", "columns": ["x", "y"]}
 TARGET_S = 4
 QUICK_S, SLOW_S = 0.3, 3.0

@@ -148,8 +148,8 @@ def _message(finding: Mapping[str, Any], fields: Fields) -> str:
         template, name = _WITH_CONTEXT[kind]
         return template.format(context[name])
     message = _MESSAGES.get(kind, "is not valid")
-    if message == _AN_OBJECT and (known := fields.at(finding["loc"])):
-        return f"{message}; known fields: {listed(known)}"
+    if message == _AN_OBJECT and (inside := fields.at(finding["loc"])):
+        return f"{message}; known fields: {listed(inside)}"
     return message
 
 

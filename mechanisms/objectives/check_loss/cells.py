@@ -50,7 +50,8 @@ class Arrangement:
             return known
         low, high = self._signs(index, polytope)
         reached = known.reached + self.xy[index[low >= 0]].sum(axis=0)
-        return Undecided(index[(low < 0) & (high >= 0)], reached, known.width)
+        still_open = index[(low < 0) & (high >= 0)]
+        return Undecided.of(still_open, reached, known.width, records=len(self.xy))
 
     def whole(self) -> Part[Undecided]:
         """Return Theta, every record open."""
@@ -101,10 +102,11 @@ class GradientCells:
 
     def _view(self, known: Undecided, polytope: Polytope) -> View[Undecided]:
         found = self.arrangement.decide(known, polytope)
-        open_here = np.ones((1, len(found.index)), dtype=np.bool_)
-        gathered = self.law.gather(found.index, open_here, np.zeros((1, len(found.index))))
-        low = self.law.least([found.index], found.reached[None, :], gathered)
-        return View(float(low[0]), found, self.arrangement.heaviest(found.index))
+        index = found.index
+        open_here = np.ones((1, len(index)), dtype=np.bool_)
+        gathered = self.law.gather(index, open_here, np.zeros((1, len(index))))
+        low = self.law.least([index], found.reached[None, :], gathered)
+        return View(float(low[0]), found, self.arrangement.heaviest(index))
 
     def size(self, known: Undecided) -> int:
         """Return the bytes of what is known of one polytope."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import SPACING
+from mechanisms.objectives.check_loss.indices import Bits, Few, Gaps, Index, kept
 from mechanisms.objectives.check_loss.records import Records
 from mechanisms.samplers.boxes import Children
 
@@ -36,14 +37,25 @@ _CHUNK_ROWS = 1 << 16  # keeps the table of boxes and records small
 class Undecided:
     """What is known on a box: open records, and the sums of (x, y) over the reached ones."""
 
-    index: NDArray[np.int32]
+    kept: Few | Bits | Gaps
+    count: int
     reached: Floats
     width: Floats
+
+    @classmethod
+    def of(cls, index: Index, reached: Floats, width: Floats, *, records: int) -> Undecided:
+        """Return what is known; ``index`` names the open ones of so many records, sorted."""
+        return cls(kept(index, records), len(index), reached, width)
+
+    @property
+    def index(self) -> Index:
+        """The indices of the open records, sorted; they are unpacked each time."""
+        return self.kept.index
 
     @property
     def size(self) -> int:
         """The bytes it takes, the arrays' own heads included."""
-        return self.index.nbytes + self.reached.nbytes + self.width.nbytes + 500
+        return self.kept.nbytes + self.reached.nbytes + self.width.nbytes + 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +101,7 @@ class CheckLossLaw(ABC):
     @abstractmethod
     def bounds(
         self,
-        indices: Sequence[NDArray[np.int32]],
+        indices: Sequence[Index],
         reached: Floats,
         gathered: Floats,
         centres: Floats,
@@ -98,9 +110,7 @@ class CheckLossLaw(ABC):
         """Return lower bounds of E on boxes, from what :meth:`decide` has found there."""
 
     @abstractmethod
-    def gather(
-        self, index: NDArray[np.int32], possible: NDArray[np.bool_], distance: Floats
-    ) -> Floats:
+    def gather(self, index: Index, possible: NDArray[np.bool_], distance: Floats) -> Floats:
         """Return sums over some open records (k x ``gathers``).
 
         ``possible`` (k x n) says on which boxes each is open, ``distance`` how far beyond its
@@ -147,13 +157,15 @@ class CheckLossLaw(ABC):
         """Return nothing decided."""
         rows, d = self.records.x.shape
         index = np.arange(rows, dtype=np.int32)
-        return Undecided(index, np.zeros(d + 1), np.abs(self.records.z).sum(axis=0))
+        width = np.abs(self.records.z).sum(axis=0)
+        return Undecided.of(index, np.zeros(d + 1), width, records=rows)
 
     def value(self, known: Undecided, point: Sequence[int]) -> Fraction:
         """Return E over ``rate`` at a grid point theta of the box known, exactly."""
-        position = self.records.position(known.index, point)
-        beyond = known.reached + self.xy[known.index[position > 0]].sum(axis=0)
-        tied = self.xy[known.index[position == 0]].sum(axis=0)
+        index = known.index
+        position = self.records.position(index, point)
+        beyond = known.reached + self.xy[index[position > 0]].sum(axis=0)
+        tied = self.xy[index[position == 0]].sum(axis=0)
         return self.of_sums(point, [int(each) for each in beyond], [int(each) for each in tied])
 
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:  # noqa: ARG002
@@ -162,7 +174,7 @@ class CheckLossLaw(ABC):
 
     def widths(self, known: Undecided) -> Floats | None:
         """Return how far a unit of each coordinate moves the open records."""
-        return known.width if len(known.index) else None
+        return known.width if known.count else None
 
     def size(self, known: Undecided) -> int:
         """Return the bytes of what is known of one box."""
@@ -170,7 +182,7 @@ class CheckLossLaw(ABC):
 
     def decide(
         self, known: Undecided, centres: Floats, half: Floats
-    ) -> tuple[list[NDArray[np.int32]], Floats, Floats]:
+    ) -> tuple[list[Index], Floats, Floats]:
         """Decide the open records on each box.
 
         Returns the open indices of each box, the sums of (x, y) over its reached records
@@ -179,10 +191,11 @@ class CheckLossLaw(ABC):
         boxes, d = centres.shape
         reached = np.tile(known.reached, (boxes, 1))
         gathered = np.zeros((boxes, self.gathers))
-        pieces: list[list[NDArray[np.int32]]] = [[] for _ in range(boxes)]
+        pieces: list[list[Index]] = [[] for _ in range(boxes)]
         reach_of_centre = np.abs(centres).max(axis=0) + half
-        for start in range(0, len(known.index), _CHUNK_ROWS):
-            index = known.index[start : start + _CHUNK_ROWS]
+        still_open = known.index
+        for start in range(0, len(still_open), _CHUNK_ROWS):
+            index = still_open[start : start + _CHUNK_ROWS]
             z, xy = self.records.z[index], self.xy[index]
             size = np.abs(z)
             target = self.records.target[index]
@@ -198,12 +211,14 @@ class CheckLossLaw(ABC):
             gathered += self.gather(index, possible, distance)
             for box in range(boxes):
                 pieces[box].append(index[possible[box]])
-        empty = known.index[:0]
+        empty = still_open[:0]
         return [np.concatenate(p) if p else empty for p in pieces], reached, gathered
 
-    def knowledge(self, indices: Sequence[NDArray[np.int32]], reached: Floats) -> list[Undecided]:
+    def knowledge(self, indices: Sequence[Index], reached: Floats) -> list[Undecided]:
         """Return what is known on each box."""
         return [
-            Undecided(index, sums, np.abs(self.records.z[index]).sum(axis=0))
+            Undecided.of(
+                index, sums, np.abs(self.records.z[index]).sum(axis=0), records=len(self.records.z)
+            )
             for index, sums in zip(indices, reached, strict=True)
         ]

@@ -51,8 +51,9 @@ class LossLaw(CheckLossLaw):
 
     def least_at(self, known: Undecided, point: Floats) -> float:
         """Return a lower bound of E there."""
-        distance = self.records.z[known.index] @ point - self.records.target[known.index]
-        reached = known.reached + self.xy[known.index[distance > 0]].sum(axis=0)
+        index = known.index
+        distance = self.records.z[index] @ point - self.records.target[index]
+        reached = known.reached + self.xy[index[distance > 0]].sum(axis=0)
         return self._plane(reached, point, np.zeros(len(point)))
 
     def bounds(

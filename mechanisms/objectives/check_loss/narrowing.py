@@ -224,16 +224,16 @@ class _Losses:
     """``l(u) - l(p)`` on the box known, where only the open records are not linear."""
 
     def __init__(self, law: CheckLossLaw, known: Undecided, point: Floats) -> None:
-        records, d = law.records, len(point)
+        records, d, index = law.records, len(point), known.index
         self.law, self.known = law, known
         self.point, self.tau, self.shear = point, float(law.tau), records.space.shear
-        open_sums = law.xy[known.index].sum(axis=0)[:d]
+        open_sums = law.xy[index].sum(axis=0)[:d]
         # the decided records' gradient, and a few units in the last place of its parts
         self.settled = known.reached[:d] - law.pull[:d] + self.tau * open_sums
         sizes = np.abs(law.pull[:d]) + np.abs(known.reached[:d]) + np.abs(open_sums)
         self.settled_error = 32 * SPACING * sizes
-        self.z, self.target = records.z[known.index], records.target[known.index]
-        self.counts = records.counts[known.index].astype(np.float64)
+        self.z, self.target = records.z[index], records.target[index]
+        self.counts = records.counts[index].astype(np.float64)
         self.start, self.start_error, _ = self._open(point[None, :])
 
     def least_rise(self, centres: Floats, halves: Floats, largest: Floats) -> Floats:
