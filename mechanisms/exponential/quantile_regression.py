@@ -82,7 +82,6 @@ def calibrate_quantile_regression(
             bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
             most=schema.row_bound,
             weights=weights,
-            narrow=False,
         ),
     )
     return Plan(

@@ -81,7 +81,7 @@ from mechanisms.objectives.losses import records_changed
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.base_measure import base_measure_text, base_power
-from mechanisms.samplers.boxes import expected_ms
+from mechanisms.samplers.boxes import LEAST_MS
 from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.designs.boxes import SAMPLE_ROWS, require_dimension
 from mechanisms.statistics.designs.grids import grid_bits
@@ -100,8 +100,10 @@ _HELD_ROWS = {1: HELD_ROWS, 2: HELD_ROWS, 3: HELD_ROWS, 4: 200_000}
 _MS_PER_HELD = 6e-4  # measured: to read a code, and to sort it among distinct rows
 _MS_PER_TERM = 1.5e-4  # measured: of about five passes, with what it takes to read a code
 _FEW_ROWS = 10_000  # what it takes to read so many hardly counts
-_SHARP = 25_000  # rows times rate: then rows are summed up, and cost no box anything
-_ROWS_OF_BOXES = 500  # boxes of a sharp law cost as those of so many
+# Measured: boxes take so much times the rows, up to so many, to the power 0.73; by dimension.
+_BOXES_MS = {1: (0.0, 1), 2: (0.2, 10_000), 3: (1.0, 10_000), 4: (10.4, 1_000_000)}
+_FEWEST = 100  # fewer may lie so unevenly that their boxes cost as much
+_SHARP = 1750  # rows times rate: beyond, more and more rows are summed up, and cost no box anything
 
 
 @weighing
@@ -234,9 +236,11 @@ class LogisticDraw:
         """Return about how long a draw takes: its boxes, and to hold the rows or make passes."""
         rows, dimension = self.schema.row_bound, self.scaling.dimension
         many = max(0, rows - _FEW_ROWS)
-        near = _ROWS_OF_BOXES if many and self.rate * rows >= _SHARP else rows
         each_ms = _MS_PER_HELD if rows <= self.held else _MS_PER_TERM * dimension
-        return expected_ms(dimension=dimension, rows=near) + each_ms * many * dimension
+        times_ms, most = _BOXES_MS[dimension]
+        summed_up = float((float(rows * self.rate) / _SHARP) ** 2.2)
+        boxes_ms = times_ms * float(max(_FEWEST, min(rows, most)) ** 0.73) / (1 + summed_up)
+        return max(LEAST_MS, boxes_ms) + each_ms * many * dimension
 
     @property
     def _radius(self) -> int:

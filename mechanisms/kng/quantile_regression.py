@@ -92,6 +92,7 @@ def calibrate_quantile_regression(
             bound=statistic.exact_bound,
             bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
             most=schema.row_bound,
+            epsilon=float(epsilon.fraction),
             weights=weights,
             # in one dimension ties share one weight, which is the private quantile
             spread=scaling.dimension > 1,

@@ -9,7 +9,7 @@ May enter: what the engine itself needs; laws live in ``objectives``. May import
 """
 
 from mechanisms.samplers.boxes.law import BoxLaw, Children, Start
-from mechanisms.samplers.boxes.rejection import LEAST_MS, Cover, draw, expected_ms
+from mechanisms.samplers.boxes.rejection import LEAST_MS, Cover, draw
 from mechanisms.samplers.boxes.space import Box, Space
 
 __all__ = [
@@ -21,5 +21,4 @@ __all__ = [
     "Space",
     "Start",
     "draw",
-    "expected_ms",
 ]

@@ -26,18 +26,12 @@ from mechanisms.samplers.boxes.space import Box, Space
 from mechanisms.samplers.envelopes import MOST_BYTES, Envelope, Piece, first_kept
 
 LEAST_MS = 100.0
-"""No draw is reckoned to be shorter than this."""
+"""No draw on boxes is reckoned to be shorter than this, in milliseconds.
+
+What is reckoned is for rows spread evenly. Others may take several times as long.
+"""
 
 _PARTS = 4  # a box is cut into at most four
-
-
-def expected_ms(*, dimension: int, rows: int) -> float:
-    """Return about how many milliseconds a draw takes where the rows are spread evenly.
-
-    It grows tenfold with each dimension. Rows that all but determine a coefficient, or
-    all but fail to, can make a draw hundreds of times longer, however few they are.
-    """
-    return max(LEAST_MS, 10.0 ** (dimension - 1) * (1 + 0.1 * math.sqrt(rows)))
 
 
 _CELL_BYTES = 2000  # a box with its place in the envelope

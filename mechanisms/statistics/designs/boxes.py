@@ -23,16 +23,19 @@ from mechanisms.objectives.check_loss import (
     trials,
 )
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes
-from mechanisms.samplers.boxes import Cover, Space, expected_ms
+from mechanisms.samplers.boxes import LEAST_MS, Cover, Space
 from mechanisms.samplers.envelopes import Trial
 from mechanisms.statistics.designs.rows import HELD_ROWS, held_rows, scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.weights import HELD_PARTS, Weights
 
 MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
-# Boxes of more rows cost as those of so many, as most are far from where it matters. A wide law
-# has more rows there: a share, up to so many.
-_NEAR_NARROW, _NEAR_WIDE, _SHARE_WIDE = 10_000, 400_000, 5
+# Measured, by dimension. The boxes of a narrow law: at epsilon 1, and at most, of 1,000 rows.
+_NARROW_MS, _NARROW_ROWS = {1: 0.0, 2: 5.0, 3: 95.0, 4: 2400.0}, 1000
+# Those of a wide law cost so much for each row, up to so many: most are open about the minimiser.
+_WIDE_MS_PER_ROW, _MOST_WIDE = {1: 0.0, 2: 0.0017, 3: 0.0084, 4: 0.042}, 1_000_000
+_FEWEST_WIDE = 10_000  # fewer may lie so unevenly that their boxes cost as much
+_FEW_ROWS = 10_000  # what it takes to hold so many hardly counts
 _MS_PER_HELD = 7e-4  # measured: to read and scale a code, and to sort it among distinct rows
 _MS_PER_CODE = 7e-5  # measured: three passes, with what it takes to read a code and scale it
 _HELD_BYTES = 1 << 29  # by the boxes that a draw meets besides its first one
@@ -79,14 +82,15 @@ class RegressionRows:
 
     Few rows are held in memory. Of more, sums are made in passes, and only those are held whose
     residuals are near 0 about the minimiser. Which way is taken depends on ``most`` alone.
-    ``narrow`` says that the law's width falls as one over the rows, not as one over their root.
+    ``epsilon`` is None for a wide law, whose width falls as one over the root of the rows; the
+    width of a narrow one falls as one over the rows, and over epsilon.
     """
 
     scaling: RegressionScaling
     bound: Fraction
     bits: int
     most: int
-    narrow: bool = True
+    epsilon: float | None = None
     spread: bool = False
     power: int = 0
     held: int = HELD_ROWS
@@ -106,11 +110,19 @@ class RegressionRows:
     @property
     def expected_ms(self) -> float:
         """Return about how long a draw takes: its boxes, and to hold the rows or make passes."""
-        few = min(self.most, _NEAR_NARROW)
-        near = few if self.narrow else max(few, min(self.most // _SHARE_WIDE, _NEAR_WIDE))
-        boxes_ms = expected_ms(dimension=self.scaling.dimension, rows=near)
         each_ms = _MS_PER_HELD if self.most <= self.held else _MS_PER_CODE
-        return boxes_ms + each_ms * (self.most - few) * (self.scaling.dimension + 1)
+        read = max(0, self.most - _FEW_ROWS) * (self.scaling.dimension + 1)
+        return max(LEAST_MS, self._boxes_ms) + each_ms * read
+
+    @property
+    def _boxes_ms(self) -> float:
+        dimension = self.scaling.dimension
+        if self.epsilon is None:
+            rows = max(_FEWEST_WIDE, min(self.most, _MOST_WIDE))
+            return _WIDE_MS_PER_ROW[dimension] * rows
+        # The smaller epsilon, the more rows are open where the noise is: at most all of them.
+        most = float((self.most / _NARROW_ROWS) ** 0.47)
+        return _NARROW_MS[dimension] * min(float(self.epsilon**-1.2), most)
 
     @property
     def radius(self) -> int:
