@@ -26,6 +26,7 @@ from mechanisms.objectives.points.field import Field, Near
 from mechanisms.objectives.points.source import HeldPoints, Rows, Source
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover, Space, draw
+from mechanisms.samplers.envelopes import MOST_BYTES
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.testing import Law, check_draws, seeded_randomness
@@ -271,6 +272,18 @@ def test_boxes_share_a_table_of_points_and_count_it_once() -> None:
         assert near.places is first.known.field.near.places
         assert len(near.rows()) == len(near)
     assert max(own) <= 4 * len(codes) + 4000
+
+
+@pytest.mark.slow
+def test_a_draw_of_wide_noise_forgets_no_box() -> None:
+    """Else boxes would be made again and again: this draw took more than 5,000 tries then."""
+    law = PointsLaw(looked(scattered(30_000, 4)), rate=Fraction(3, 400))
+    cover, random = Cover(law, Space.cubic(4, RADIUS)), seeded_randomness(1)
+    tries = itertools.takewhile(
+        lambda point: point is None, (cover.attempt(random) for _ in itertools.count())
+    )
+    assert sum(1 for _ in tries) < 1500
+    assert cover.envelope.size < MOST_BYTES / 2
 
 
 def sides(box: Box) -> list[tuple[int, int]]:
