@@ -244,7 +244,7 @@ def test_a_first_box_is_found_where_the_noise_is_wide(monkeypatch: pytest.Monkey
     first, *slabs = law.start(Space.cubic(3, RADIUS))
     assert min(slab.exponent for slab in slabs) > 30
     assert max(first.box.sides) < RADIUS / 8
-    monkeypatch.setattr(law_of_points, "_FEW_CELLS", 1 << 12)
+    monkeypatch.setattr(law_of_points, "_BOUNDARY_CELLS", 1 << 12)
     wider, *_ = law.start(Space.cubic(3, RADIUS))
     assert max(wider.box.sides) > 4 * max(first.box.sides)
 

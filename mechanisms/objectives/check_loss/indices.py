@@ -7,7 +7,9 @@ of all records, or the gaps between them. A gap g is ``g // 255`` bytes of 255 a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,52 +21,56 @@ _MORE = 255  # the gap goes on with the next byte
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Few:
+class Kept(ABC):
+    """Indices in a form of their own."""
+
+    data: NDArray[Any]
+
+    @property
+    @abstractmethod
+    def index(self) -> Index:
+        """Return the indices."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return how many bytes they take."""
+        return self.data.nbytes
+
+
+class Few(Kept):
     """Indices as they are."""
 
-    index: Index
+    __slots__ = ()
 
     @property
-    def nbytes(self) -> int:
-        """Return how many bytes they take."""
-        return self.index.nbytes
+    def index(self) -> Index:
+        """Return the indices."""
+        return self.data
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bits:
+class Bits(Kept):
     """A bit for each of all records."""
 
-    bits: NDArray[np.uint8]
+    __slots__ = ()
 
     @property
     def index(self) -> Index:
         """Return the indices."""
-        return np.flatnonzero(np.unpackbits(self.bits)).astype(np.int32)
-
-    @property
-    def nbytes(self) -> int:
-        """Return how many bytes they take."""
-        return self.bits.nbytes
+        return np.flatnonzero(np.unpackbits(self.data)).astype(np.int32)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gaps:
+class Gaps(Kept):
     """The gaps before the indices, from 0 on."""
 
-    gaps: NDArray[np.uint8]
+    __slots__ = ()
 
     @property
     def index(self) -> Index:
         """Return the indices."""
-        return np.asarray(np.cumsum(self.gaps, dtype=np.int32)[self.gaps != _MORE])
-
-    @property
-    def nbytes(self) -> int:
-        """Return how many bytes they take."""
-        return self.gaps.nbytes
+        return np.asarray(np.cumsum(self.data, dtype=np.int32)[self.data != _MORE])
 
 
-def kept(index: Index, records: int) -> Few | Bits | Gaps:
+def kept(index: Index, records: int) -> Kept:
     """Return sorted indices, each once and below the number of records, in few bytes."""
     if len(index) <= _FEW:
         return Few(index)

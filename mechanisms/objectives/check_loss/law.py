@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import SPACING
-from mechanisms.objectives.check_loss.indices import Bits, Few, Gaps, Index, kept
+from mechanisms.objectives.check_loss.indices import Index, Kept, kept
 from mechanisms.objectives.check_loss.records import Records
 from mechanisms.samplers.boxes import Children
 
@@ -37,7 +37,7 @@ _CHUNK_ROWS = 1 << 16  # keeps the table of boxes and records small
 class Undecided:
     """What is known on a box: open records, and the sums of (x, y) over the reached ones."""
 
-    kept: Few | Bits | Gaps
+    kept: Kept
     count: int
     reached: Floats
     width: Floats

@@ -39,7 +39,7 @@ _ENOUGH = 0.75  # of the nats wanted: then no wider box is tried
 _ROUNDS = 8  # at most so many balls are tried for a start
 _BETTER = 0.25  # from ball to ball a hint gets better by as much at least
 _DOUBTS = 0.5  # of how far a hint can be off: it is far less off than it can be
-_FEW_CELLS = 1 << 17
+_BOUNDARY_CELLS = 1 << 17  # fewer blur a bound on a boundary where the noise is wide
 _SURE_NATS = 0.05  # a value that may be off by more is looked up in the field for values
 _FEW_NEAR = 128  # so few near points cost no more than the box itself
 _SMALLER = 1.9  # a box so much smaller than its field's ball has far fewer points near it
@@ -128,7 +128,7 @@ class PointsLaw:
             return self.floor
         boundary = patches(box, faces)
         ways = boundary.centres - point
-        field = replace(known.field, near=known.field.near.grouped(_FEW_CELLS))
+        field = replace(known.field, near=known.field.near.grouped(_BOUNDARY_CELLS))
         found = field.bounds(boundary.centres, boundary.halves, ways)
         sizes = np.abs(found.sums) + found.excess[:, None]
         rise = found.least * np.sqrt((ways**2).sum(axis=1))
