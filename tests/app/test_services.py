@@ -21,6 +21,7 @@ from app.processes.build import build_processes
 from app.services.build import Services, build_services
 from app.services.datasets import datasets as dataset_module
 from app.services.datasets.datasets import DatasetFacts
+from app.services.datasets.editing import Edit
 from app.services.people.keys import Caller
 from app.services.plans.plans import PlanService, make_offer
 from app.services.plans.questions import Question, read_question
@@ -470,3 +471,21 @@ def test_questions_survive_their_canonical_text() -> None:
     asked = question("0.000000001")
     assert read_question(asked.canonical) == asked
     assert asked.canonical == read_question(asked.canonical).canonical
+
+
+def test_what_is_asked_again_follows_the_policy_of_that_moment(tmp_path: Path) -> None:
+    async def scenario() -> list[ReleaseState]:
+        async with opened(tmp_path, draw_process=False) as (_, services):
+            dataset, states = await new_dataset(services), []
+            for turn, review in enumerate(("never", "always", "never")):
+                edit = Edit(policy={"review": review})
+                await services.editing.edit(dataset, edit, reason="who decides", caller=ADA)
+                for again in "ab":
+                    record = await services.releases.submit(
+                        dataset, question(), idem=f"{again}{turn}", caller=BOB
+                    )
+                    states.append(record.state)
+            return states
+
+    free, waiting = [ReleaseState.RELEASED] * 2, [ReleaseState.RESERVED] * 2
+    assert asyncio.run(scenario()) == free + waiting + free

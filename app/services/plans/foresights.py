@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.domain.errors import ProcessLostError
 from app.services.datasets.datasets import DatasetFacts
@@ -23,16 +23,16 @@ from mechanisms.foresight.foresee import Foresight, foreseeing_ms
 _Key = tuple[str, str, Assumptions]
 
 _MAX_CACHED = 256
+_MAX_KEPT = 64
+"""Fewer, as an offer holds its plan; as many as are remembered where plans are made."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a release has kept of its plan, and what that was made of."""
+    """What follows from a question with what a release keeps, and of which facts it was made."""
 
     facts: DatasetFacts
-    plan: str
-    found: Foresight
-    text: str
+    offer: Offer
 
 
 class ForesightService:
@@ -120,13 +120,23 @@ class ForesightService:
         if len(self._known) > _MAX_CACHED:
             self._known.popitem(last=False)
 
-    async def kept_text(
-        self, facts: DatasetFacts, question: Question, offer: Offer, *, person: str
-    ) -> str:
-        """Return what a release keeps of its plan, with what its answer is worth.
+    async def offer(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
+        """Return what :meth:`PlanService.offer` does, with what the answer is worth in its text.
 
         Where that could not be found out, the release goes on without it.
+
+        Raises
+        ------
+        Problem
+            As :meth:`PlanService.offer`.
         """
+        key = facts.id, question.canonical
+        kept = self._kept.get(key)
+        # Many releases are of one question, and facts are others once anything of them changes.
+        if kept is not None and kept.facts is facts:
+            self._kept.move_to_end(key)
+            return kept.offer
+        offer = await self._plans.offer(facts, question, person=person)
         assumed = Assumptions()
         try:
             found = offer.foresight or await self.of(
@@ -134,20 +144,11 @@ class ForesightService:
             )
         # A foresight is a courtesy: a release must not fail for want of one.
         except ProcessLostError:
-            return offer.text
-        key = facts.id, question.canonical
-        last = self._kept.get(key)
-        # Many releases are of one question, and the text is made of the same things then.
-        if (
-            last is None
-            or last.facts is not facts
-            or last.found is not found
-            or last.plan != offer.text
-        ):
-            told = with_typical(assumed, facts.columns).to_json(facts.schema)
-            kept = {**json.loads(offer.text), "foresight": kept_json(found, told)}
-            text = json.dumps(kept, allow_nan=False)
-            last = self._kept[key] = _Kept(facts, offer.text, found, text)
-            if len(self._kept) > _MAX_CACHED:
-                self._kept.popitem(last=False)
-        return last.text
+            return offer
+        told = with_typical(assumed, facts.columns).to_json(facts.schema)
+        text = {**json.loads(offer.text), "foresight": kept_json(found, told)}
+        offer = replace(offer, text=json.dumps(text, allow_nan=False))
+        self._kept[key] = _Kept(facts, offer)
+        if len(self._kept) > _MAX_KEPT:
+            self._kept.popitem(last=False)
+        return offer

@@ -151,7 +151,7 @@ class DrawService:
             return await self._starved(record)
         except Exception as error:
             return await self.void(record, error)
-        return await self._store_result(record, result)
+        return await self.finish(record, result)
 
     async def _starved(self, record: ReleaseRecord) -> ReleaseRecord:
         """Return a release for which there was no memory, if that was its last attempt."""
@@ -203,10 +203,9 @@ class DrawService:
 
         If another process was faster, what that has stored counts.
         """
-        return await (self.void(record) if answer is None else self._store_result(record, answer))
-
-    async def _store_result(self, record: ReleaseRecord, result: bytes) -> ReleaseRecord:
-        return await self._settle(record, Finish(release=record.id, result=result, known=record))
+        if answer is None:
+            return await self.void(record)
+        return await self._settle(record, Finish(release=record.id, result=answer, known=record))
 
     async def void(self, record: ReleaseRecord, error: Exception | None = None) -> ReleaseRecord:
         """Give a release up: after the debit there is one failure, whatever happened."""

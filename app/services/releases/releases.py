@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import anyio.to_thread
@@ -114,7 +114,7 @@ class ReleaseService:
         if running is None:
             # no await between the look above and the entry below: one task per key
             work = self._answer(facts, question, request, idem=idem, caller=caller)
-            task = asyncio.ensure_future(work)
+            task = asyncio.get_running_loop().create_task(work)
             running = self._begun(caller.person, idem, _Running(facts.id, request, task))
         elif (running.dataset, running.request) != (facts.id, request):
             raise Problem("idempotency-key-reused")
@@ -209,10 +209,9 @@ class ReleaseService:
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
-        offer = await self._plans.offer(facts, question, person=person)
-        text = await self._foresights.kept_text(facts, question, offer, person=person)
+        offer = await self._foresights.offer(facts, question, person=person)
         await self._readable.require(facts.id)  # last: what cannot be drawn now is not charged
-        return replace(offer, text=text)
+        return offer
 
     async def _found(self, known: ReleaseRecord) -> ReleaseRecord:
         """Return a release that is charged and not drawn here and now, as it may be shown.

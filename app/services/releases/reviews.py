@@ -211,8 +211,7 @@ class ReviewService:
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         # A review that has begun goes on: planned as one that everything is reviewed under.
         always = replace(facts, policy=replace(facts.policy, review=Review(Epsilon(0))))
-        offer = await self._plans.offer(always, question, person=caller.person)
-        text = await self._foresights.kept_text(facts, question, offer, person=caller.person)
+        offer = await self._foresights.offer(always, question, person=caller.person)
         await self._readable.require(found.dataset)
 
         def write(work: UnitOfWork) -> ReleaseRecord:
@@ -224,7 +223,7 @@ class ReviewService:
                 release,
                 amount=offer.cost,
                 request=question.canonical,
-                plan=text,
+                plan=offer.text,
                 most_bytes=self._most_bytes,
             )
 
