@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
@@ -18,7 +18,7 @@ from app.services.plans.answers import etag_of
 from app.services.releases.receipts import LongAnswer, SentAnswer
 from app.services.releases.releases import ReleaseRecord
 from app.web.requests.base import Request as RequestBody
-from app.web.requests.bodies import Body, answer_in, made_of, request_in
+from app.web.requests.bodies import answer_in, made_of, request_in
 from app.web.requests.schemas import ReceiptRequest
 from app.web.requests.validation import unknown_parameter
 from app.web.state import AppState
@@ -30,7 +30,8 @@ _MAX_KEY_LENGTH = 200
 
 def state_of(request: Request) -> AppState:
     """Return what the lifespan built."""
-    state: AppState = request.state.app
+    # Out of the scope itself: the framework wraps it anew for every look.
+    state: AppState = request.scope["state"]["app"]
     return state
 
 
@@ -146,27 +147,22 @@ class JsonBody:
     model: type[RequestBody]
 
     async def __call__(self, request: Request) -> RequestBody:
-        """Return the body."""
-        return await read_body(request, self.model)
+        """Return the body.
+
+        Raises
+        ------
+        Problem
+            ``unsupported-media-type``, ``too-large``, ``invalid-request``; ``busy``
+            when it is long and many such of the person's are waiting to be read.
+        """
+        body = await json_bytes(request)
+        reading = state_of(request).services.reading
+        return await made_of(body, _person(request), reading, request_in, self.model)
 
 
 def json_body(model: type[RequestBody]) -> Any:
     """Return what annotates an endpoint's body."""
     return Depends(JsonBody(model))
-
-
-async def read_body(request: Request, model: type[Body]) -> Body:
-    """Return the JSON body of a request, read exactly.
-
-    Raises
-    ------
-    Problem
-        ``unsupported-media-type``, ``too-large``, ``invalid-request``; ``busy``
-        when it is long and many such of the person's are waiting to be read.
-    """
-    reading = state_of(request).services.reading
-    body = await json_bytes(request)
-    return await made_of(body, _person(request), reading, request_in, model)
 
 
 async def json_bytes(request: Request) -> bytes:
@@ -178,8 +174,7 @@ async def json_bytes(request: Request) -> bytes:
         ``unsupported-media-type``, ``too-large``.
     """
     body = bytearray()
-    async for chunk in _json_chunks(request, "max_request_bytes"):
-        body += chunk
+    await _take_json(request, "max_request_bytes", body.extend)
     return bytes(body)
 
 
@@ -202,12 +197,15 @@ class SentBack:
         """Return the answer."""
         state = state_of(request)
         body, long = bytearray(), LongAnswer()
-        async for chunk in _json_chunks(request, "max_answer_bytes"):
-            body += chunk
+
+        def take(chunk: bytes) -> None:
+            body.extend(chunk)
             if long.begun or len(body) > state.settings.max_request_bytes:
                 # From here on only its end is kept; what has come is hashed.
                 long.add(body)
                 body.clear()
+
+        await _take_json(request, "max_answer_bytes", take)
         if long.begun:
             return long.sent()
         return await made_of(bytes(body), _person(request), state.services.reading, answer_in)
@@ -237,8 +235,8 @@ def id_parameter(name: str) -> dict[str, Any]:
     }
 
 
-async def _json_chunks(request: Request, limit: str) -> AsyncIterator[bytes]:
-    """Yield a JSON body as it comes; ``limit`` is the setting which says how large it may be."""
+async def _take_json(request: Request, limit: str, take: Callable[[bytes], object]) -> None:
+    """Have a JSON body taken as it comes; ``limit`` is the setting of how large it may be."""
     if not is_json(request):
         raise Problem("unsupported-media-type", "Send the body as application/json.")
     maximum: int = getattr(state_of(request).settings, limit)
@@ -257,7 +255,7 @@ async def _json_chunks(request: Request, limit: str) -> AsyncIterator[bytes]:
                 limit=limit,
                 maximum=maximum,
             )
-        yield chunk
+        take(chunk)
 
 
 def idempotency_key_of(request: Request) -> str:

@@ -21,6 +21,8 @@ from app.services.releases.releases import ReleasePage, ReleaseRecord
 UNFINISHED = (*UNDECIDED, ReleaseState.DEBITED)
 """The states of a release that waits for a review or for its draw."""
 
+_JSON = (b"content-type", b"application/json")
+
 
 class GuaranteeAnswer(Answer):
     """What a release promises, and by which theorem."""
@@ -358,14 +360,19 @@ def releases_answer(page: ReleasePage) -> Response:
     )
 
 
+class _Shown(Response):
+    """JSON whose headers are all given or known, which are written without a look at each."""
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        """Write the headers."""
+        given = [(name.lower().encode(), text.encode()) for name, text in (headers or {}).items()]
+        length = b"%d" % len(self.body)
+        self.raw_headers = [*given, (b"content-length", length), _JSON]
+
+
 def _stored(record: ReleaseRecord, status: int, headers: Mapping[str, str]) -> Response:
     """Return the bytes that show a release: they are signed, and are not written anew."""
-    return Response(
-        answer_of(record),
-        status_code=status,
-        media_type="application/json",
-        headers={**headers, "ETag": etag_of(record)},
-    )
+    return _Shown(answer_of(record), status, {**headers, "ETag": etag_of(record)})
 
 
 def _location(record: ReleaseRecord) -> str:
