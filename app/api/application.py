@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from app.api.answers.problems import install_problem_handlers
 from app.api.counts import Counts
+from app.api.endpoint import DirectRoutes
 from app.api.openapi.description import install_openapi
 from app.api.routes import ROUTERS
 from app.api.serving.middleware import RequestContext
@@ -37,6 +38,7 @@ def bare_application(lifespan: Lifespan | None = None, *, origins: Sequence[str]
         # what include_router makes of routes is matched twice, and slowly
         app.router.routes.extend(router.routes)
     app.state.counts = Counts(app.version)
+    app.add_middleware(DirectRoutes, routes=app.routes)  # within the next
     app.add_middleware(RequestContext, counts=app.state.counts, origins=origins)
     install_problem_handlers(app, app.routes)
     install_openapi(app)

@@ -8,7 +8,7 @@ be refused for is added here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fastapi import APIRouter
@@ -17,10 +17,12 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.answers.problems import described
+from app.api.answers.problems import described, problem_answer
 from app.api.dependencies import CallerAtLeast, JsonBody, SentBack, TakesJson, caller_of
+from app.domain.problems import Problem
 from app.domain.roles import Role
 
 ANYONE: dict[str, Any] = {"security": []}
@@ -105,14 +107,39 @@ class DirectEndpoint(Endpoint):
         self._needs = self.role, self.body
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request. What the endpoint raises, the application's handlers answer."""
+        """Answer a request. Of what the endpoint raises, problems are answered here."""
         if scope["method"] not in (self.methods or ()):  # the framework answers 405, as everywhere
             await super().handle(scope, receive, send)
             return
         request, (role, read) = Request(scope, receive, send), self._needs
-        caller = await caller_of(request, role)
-        response: Response = await self.endpoint(request, caller, await read(request))
+        response: Response
+        try:
+            caller = await caller_of(request, role)
+            response = await self.endpoint(request, caller, await read(request))
+        except Problem as problem:
+            response = problem_answer(request, problem)
         await response(scope, receive, send)
+
+
+class DirectRoutes:
+    """Has direct endpoints answer before the framework looks for a route.
+
+    Their paths with another method are the framework's, as all other paths are.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
+        self._app = app
+        self._routes = [route for route in routes if isinstance(route, DirectEndpoint)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        for route in self._routes:
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(found)
+                await route.handle(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 def router_of(prefix: str, tag: str, *, direct: bool = False) -> APIRouter:

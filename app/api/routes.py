@@ -31,7 +31,7 @@ from app.api.endpoints import (
 from app.api.pages import documents, problems, public, reference
 
 ROUTERS = (
-    releases.direct,  # first, because it is asked most
+    releases.direct,  # asked most: answered before a route is looked for
     releases.router,
     datasets.router,
     versions.router,

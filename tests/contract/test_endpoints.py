@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.api import endpoints
+from app.api.endpoint import DirectEndpoint, DirectRoutes
 from app.api.routes import ROUTERS
 
 FOLDER = Path(endpoints.__file__).parent
@@ -36,3 +39,31 @@ def test_an_answer_that_is_made_by_an_endpoint_is_found(made: str) -> None:
 def test_every_module_has_its_line_in_the_routes(module: Path) -> None:
     listed = {route.endpoint.__module__ for router in ROUTERS for route in router.routes}
     assert f"{endpoints.__name__}.{module.stem}" in listed
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "direct"),
+    [
+        ("POST", "/v1/datasets/ds_1/releases", True),
+        ("GET", "/v1/datasets/ds_1/releases", False),
+        ("POST", "/v1/datasets/ds_1/releases/", False),
+        ("POST", "/v1/datasets", False),
+    ],
+)
+def test_only_what_a_direct_endpoint_takes_passes_the_framework_by(
+    monkeypatch: pytest.MonkeyPatch, method: str, path: str, direct: bool
+) -> None:
+    reached: list[tuple[str, Any]] = []
+
+    async def handle(self: DirectEndpoint, scope: Any, _receive: Any, _send: Any) -> None:
+        reached.append((self.path, scope["path_params"]))
+
+    async def framework(scope: Any, _receive: Any, _send: Any) -> None:
+        reached.append((scope["path"], scope.get("path_params")))
+
+    monkeypatch.setattr(DirectEndpoint, "handle", handle)
+    routes = DirectRoutes(framework, [route for router in ROUTERS for route in router.routes])
+    nothing: Any = None
+    asyncio.run(routes({"type": "http", "method": method, "path": path}, nothing, nothing))
+    own = ("/v1/datasets/{dataset}/releases", {"dataset": "ds_1"})
+    assert reached == [own if direct else (path, None)]

@@ -100,7 +100,7 @@ def request_id_of(request: Request) -> str:
     return str(request.scope["request_id"])
 
 
-def _answer(
+def problem_answer(
     request: Request, problem: Problem, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a problem's answer, and let the middleware know its code."""
@@ -109,11 +109,13 @@ def _answer(
 
 
 async def _on_problem(request: Request, error: Any) -> Response:
-    return _answer(request, error)
+    return problem_answer(request, error)
 
 
 async def _on_validation(request: Request, error: Any) -> Response:
-    return _answer(request, validation_problem(error.errors(), None, fields=_parameters(request)))
+    return problem_answer(
+        request, validation_problem(error.errors(), None, fields=_parameters(request))
+    )
 
 
 def _parameters(request: Request) -> Fields:
@@ -132,7 +134,7 @@ def install_problem_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     async def on_http(request: Request, error: Any) -> Response:
         problem = Problem(_BY_STATUS.get(error.status_code, "internal"))
         allow = {"Allow": _methods(request, routes)} if problem.status == 405 else {}
-        return _answer(request, problem, allow)
+        return problem_answer(request, problem, allow)
 
     # All else is the middleware's, which answers that the desk has failed, and logs why.
     handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] = {
