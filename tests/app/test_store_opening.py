@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from app.store.database import engines, sqlite
 from app.store.database import lock as lock_module
 from app.store.database.lock import DirectoryLock
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
-from tests.app.ledgers import CURATOR, DATABASE_ERRORS, Place, left_behind, opened, url_of
+from tests.app.ledgers import CURATOR, DATABASE_ERRORS, Place, file_of, left_behind, opened, url_of
 
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:
@@ -130,6 +131,21 @@ def test_every_pragma_is_in_force(tmp_path: Path) -> None:
             }
         engine.dispose()
         assert found == {**expected, "query_only": query_only}
+
+
+@pytest.mark.parametrize(("made_with", "kept"), [(None, 8192), (4096, 4096)])
+def test_a_new_file_has_large_pages_and_an_older_one_keeps_its_own(
+    tmp_path: Path, made_with: int | None, kept: int
+) -> None:
+    file = file_of(tmp_path)
+    if made_with is not None:
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute(f"PRAGMA page_size = {made_with}")
+            connection.execute("PRAGMA journal_mode = WAL")
+    with opened(tmp_path):
+        pass
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("PRAGMA page_size").fetchone() == (kept,)
 
 
 def test_a_pragma_that_does_not_hold_halts(tmp_path: Path) -> None:

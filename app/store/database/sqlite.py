@@ -35,15 +35,23 @@ _WRITER_PRAGMAS: Mapping[str, tuple[str, object]] = {
 }
 _READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**PRAGMAS, "query_only": ("ON", 1)}
 
+# A row of a release fits into half a page, and not into one of the usual 4,096 bytes: what a
+# commit writes is fewer pages. Only a new file takes it; others keep the size that they have.
+_SIZE_PAGES = "PRAGMA page_size = 8192"
+
 _READERS = 16  # connections that are kept; reading blocks nobody here
 _EXTRA_READERS = 48  # 64 in all: app.descriptors counts on no more
 
 
 def writing_engine(url: URL) -> Engine:
     """Return the engine of the one writing connection; it begins with BEGIN IMMEDIATE."""
-    return _prepared(
-        create_engine(url, poolclass=NullPool), _WRITER_PRAGMAS, begin="BEGIN IMMEDIATE"
-    )
+    engine = create_engine(url, poolclass=NullPool)
+
+    @event.listens_for(engine, "connect")
+    def size_pages(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute(_SIZE_PAGES)  # before the log is begun, which fixes it
+
+    return _prepared(engine, _WRITER_PRAGMAS, begin="BEGIN IMMEDIATE")
 
 
 def reading_engine(url: URL) -> Engine:
