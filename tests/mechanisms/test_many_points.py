@@ -258,6 +258,18 @@ def test_a_first_box_is_found_around_points_in_a_corner(dimension: int) -> None:
     assert max(first.box.sides) < RADIUS / 32
 
 
+@pytest.mark.parametrize("others", [0, 30])
+def test_a_first_box_is_found_around_points_in_one_cell(others: int) -> None:
+    """Of bounds so wide that nearly all rows are one cell of all: without it draws did not end."""
+    codes = scattered(3000, 4, wide=31) + 32
+    codes[:others] = scattered(3000, 4)[1000 : 1000 + others]
+    source = looked(codes)
+    assert len(source.root.field.near) <= others + 1
+    first, *slabs = PointsLaw(source, rate=Fraction(1)).start(Space.cubic(4, RADIUS))
+    assert min(slab.exponent for slab in slabs) > 30
+    assert max(first.box.sides) < 31 << SHIFT
+
+
 def test_boxes_share_a_table_of_points_and_count_it_once() -> None:
     codes = scattered(30_000, 3)
     law, space = PointsLaw(looked(codes), rate=Fraction(1, 100)), Space.cubic(3, RADIUS)

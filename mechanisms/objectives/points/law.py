@@ -38,6 +38,7 @@ _TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
 _ENOUGH = 0.75  # of the nats wanted: then no wider box is tried
 _ROUNDS = 8  # at most so many balls are tried for a start
 _BETTER = 0.25  # from ball to ball a hint gets better by as much at least
+_FAR_MORE = 2.0**10  # then a box by the others' curvature could be as many times too wide
 _DOUBTS = 0.5  # of how far a hint can be off: it is far less off than it can be
 _BOUNDARY_CELLS = 1 << 17  # fewer blur a bound on a boundary where the noise is wide
 _SURE_NATS = 0.05  # a value that may be off by more is looked up in the field for values
@@ -71,12 +72,14 @@ class PointsLaw:
     def start(self, space: Space) -> list[Start[Known]]:
         """Return boxes that cover Theta: one around the minimiser, and what is outside of it."""
         root = Start(space.root(), self.floor, self.source.root)
-        known, wider, best = self.source.root, 1.0, None
+        known, wider, best, told = self.source.root, 1.0, None, None
         for number in range(1, _ROUNDS + 1):
             looked = self._hint(known, space)
             if looked is None:
                 break
-            hint, side, doubt = looked
+            if told is None or not told[1] or looked[1]:
+                told = looked  # else a cell was looked into: a wider field tells less of it
+            hint, side, doubt = told
             doubt = min(doubt, space.radius * _BETTER**number)
             reach = max(side * wider, doubt)
             box = box_around(hint.point, np.full(space.dimension, reach), root.box)
@@ -100,7 +103,12 @@ class PointsLaw:
     def _hint(self, known: Known, space: Space) -> tuple[Hint, float, float] | None:
         """Return about where N is least, the side of a box around, and how sure the place is."""
         hint = least(known.field, self.speed)
-        if not (hint.curvature > 0 and self.source.count and np.isfinite(hint.point).all()):
+        if not (self.source.count and np.isfinite(hint.point).all()):
+            return None
+        if (reach := _cell_that_says_more(known.field, hint)) is not None:
+            # How curved it is there is known once the cell is: it is looked into first.
+            return Hint(np.rint(hint.point), 0.0), 0.0, reach
+        if not hint.curvature > 0:
             return None
         side = self._nats(hint, space) / (_ENOUGH * self.speed * hint.curvature) + 2
         _, error = known.base.value(hint.point)
@@ -214,6 +222,21 @@ def _ball_at(centre: Floats, half: Floats) -> Ball:
     """Return a ball around a box, and around boxes cut from it."""
     radius = float(np.sqrt(((half + 2) ** 2).sum()))
     return Ball(tuple(centre.tolist()), radius)
+
+
+def _cell_that_says_more(field: Field, hint: Hint) -> float | None:
+    """Return how far the cell at a hint reaches, if its points may curve N far more than others.
+
+    Where bounds are wide for the rows, nearly all of them may lie in one cell.
+    """
+    near = field.near.rows()
+    if not len(near):
+        return None
+    away = np.sqrt(((near.places - hint.point) ** 2).sum(axis=1))
+    closest = int(np.argmin(away))
+    blur = float(near.blurs[closest])
+    says_more = float(near.counts[closest]) > _FAR_MORE * hint.curvature * blur
+    return blur + float(away[closest]) if away[closest] <= blur and says_more else None
 
 
 def _narrowed(wider: Field, ball: Ball, base: Field) -> Known:
