@@ -123,6 +123,7 @@ def test_who_asked_revises_and_the_reserve_follows(people: People, dataset: str)
     ]  # fmt: skip
     stale = assert_problem(decide(people.cora, release, "approve"), 412, "precondition")
     assert stale["release_status"] == "awaiting_review"
+    assert stale["detail"] == "Who asked has answered: it is now in turn 2, version 2."
 
     first, second = people.ann.get(f"/v1/releases/{release}/revisions").json()["items"]
     assert (first["version"], first["differences"]) == (1, [])

@@ -340,7 +340,9 @@ def gone_on(reader: Reader | UnitOfWork, found: ReleaseRecord, unchanged: Unchan
     elif found.shown:
         detail = "Both votes are in, and they are unlike: read the review again."
     elif found.state is ReleaseState.RESERVED:
-        detail = f"Who asked has answered: it is now in turn {found.turn}, version {found.version}."
+        now = f"it is now in turn {found.turn}, version {found.version}."
+        # In its first turn nobody has answered anything: the tag was of something else.
+        detail = f"Who asked has answered: {now}" if found.turn > 1 else f"Read it again: {now}"
     return Problem(code, detail, release_status=status, **told)
 
 
