@@ -166,12 +166,13 @@ def test_a_person_may_have_so_many_unfinished_jobs(tmp_path: Path) -> None:
         running(tmp_path / "data", response_slot_ms=SLOT_MS, max_unfinished_jobs=1) as service,
         service.client() as client,
     ):
-        people = str(upload(client, ROWS, columns=COLUMNS, budget={"epsilon": "10"})["id"])
-        # four coefficients: it counts until its deadline, which a busy machine does not reach
-        long = {**JOB, "features": ["x", "z", {"product": ["x", "z"]}]}
+        # so many rows are possible: a job counts until its deadline, which this test does not reach
+        many = {"adjacency": "add_remove", "max_rows": 10_000_000}
+        people = str(upload(client, ROWS, columns=COLUMNS, budget={"epsilon": "10"}, **many)["id"])
         for _ in range(2):  # the same again is no second one
-            first = ask(client, people, long, mechanism="kng", key="first", epsilon="1")
+            first = ask_job(client, people, key="first", epsilon="1")
             assert first.status_code == 202
+            assert first.json()["job"]["deadline_s"] >= 16
         refused = assert_problem(
             ask_job(client, people, key="second", epsilon="1"), 429, "too-many-jobs"
         )
