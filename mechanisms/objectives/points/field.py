@@ -330,13 +330,15 @@ class _Looked:
         near, away, distance = self._away(part)
         q = (self.radii[:, None] + near.blurs) / distance
         followed = q < _FOLLOWED
+        rest = _beyond(q) @ near.counts
+        # What a box's own sides cost is what would be left without blurs.
+        own = _beyond(self.radii[:, None] / distance) @ near.counts if near.blurs.any() else rest
         share = np.where(followed, near.counts / distance, 0.0)
         lean = np.einsum("knd,kd->kn", away, w) / distance
         self.slopes += share.sum(axis=1)[:, None] * w
         self.slopes -= np.einsum("kn,knd->kd", lean * share / distance, away)
-        low = np.minimum(q, _FOLLOWED)
-        bent = low**2 * _SECOND / (1 - low) ** 2
-        self.rest += np.where(followed, bent, _turned(q)) @ near.counts
+        self.rest += own
+        self.blurred = self.blurred + (rest - own)
 
     def width(self, w: Floats) -> Floats:
         """Return how far w'g may fall over the boxes, from what is known exactly."""
@@ -373,6 +375,12 @@ def _turned(q: Floats) -> Floats:
     """Return how far a unit vector may move that is seen from q of its distance around."""
     low = np.minimum(q, _NEAR)
     return np.where(q >= _NEAR, 2.0, low * np.sqrt(2 / (1 + np.sqrt(1 - low**2))))
+
+
+def _beyond(q: Floats) -> Floats:
+    """Return how far a unit vector may be from where its slope leads, or from where it was."""
+    low = np.minimum(q, _FOLLOWED)
+    return np.where(q < _FOLLOWED, low**2 * _SECOND / (1 - low) ** 2, _turned(q))
 
 
 def _blurred(blurs: Floats, distance: Floats) -> Floats:
