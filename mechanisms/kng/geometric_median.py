@@ -38,7 +38,7 @@ from mechanisms.domain import CODE_BITS, NumberColumn, Schema
 from mechanisms.exact.arrays import Integers
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.geometric_median import MedianLaw
-from mechanisms.objectives.points import MOST_CELLS, LineLaw, Points, PointsLaw, survey
+from mechanisms.objectives.points import MOST_CELLS, LineLaw, Points, PointsLaw, held, survey
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import LEAST_MS, Space, draw
@@ -51,6 +51,7 @@ _MS_PER_CODE = 6e-4  # measured: of four passes, with reading
 _MS_PER_POINT = {2: 0.01, 3: 0.03, 4: 0.145}  # near the noise, over all boxes; by dimension
 _POINTS_OF_BOXES = 2500  # boxes without any point cost as much
 _SHARP = 850  # rows times rate: then about half of the points are near the noise
+_UPRIGHT = 1 << 15  # rows times how much longer than wide a law is: upright boxes do up to here
 _GRID_BITS = 38  # finer than any noise, and differences of points stay exact in floats
 _SHIFT = _GRID_BITS - CODE_BITS
 _RADIUS = 1 << _GRID_BITS
@@ -128,14 +129,23 @@ class MedianDraw:
     def _drawn(self, data: Data, space: Space, randomness: Randomness) -> tuple[int, ...]:
         names = tuple(self.columns)
         if self.few:
-            codes = self._read(data, names)
-            return draw(MedianLaw(codes << _SHIFT, rate=self.rate), space, randomness)
+            return self._of_few(self._read(data, names), space, randomness)
         if len(names) == 1:
             values, counts = data.ordered(names[0])
             line = LineLaw(values.astype(np.int64) << _SHIFT, counts, rate=self.rate)
             return draw(line, space, randomness)
         points = survey(data, Points(names, _SHIFT), _RADIUS)
-        return draw(PointsLaw(points, rate=self.rate), space, randomness)
+        return draw(*PointsLaw.fitting(points, self.rate, space), randomness)
+
+    def _of_few(self, codes: Integers, space: Space, randomness: Randomness) -> tuple[int, ...]:
+        """Draw by reading each row for every box, but where the law is a needle."""
+        if len(self.columns) > 1 and len(codes):
+            points = held(codes, Points(tuple(self.columns), _SHIFT), _RADIUS)
+            law, fitting = PointsLaw.fitting(points, self.rate, space)
+            # Upright boxes are the more, the longer the law is, and each reads every row.
+            if law.needle and law.needle.long * len(points.cells) > _UPRIGHT:
+                return draw(law, fitting, randomness)
+        return draw(MedianLaw(codes << _SHIFT, rate=self.rate), space, randomness)
 
     def _read(self, data: Data, names: tuple[str, ...]) -> Integers:
         blocks = [

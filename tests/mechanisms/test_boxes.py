@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from operator import mul
 
 import numpy as np
 import pytest
@@ -79,6 +81,61 @@ def test_the_root_holds_theta_and_what_is_outside_is_outside() -> None:
     assert 0 < missed.sum() < 400
     for centre in centres[missed]:
         assert not (np.abs(u - centre) <= half).all(axis=1).any()
+
+
+WAYS = [(1.0, -0.8, 0.35), (0.3, 1.0, 0.7), (-0.9, 0.2, 1.0), (0.0, -1.0, 0.0)]
+
+
+def held_once(space: Space, theta: list[tuple[int, ...]]) -> None:
+    """Assert that each point is in exactly one of the boxes that the root is cut into."""
+    found: list[tuple[int, ...]] = []
+    open_boxes = [space.root()]
+    while open_boxes:
+        box = open_boxes.pop()
+        half = np.array([box.sides]) / 2
+        if space.outside(np.array([box.lower]) + half, half[0])[0]:
+            continue
+        if max(box.sides) > 3:
+            open_boxes += box.parts([2 if side > 1 else 1 for side in box.sides])
+            continue
+        for place in itertools.product(*(range(side) for side in box.sides)):
+            point = space.point(box, place)
+            u = np.linalg.solve(space.shear, np.array(point, dtype=float)) - np.array(box.lower)
+            assert (u >= -1e-6).all()
+            assert (u < np.array(box.sides) + 1e-6).all()
+            found.append(point)
+    inside = [point for point in found if space.holds(point)]
+    assert sorted(inside) == theta
+    assert len(found) < 8 * len(theta)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_boxes_along_a_way_hold_each_point_of_a_cube_once(way: tuple[float, ...]) -> None:
+    held_once(Space.along(np.array(way), 4), list(itertools.product(range(-4, 5), repeat=3)))
+
+
+def test_a_wrong_order_of_entries_is_caught() -> None:
+    """Must fail: entries that are found before what they depend on."""
+    space = replace(Space.along(np.array(WAYS[0]), 4), order=())
+    with pytest.raises(AssertionError):
+        held_once(space, list(itertools.product(range(-4, 5), repeat=3)))
+
+
+def test_too_near_an_end_of_a_cube_is_caught() -> None:
+    """Must fail: boxes dropped that reach into the cube."""
+    near = replace(Space.along(np.array(WAYS[1]), 4), radius=3)
+    with pytest.raises(AssertionError):
+        held_once(near, list(itertools.product(range(-4, 5), repeat=3)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_faces_of_a_box_along_a_way_hold_its_points(way: tuple[float, ...]) -> None:
+    space, box = Space.along(np.array(way), 9), Box((-2, 1, 0), (3, 2, 4))
+    places = itertools.product(*(range(side) for side in box.sides))
+    inside = {space.point(box, place) for place in places}
+    for theta in itertools.product(range(-9, 10), repeat=3):
+        held = all(sum(map(mul, w, theta)) >= b for w, b in space.faces(box))
+        assert held == (theta in inside)
 
 
 @pytest.mark.wide

@@ -19,8 +19,16 @@ from mechanisms.exact.arrays import Integers
 from mechanisms.exact.rounding import working_precision
 from mechanisms.kng import geometric_median as drawn
 from mechanisms.objectives.geometric_median import MedianLaw
-from mechanisms.objectives.points import LineLaw, Points, PointsLaw, cells, passes, survey
-from mechanisms.objectives.points import law as law_of_points
+from mechanisms.objectives.points import (
+    LineLaw,
+    Points,
+    PointsLaw,
+    cells,
+    outside,
+    passes,
+    survey,
+)
+from mechanisms.objectives.points.bounds import bounded
 from mechanisms.objectives.points.cells import Cells
 from mechanisms.objectives.points.field import Field, Near
 from mechanisms.objectives.points.source import HeldPoints, Rows, Source
@@ -170,8 +178,8 @@ def test_bounds_of_a_field_are_below_every_point(
             offset = random.uniform(-0.3, 0.3, dimension) * field.radius
             centre = np.rint(field.centre + offset)
             way = random.normal(size=(1, dimension))
-            free = field.bounds(centre[None, :], half[None, :])
-            along = field.bounds(centre[None, :], half[None, :], way)
+            free = bounded(field, centre[None, :], half[None, :])
+            along = bounded(field, centre[None, :], half[None, :], ways=way)
             informative += free.least[0] > 0
             for _ in range(3):
                 offset = random.uniform(-1, 1, dimension) * half
@@ -244,7 +252,7 @@ def test_a_first_box_is_found_where_the_noise_is_wide(monkeypatch: pytest.Monkey
     first, *slabs = law.start(Space.cubic(3, RADIUS))
     assert min(slab.exponent for slab in slabs) > 30
     assert max(first.box.sides) < RADIUS / 8
-    monkeypatch.setattr(law_of_points, "_BOUNDARY_CELLS", 1 << 12)
+    monkeypatch.setattr(outside, "_BOUNDARY_CELLS", 1 << 12)
     wider, *_ = law.start(Space.cubic(3, RADIUS))
     assert max(wider.box.sides) > 4 * max(first.box.sides)
 

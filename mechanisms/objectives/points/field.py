@@ -22,12 +22,6 @@ within a step of its mean, all its points within ``blur`` of there. From r away,
 its sum of unit vectors is off by at most ``count (1 / r + q^2 / (sqrt(3) (1 - q)^2))``, by the
 bound of order 2 along the way to each point; and never by more than twice its count.
 
-*Bound on a box* |theta - centre| <= half, of radius rho. For any unit vector w, ``|g| >= w'g``.
-With w the direction of g at the centre and J the derivatives of P there, P falls along w by at most
-``|J'w|'half`` and the second order. A near point at q = (rho + blur) / r is followed along in the
-same way while q is small, with the rest at most ``q^2 / (sqrt(3) (1 - q)^2)``; else its unit vector
-turns by at most ``q sqrt(2 / (1 + sqrt(1 - q^2)))``, since it is seen within the angle arcsin q.
-
 *Floats.* A sum over m near points errs by less than ``(m + 64) 2**-52`` of the sum of counts.
 """
 
@@ -48,13 +42,15 @@ from mechanisms.objectives.points.passes import FAR, TERM_ERROR, Ball, Moments, 
 MARGIN = 2.0**-40
 """Relative room for the float operations of a bound."""
 
-_NEAR = 1 - 2.0**-20  # inside the box, or too close to tell in floats
-_FOLLOWED = 0.5  # nearer points are bounded by how far they may turn
-_SECOND = 0.578  # above 1 / sqrt(3)
+SECOND = 0.578
+"""Of t^2, what a term of order 2 is at most: above 1 / sqrt(3)."""
+
+LEAST = 0.25
+"""Distances are 0 or at least half a step."""
+
+_NEAREST = 0.5  # of a distance: a cell with a wider blur is as good as anywhere
 _SUMS = 16.0  # an expansion's three terms have so many products, each with a term's error
 _FLOAT_ROUNDINGS = 64  # of one term: differences, squares, a root and a quotient
-_LEAST = 0.25  # distances are 0 or at least half a step
-_TINY = 1e-300  # where sums are nothing, their direction is nothing too, and not NaN
 _MATRIX_ENTRIES = 1 << 18  # keeps the table of boxes and points small
 
 
@@ -129,25 +125,11 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bounds:
-    """On k boxes: lower bounds of |g|, what was lost for them, and g at the centres (k x d).
-
-    ``width`` is what a box's own sides cost, ``excess`` what could be known better, ``carried``
-    what of that is due to points summed up; g is within the excess of ``sums``.
-    """
-
-    least: Floats
-    carried: Floats
-    excess: Floats
-    width: Floats
-    sums: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Field:
     """G (d), A (d x d), B (d x d x d, symmetric in the last two), and the points near the ball.
 
-    ``bent`` bounds ``|B(eta, eta)| / |eta|^2``.
+    ``bent`` bounds ``|B(eta, eta)| / |eta|^2``. ``turning`` is T (d x d), at least the sum of
+    ``t^3 (I - u u')`` times what makes ``cubic / 2`` of the sum of t^3.
     """
 
     centre: Floats
@@ -158,6 +140,7 @@ class Field:
     bent: float
     error: float
     cubic: float
+    turning: Floats
     near: Near
 
     @classmethod
@@ -175,17 +158,19 @@ class Field:
         for axes, total in zip(combinations_with_replacement(range(d), 3), rest[d:-2], strict=True):
             for order in permutations(axes):
                 triple[order] = total
-        error = moments.count * TERM_ERROR
+        error, slope = moments.count * TERM_ERROR, t * np.eye(d) - second
         square, cube = rest[-2] + error, rest[-1] + error
         return cls(
             centre=np.array(ball.centre),
             radius=ball.radius,
             level=first,
-            slope=t * np.eye(d) - second,
+            slope=slope,
             bend=_second_order(single, triple),
-            bent=_SECOND * square * (1 + MARGIN),
+            bent=SECOND * square * (1 + MARGIN),
             error=_SUMS * error + MARGIN * (abs(first).sum() * 2.0**-10 + cube),
             cubic=2 * cube / (1 - 1 / FAR[d]) * (1 + MARGIN),
+            # t^3 is at most t / FAR^2
+            turning=(slope + _SUMS * error * np.eye(d)) / (FAR[d] * (FAR[d] - 1)) * (1 + MARGIN),
             near=Near.of(moments.near, points.shift),
         )
 
@@ -202,6 +187,7 @@ class Field:
             bent=0.0,
             error=0.0,
             cubic=0.0,
+            turning=np.zeros((dimension,) * 2),
             near=Near.of(cells, shift),
         )
 
@@ -219,141 +205,64 @@ class Field:
         reach = float(np.sqrt(eta @ eta)) + share
         near = self.near.rows()
         away = centre - near.places
-        distance = np.maximum(_lengths(away), _LEAST)
+        distance = np.maximum(_lengths(away), LEAST)
         # A blurred cell nearby would lose more in a sum than it saves.
         apart = (distance >= far * radius) & (distance >= 8 * near.blurs + radius)
         unit, t = away[apart] / distance[apart, None], radius / distance[apart]
         counts, once = near.counts[apart], near.counts[apart] * t
         twice = once * t
-        blurred = float(counts @ _blurred(near.blurs[apart], distance[apart] - radius))
-        thrice = float(twice @ (t / (1 - t)))
+        thrice = twice * (t / (1 - t))
+        blurred = float(counts @ blur_error(near.blurs[apart], distance[apart] - radius))
         turned = 2 * np.einsum("ijk,j->ik", self.bend, eta)
         bend = _moments(unit, twice)
         return Field(
             centre=centre,
             radius=radius,
-            level=self._polynomial(eta[None, :])[0] + counts @ unit,
-            slope=(self.slope + turned) * share
-            + once.sum() * np.eye(len(eta))
-            - (unit * once[:, None]).T @ unit,
+            level=self.polynomial(eta[None, :])[0] + counts @ unit,
+            slope=(self.slope + turned) * share + _across(unit, once),
             bend=self.bend * share**2 + _second_order(twice @ unit, bend),
-            bent=(self.bent * share**2 + _SECOND * float(twice.sum())) * (1 + MARGIN),
-            error=(self._rest(reach) + blurred) * (1 + MARGIN) + 4 * near.error,
-            cubic=2 * thrice * (1 + MARGIN),
+            bent=(self.bent * share**2 + SECOND * float(twice.sum())) * (1 + MARGIN),
+            error=(self.rest(reach) + blurred) * (1 + MARGIN) + 4 * near.error,
+            cubic=2 * float(thrice.sum()) * (1 + MARGIN),
+            turning=_across(unit, thrice) + MARGIN * float(thrice.sum()) * np.eye(len(eta)),
             near=self.near.less(apart),
         )
 
     def value(self, place: Floats) -> tuple[Floats, float]:
         """Return g at a point of the ball, and how far it may be off."""
         eta = (place - self.centre) / self.radius
-        total, error = self._polynomial(eta[None, :])[0], self._rest(float(np.sqrt(eta @ eta)))
-        for part in self._parts(1):
+        total, error = self.polynomial(eta[None, :])[0], self.rest(float(np.sqrt(eta @ eta)))
+        for part in self.parts(1):
             near = self.near.rows(part)
             away = place - near.places
-            distance = np.maximum(_lengths(away), _LEAST)
+            distance = np.maximum(_lengths(away), LEAST)
             total = total + (near.counts / distance) @ away
-            error += float(near.counts @ _blurred(near.blurs, distance))
+            error += float(near.counts @ blur_error(near.blurs, distance))
         return total, (error + 2 * self.near.error) * (1 + MARGIN)
 
-    def bounds(self, centres: Floats, halves: Floats, ways: Floats | None = None) -> Bounds:
-        """Return bounds of |g| on boxes ``|theta - centre| <= half`` (k x d each).
-
-        With ``ways`` y (k x d, none of them 0) it is y'g that is bounded, over |y|.
-        """
-        found = _Looked(self, centres, halves)
-        for part in self._parts(len(centres)):
-            found.gather(part)
-        sums = found.sums
-        length = np.sqrt((sums**2).sum(axis=1))
-        w = sums / np.maximum(length, _TINY)[:, None]
-        if ways is not None:
-            w = ways / np.sqrt((ways**2).sum(axis=1))[:, None]
-            length = (w * sums).sum(axis=1)
-        for part in self._parts(len(centres)):
-            found.follow(part, w)
-        width = found.width(w) * (1 + MARGIN)
-        excess = (
-            (found.carried + found.blurred) * (1 + MARGIN)
-            + 4 * self.near.error
-            + MARGIN * np.abs(length)
-        )
-        least = length - width - excess
-        if ways is None:
-            least = np.maximum(least, length - found.moves * (1 + MARGIN) - excess)
-        return Bounds(least, found.carried, excess, width, sums)
-
-    def _polynomial(self, eta: Floats) -> Floats:
+    def polynomial(self, eta: Floats) -> Floats:
         """Return P at k places."""
         bent = np.einsum("ijk,nj,nk->ni", self.bend, eta, eta)
         return np.asarray(self.level + eta @ self.slope.T + bent)
 
-    def _rest(self, length: float) -> float:
+    def rest(self, length: float) -> float:
         """Return how far P may be off at |eta| of this length, its own rounding included."""
         sizes = float(np.abs(self.level).sum()) + float(np.abs(self.slope).sum()) + self.bent
         return self.error + self.cubic * length**3 * (1 + MARGIN) + 2.0**-48 * sizes
 
-    def _parts(self, boxes: int) -> list[slice]:
+    def parts(self, boxes: int) -> list[slice]:
+        """Return the near points in parts that so many boxes look at, at a time."""
         step = max(1, _MATRIX_ENTRIES // boxes)
         return [slice(first, first + step) for first in range(0, len(self.near), step)]
 
 
-class _Looked:
-    """Sums over the points of a field for k boxes, part by part."""
-
-    def __init__(self, field: Field, centres: Floats, halves: Floats) -> None:
-        self.field, self.centres, self.halves = field, centres, halves
-        self.eta = (centres - field.centre) / field.radius
-        self.radii = np.sqrt((halves**2).sum(axis=1)) * (1 + MARGIN)
-        share = self.radii / field.radius
-        lengths = np.sqrt((self.eta**2).sum(axis=1)) + share
-        self.sums = field._polynomial(self.eta)
-        self.slopes = np.zeros(centres.shape)
-        self.carried = np.array([field._rest(float(length)) for length in lengths])
-        self.blurred = np.zeros(len(centres))
-        self.second = field.bent * share**2
-        jacobians = field.slope + 2 * np.einsum("ijk,nj->nik", field.bend, self.eta)
-        self.jacobians = jacobians / field.radius
-        self.moves = np.sqrt((jacobians**2).sum(axis=(1, 2))) * share + self.second
-        self.rest = np.zeros(len(centres))
-
-    def gather(self, part: slice) -> None:
-        """Add unit vectors at the centres, how far they may turn, and blurs."""
-        near, away, distance = self._away(part)
-        counts, blurs = near.counts, near.blurs
-        self.sums = self.sums + np.einsum("knd,kn->kd", away, counts / distance)
-        self.moves = self.moves + _turned((self.radii[:, None] + blurs) / distance) @ counts
-        if blurs.any():
-            self.blurred = self.blurred + _blurred(blurs, distance) @ counts
-
-    def follow(self, part: slice, w: Floats) -> None:
-        """Add how w'g changes along the box, and what is beyond the first order."""
-        near, away, distance = self._away(part)
-        q = (self.radii[:, None] + near.blurs) / distance
-        followed = q < _FOLLOWED
-        rest = _beyond(q) @ near.counts
-        # What a box's own sides cost is what would be left without blurs.
-        own = _beyond(self.radii[:, None] / distance) @ near.counts if near.blurs.any() else rest
-        share = np.where(followed, near.counts / distance, 0.0)
-        lean = np.einsum("knd,kd->kn", away, w) / distance
-        self.slopes += share.sum(axis=1)[:, None] * w
-        self.slopes -= np.einsum("kn,knd->kd", lean * share / distance, away)
-        self.rest += own
-        self.blurred = self.blurred + (rest - own)
-
-    def width(self, w: Floats) -> Floats:
-        """Return how far w'g may fall over the boxes, from what is known exactly."""
-        slopes = np.einsum("nij,ni->nj", self.jacobians, w) + self.slopes
-        return np.asarray((np.abs(slopes) * self.halves).sum(axis=1) + self.second + self.rest)
-
-    def _away(self, part: slice) -> tuple[Near, Floats, Floats]:
-        near = self.field.near.rows(part)
-        away = self.centres[:, None, :] - near.places[None]
-        distance = np.maximum(np.sqrt(np.einsum("knd,knd->kn", away, away)), _LEAST)
-        return near, away, distance
-
-
 def _lengths(vectors: Floats) -> Floats:
     return np.asarray(np.sqrt(np.einsum("nj,nj->n", vectors, vectors)))
+
+
+def _across(unit: Floats, weights: Floats) -> Floats:
+    """Return the sum of w (I - u u')."""
+    return np.asarray(weights.sum() * np.eye(unit.shape[1]) - (unit * weights[:, None]).T @ unit)
 
 
 def _moments(unit: Floats, weights: Floats) -> Floats:
@@ -371,21 +280,9 @@ def _second_order(single: Floats, triple: Floats) -> Floats:
     return np.asarray((3 * triple - np.einsum("i,jk->ijk", single, eye) - crossed) / 2)
 
 
-def _turned(q: Floats) -> Floats:
-    """Return how far a unit vector may move that is seen from q of its distance around."""
-    low = np.minimum(q, _NEAR)
-    return np.where(q >= _NEAR, 2.0, low * np.sqrt(2 / (1 + np.sqrt(1 - low**2))))
-
-
-def _beyond(q: Floats) -> Floats:
-    """Return how far a unit vector may be from where its slope leads, or from where it was."""
-    low = np.minimum(q, _FOLLOWED)
-    return np.where(q < _FOLLOWED, low**2 * _SECOND / (1 - low) ** 2, _turned(q))
-
-
-def _blurred(blurs: Floats, distance: Floats) -> Floats:
+def blur_error(blurs: Floats, distance: Floats) -> Floats:
     """Return how far a point of a cell's sum may be off, from this far away."""
-    q = np.minimum(blurs / distance, _FOLLOWED)
-    small = 1 / np.maximum(distance, 1.0) + _SECOND * q**2 / (1 - q) ** 2
-    found = np.where(blurs < _FOLLOWED * distance, np.minimum(small, 2.0), 2.0)
+    q = np.minimum(blurs / distance, _NEAREST)
+    small = 1 / np.maximum(distance, 1.0) + SECOND * q**2 / (1 - q) ** 2
+    found = np.where(blurs < _NEAREST * distance, np.minimum(small, 2.0), 2.0)
     return np.where(blurs > 0, found, 0.0)

@@ -2,12 +2,13 @@
 
     E(theta) = rate N(theta)
 
-*Start.* Along a ray from p the derivative of the sum of distances does not fall. So with b where
-the ray from p to theta leaves a box C around p, ``N(theta) >= g(b)'(b - p) / |b - p|``: its least
-value over patches of the boundary of C bounds N everywhere outside. C is as small as leaves next
-to nothing outside, and on C a field (:mod:`mechanisms.objectives.points.field`) says all that a
-draw needs: rows are read again only for what lies outside, or for a comparison that the field
-leaves open.
+*Start.* A box C around the minimiser is as small as leaves next to nothing outside
+(:mod:`mechanisms.objectives.points.outside`). On C a field
+(:mod:`mechanisms.objectives.points.field`) says all that a draw needs: rows are read again only for
+what lies outside, or for a comparison that the field leaves open.
+
+*Needles.* Where the law is far longer than wide (:mod:`mechanisms.objectives.points.needle`), boxes
+have one side along it, and are cut where their bounds lose most.
 
 *Bounds* come from the field known on the box. Where it has too many near points for so small a box,
 or has lost too much, a sharper one is made from it; where that is not enough, from a pass, for all
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -27,20 +28,24 @@ from flint import arb
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_two, rational
-from mechanisms.objectives.points.field import MARGIN, Bounds, Field
+from mechanisms.objectives.points.bounds import SLACK, Bounds, bounded
+from mechanisms.objectives.points.field import MARGIN, Field
+from mechanisms.objectives.points.needle import Needle
+from mechanisms.objectives.points.outside import outside, outside_slanted
 from mechanisms.objectives.points.passes import Ball
 from mechanisms.objectives.points.search import Hint, least
 from mechanisms.objectives.points.source import EXACT_ERROR, Known, Source
 from mechanisms.samplers.boxes import Box, Children, Space, Start
-from mechanisms.samplers.boxes.faces import box_around, inner_faces, patches
+from mechanisms.samplers.boxes.faces import box_around
 
 _TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
 _ENOUGH = 0.75  # of the nats wanted: then no wider box is tried
+_WIDER = 4  # balls around a needle, each twice as wide
+_LITTLE_NATS = 20.0  # what is bounded by less is better looked at with the rest
 _ROUNDS = 8  # at most so many balls are tried for a start
 _BETTER = 0.25  # from ball to ball a hint gets better by as much at least
 _FAR_MORE = 2.0**10  # then a box by the others' curvature could be as many times too wide
 _DOUBTS = 0.5  # of how far a hint can be off: it is far less off than it can be
-_BOUNDARY_CELLS = 1 << 17  # fewer blur a bound on a boundary where the noise is wide
 _SURE_NATS = 0.05  # a value that may be off by more is looked up in the field for values
 _FEW_NEAR = 128  # so few near points cost no more than the box itself
 _SMALLER = 1.9  # a box so much smaller than its field's ball has far fewer points near it
@@ -60,17 +65,44 @@ class PointsLaw:
         The private points.
     rate
         ``epsilon / (2 Delta)``.
+    hint
+        About where N is least, as far as is known on all of Theta, if that was found.
+    needle
+        What the law is long along, if anything; boxes are those of its axes then.
     """
 
     floor = 0.0
 
-    def __init__(self, source: Source, *, rate: Fraction) -> None:
+    def __init__(
+        self,
+        source: Source,
+        *,
+        rate: Fraction,
+        hint: Hint | None = None,
+        needle: Needle | None = None,
+    ) -> None:
         self.source = source
         self.rate = rate
         self.speed = float(rate)
+        self.hint = hint
+        self.needle = needle
+
+    @classmethod
+    def fitting(cls, source: Source, rate: Fraction, space: Space) -> tuple[PointsLaw, Space]:
+        """Return the law of points on a cube, and the same cube with boxes that fit the law."""
+        if not source.count:
+            return cls(source, rate=rate), space
+        hint = least(source.root.field, float(rate))
+        found = Needle.find(source.root.field, hint, float(rate), space)
+        if found is None:
+            return cls(source, rate=rate, hint=hint), space
+        needle, slanted = found
+        return cls(source.kept(), rate=rate, needle=needle), slanted
 
     def start(self, space: Space) -> list[Start[Known]]:
         """Return boxes that cover Theta: one around the minimiser, and what is outside of it."""
+        if self.needle:
+            return self._along(self.needle, space)
         root = Start(space.root(), self.floor, self.source.root)
         known, wider, best, told = self.source.root, 1.0, None, None
         for number in range(1, _ROUNDS + 1):
@@ -88,31 +120,66 @@ class PointsLaw:
             known = self.source.around([_ball(box)])[0]
             if doubt > side * wider:
                 continue
-            outside = self._outside(known, box, root.box, hint.point)
-            if best is None or outside > best[0]:
-                best = outside, box, known
-            if outside >= self._inside(known, hint) + _ENOUGH * self._nats(hint, space):
+            least_outside = outside(known.field, box, root.box, hint.point)
+            low = max(self.floor, least_outside * self.speed * (1 - MARGIN))
+            if best is None or low > best[0]:
+                best = low, box, known
+            if low >= self._inside(known, hint) + _ENOUGH * self._nats(hint, space):
                 break
             wider *= 2
+        return self._parted(root, best)
+
+    def _along(self, needle: Needle, space: Space) -> list[Start[Known]]:
+        """Return the same where the law is a needle: it is reached for along its length."""
+        root = Start(space.root(), self.floor, self.source.root)
+        wide = 2.0 * space.radius * self.speed * needle.slope
+        nats = _TAIL_NATS + space.dimension * math.log(max(wide, 1.0))
+        wanted = needle.lowest + _ENOUGH * nats / self.speed
+        reach = needle.reach(root.known.field, nats / self.speed)
+        if math.isinf(reach):
+            return [root]
+        point, best = np.asarray(np.linalg.solve(needle.axes, needle.point), dtype=np.float64), None
+        for number in range(_WIDER):
+            box = box_around(point, np.full(space.dimension, reach * 2**number), root.box)
+            if box is None:
+                break
+            half = np.array(box.sides) / 2
+            centre = needle.axes @ (np.array(box.lower) + half)
+            [known] = self.source.around([_ball_at(centre, np.abs(needle.axes) @ half)])
+            found = outside_slanted(
+                known.field, box, root.box, point, axes=needle.axes, wanted=wanted
+            )
+            low = found * self.speed * (1 - MARGIN)
+            if low > (best[0] if best else _LITTLE_NATS):
+                best = low, box, known
+            if found >= wanted:
+                break
+        return self._parted(root, best)
+
+    def _parted(
+        self, root: Start[Known], best: tuple[float, Box, Known] | None
+    ) -> list[Start[Known]]:
+        """Return a box and what is outside of it, where a box was found."""
         if best is None:
             return [root]
-        outside, box, known = best
-        slabs = [Start(slab, outside, root.known) for slab in root.box.less(box)]
+        low, box, known = best
+        slabs = [Start(slab, low, root.known) for slab in root.box.less(box)]
         return [Start(box, self.floor, known), *slabs]
 
     def _hint(self, known: Known, space: Space) -> tuple[Hint, float, float] | None:
         """Return about where N is least, the side of a box around, and how sure the place is."""
-        hint = least(known.field, self.speed)
+        is_root = known is self.source.root
+        hint = self.hint if self.hint and is_root else least(known.field, self.speed)
         if not (self.source.count and np.isfinite(hint.point).all()):
             return None
         if (reach := _cell_that_says_more(known.field, hint)) is not None:
             # How curved it is there is known once the cell is: it is looked into first.
-            return Hint(np.rint(hint.point), 0.0), 0.0, reach
+            return replace(hint, point=np.rint(hint.point)), 0.0, reach
         if not hint.curvature > 0:
             return None
         side = self._nats(hint, space) / (_ENOUGH * self.speed * hint.curvature) + 2
         _, error = known.base.value(hint.point)
-        return Hint(np.rint(hint.point), hint.curvature), side, _DOUBTS * error / hint.curvature
+        return replace(hint, point=np.rint(hint.point)), side, _DOUBTS * error / hint.curvature
 
     def _nats(self, hint: Hint, space: Space) -> float:
         """Return how much E should rise: the tail wanted, and the volume outside."""
@@ -123,31 +190,15 @@ class PointsLaw:
         """Return about how large E is where it is least: beside a heavy point, not at it."""
         here, _ = known.base.value(hint.point)
         size = float(np.sqrt(here @ here))
-        aside = hint.point - here * (1 / (self.speed * hint.curvature * max(size, 1e-300)))
+        if not size:
+            return 0.0
+        aside = hint.point - here * (1 / (self.speed * hint.curvature * size))
         there, _ = known.base.value(aside)
         return min(size, float(np.sqrt(there @ there))) * self.speed
 
-    def _outside(self, known: Known, box: Box, root: Box, point: Floats) -> float:
-        """Return a lower bound of E outside a box, by rays from a point inside."""
-        half = np.array(box.sides) / 2
-        centre = np.array(box.lower) + half
-        faces = inner_faces(box, root)
-        if not faces or not (np.abs(point - centre) < half).all():
-            return self.floor
-        boundary = patches(box, faces)
-        ways = boundary.centres - point
-        field = replace(known.field, near=known.field.near.grouped(_BOUNDARY_CELLS))
-        found = field.bounds(boundary.centres, boundary.halves, ways)
-        sizes = np.abs(found.sums) + found.excess[:, None]
-        rise = found.least * np.sqrt((ways**2).sum(axis=1))
-        rise -= (sizes * boundary.halves).sum(axis=1) * (1 + MARGIN)
-        longest = np.sqrt(((np.abs(ways) + boundary.halves) ** 2).sum(axis=1))
-        lowest = float((rise / longest).min()) * self.speed
-        return max(self.floor, lowest * (1 - MARGIN))
-
-    def widths(self, known: Known) -> Floats | None:  # noqa: ARG002
-        """Return None: every side matters alike."""
-        return None
+    def widths(self, known: Known) -> Floats | None:
+        """Return what each side cost when the box was looked at, or None: all matter alike."""
+        return known.matter
 
     def size(self, known: Known) -> int:
         """Return about how many bytes what is known of one box takes alone."""
@@ -155,32 +206,29 @@ class PointsLaw:
 
     def split(self, known: Known, centres: Floats, half: Floats) -> Children[Known]:
         """Bound E on boxes by the field known, or by sharper ones where that is worth it."""
-        halves = np.tile(half, (len(centres), 1))
-        balls = [_ball_at(centre, half) for centre in centres]
+        axes, reach = None, half
+        if self.needle:
+            axes = self.needle.axes
+            centres, reach = centres @ axes.T, np.abs(axes) @ half
+        boxes = _Boxes(
+            centres, np.tile(half if axes is None else half + SLACK, (len(centres), 1)), axes
+        )
+        balls = [_ball_at(centre, reach) for centre in centres]
         local = [known.among(len(centres))] * len(centres)
-        found = known.field.bounds(centres, halves)
+        found = boxes.bounded(known.field)
         heavy = self._heavy(known.field, balls[0])
         if heavy or self._is_loose(found.carried, found.width, _LOOSE_NATS, _LOOSE_SHARE):
             wider = known.field if heavy else known.base
             local = [_narrowed(wider, ball, known.base) for ball in balls]
-            found = _joined(found, self._each(local, centres, halves))
+            found = _joined(found, boxes.each(local))
         if self._is_loose(found.excess, found.width, _PASS_NATS, _PASS_SHARE):
             local = self.source.around(balls)
-            found = _joined(found, self._each(local, centres, halves))
+            found = _joined(found, boxes.each(local))
+        if self.needle:
+            each = zip(local, found.matter, strict=True)
+            local = [replace(own, matter=costs / half) for own, costs in each]
         low = np.maximum(0, found.least) * self.speed * (1 - MARGIN)
         return Children(low, local)
-
-    def _each(self, local: Sequence[Known], centres: Floats, halves: Floats) -> Bounds:
-        each = [
-            known.field.bounds(centres[k : k + 1], halves[k : k + 1])
-            for k, known in enumerate(local)
-        ]
-        return Bounds(
-            *(
-                np.concatenate([getattr(bounds, name) for bounds in each])
-                for name in ("least", "carried", "excess", "width", "sums")
-            )
-        )
 
     def _heavy(self, field: Field, ball: Ball) -> bool:
         """Say whether most near points of a field must be far from a ball so much smaller."""
@@ -211,6 +259,29 @@ class PointsLaw:
             # and where it leaves that open, more bits are asked for.
             return (sums, off) if off * self.speed <= _SURE_NATS else known.base.value(at)
         return self.source.gradient(place)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Boxes:
+    """Boxes to bound N on: centres and half sides (k x d), and the axes of the sides."""
+
+    centres: Floats
+    halves: Floats
+    axes: Floats | None
+
+    def bounded(self, field: Field) -> Bounds:
+        """Return bounds by one field for all."""
+        return bounded(field, self.centres, self.halves, axes=self.axes)
+
+    def each(self, local: Sequence[Known]) -> Bounds:
+        """Return bounds of each by a field of its own."""
+        parts = [slice(k, k + 1) for k in range(len(local))]
+        return Bounds.all(
+            [
+                bounded(known.field, self.centres[part], self.halves[part], axes=self.axes)
+                for part, known in zip(parts, local, strict=True)
+            ]
+        )
 
 
 def _ball(box: Box) -> Ball:

@@ -19,10 +19,15 @@ _SHARP = 0.1  # of the noise's own width: distances are smoothed by no more
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hint:
-    """A point, and about the least curvature of the sum of distances there, per grid step."""
+    """A point, and about the curvature of the sum of distances there, per grid step (d x d)."""
 
     point: Floats
-    curvature: float
+    curve: Floats
+
+    @property
+    def curvature(self) -> float:
+        """Return the least curvature in any direction."""
+        return float(np.linalg.eigvalsh(self.curve)[0])
 
 
 def least(field: Field, speed: float) -> Hint:
@@ -41,7 +46,7 @@ def least(field: Field, speed: float) -> Hint:
         _, hessian, apart = _look(field, point, smooth)
         sharp = smooth * float(np.linalg.eigvalsh(hessian)[0]) * speed <= _SHARP
         if smooth <= 1 or sharp:
-            return Hint(point, float(np.linalg.eigvalsh(apart)[0]))
+            return Hint(point, apart)
         smooth = max(smooth / _NARROWER, 1.0)
 
 

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.objectives.points.cells import Cells
 from mechanisms.objectives.points.field import Field
 from mechanisms.objectives.points.passes import (
@@ -24,10 +24,12 @@ from mechanisms.objectives.points.passes import (
     all_moments,
     unit_sum,
 )
+from mechanisms.objectives.rows import distinct_rows
 
 EXACT_ERROR = 3
 """How far an entry of :meth:`Source.exact` may be off for each point, in its last bit."""
 
+_KEPT = 1 << 15  # rows: so few are quicker to keep than to read again
 
 T = TypeVar("T")
 
@@ -43,12 +45,14 @@ class StoredRows(Protocol):
 class Known:
     """What is known on a box: a field for bounds, and one for values, of the same ball or wider.
 
-    ``size`` is how many bytes of it no other box shares.
+    ``size`` is how many bytes of it no other box shares. ``matter`` is how much each side of a
+    box matters, per unit of width, where that was found.
     """
 
     field: Field
     base: Field
     size: int = 0
+    matter: Floats | None = None
 
     @classmethod
     def alone(cls, field: Field) -> Known:
@@ -71,6 +75,9 @@ class Source(Protocol):
     def root(self) -> Known:
         """Return what is known on all of Theta."""
 
+    def kept(self) -> Source:
+        """Return the same points in memory, if they are few."""
+
     def around(self, balls: Sequence[Ball]) -> list[Known]:
         """Return what is known on balls, as sharply as can be."""
 
@@ -90,7 +97,17 @@ def survey(data: StoredRows, points: Points, radius: int) -> Source:
     count = int(cells.counts.sum())
     if cells.exact:
         return HeldPoints(cells, points, count, root)
-    return Rows(data, points, count, root)
+    return Rows(data, points, count, root, radius)
+
+
+def held(codes: Integers, points: Points, radius: int) -> HeldPoints:
+    """Return points in memory."""
+    distinct, counts = distinct_rows(codes)
+    sums = distinct * counts[:, None]
+    keys = np.arange(len(distinct), dtype=np.uint64)
+    cells = Cells(0, keys, counts, sums, distinct, distinct)
+    field = Field.whole(cells, points.dimension, radius, points.shift)
+    return HeldPoints(cells, points, int(counts.sum()), Known(field, field))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +119,10 @@ class HeldPoints:
 
     count: int
     root: Known
+
+    def kept(self) -> Source:
+        """Return the points, which are in memory."""
+        return self
 
     def around(self, balls: Sequence[Ball]) -> list[Known]:
         """Return what is known on balls."""
@@ -130,6 +151,14 @@ class Rows:
 
     count: int
     root: Known
+    radius: int
+
+    def kept(self) -> Source:
+        """Return the same points in memory, if they are few: their cells have no blur then."""
+        if self.count > _KEPT:
+            return self
+        codes = list(self.data.map(self.points.codes, self.points.names))
+        return held(np.concatenate(codes), self.points, self.radius)
 
     def around(self, balls: Sequence[Ball]) -> list[Known]:
         """Return what is known on balls, from one pass."""

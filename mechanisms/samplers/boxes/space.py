@@ -4,7 +4,8 @@
 with ``||theta||_1 <= radius``. Boxes are cut in coordinates u with ``theta = V u``, V upper
 triangular with ones on its diagonal and multiples of 2**-24 above it: with V from the
 data's correlations the level sets of an objective are about as long as wide, and few
-boxes cover them. V is a choice of cost only.
+boxes cover them. V is a choice of cost only. Of a cube V may be lower triangular as well, or
+so after its rows and columns are put in another order.
 
 A box is ``a_j <= u_j < a_j + n_j`` with integers a and n >= 1. It holds exactly
 ``n_1 n_2 ... n_d`` integer vectors theta, whatever V: given theta_k for all k > j (and
@@ -80,12 +81,16 @@ class Space:
     shear
         V (d x d), exact floats.
     cube
-        Theta is ``||theta||_inf <= radius`` instead, with V the identity.
+        Theta is ``||theta||_inf <= radius`` instead.
+    order
+        The entries of theta, each after those that its row of V has entries for; the last one
+        first where nothing is given.
     """
 
     radius: int
     shear: Floats
     cube: bool = False
+    order: tuple[int, ...] = ()
 
     @classmethod
     def plain(cls, dimension: int, radius: int) -> Space:
@@ -96,6 +101,15 @@ class Space:
     def cubic(cls, dimension: int, radius: int) -> Space:
         """Return the cube ``||theta||_inf <= radius``, with u = theta."""
         return cls(radius=radius, shear=np.eye(dimension), cube=True)
+
+    @classmethod
+    def along(cls, way: Floats, radius: int) -> Space:
+        """Return the cube with boxes whose one side is along a way; the others are axes."""
+        d, axis = len(way), int(np.argmax(np.abs(way)))
+        shear = np.eye(d)
+        shear[:, axis] = np.rint(way / way[axis] * 2.0**SHEAR_BITS) / 2.0**SHEAR_BITS
+        order = (axis, *(j for j in range(d) if j != axis))
+        return cls(radius=radius, shear=shear, cube=True, order=order)
 
     @classmethod
     def uncorrelated(cls, gram: Floats, radius: int) -> Space:
@@ -116,10 +130,11 @@ class Space:
 
     def root(self) -> Box:
         """Return a box that holds Theta."""
-        if self.cube:
+        if self._upright:
             d = self.dimension
             return Box((-self.radius,) * d, (2 * self.radius + 1,) * d)
-        reach = np.abs(np.linalg.inv(self.shear)).max(axis=1) * (1 + _SLACK)
+        inverse = np.abs(np.linalg.inv(self.shear))
+        reach = (inverse.sum(axis=1) if self.cube else inverse.max(axis=1)) * (1 + _SLACK)
         ends = [math.ceil(float(r) * self.radius) + 1 for r in reach]
         return Box(tuple(-end for end in ends), tuple(2 * end + 1 for end in ends))
 
@@ -130,9 +145,23 @@ class Space:
 
     def outside(self, centres: Floats, half: Floats) -> NDArray[np.bool_]:
         """Say which boxes ``|u - centre| <= half`` certainly miss Theta (shape k)."""
-        if self.cube:  # the root is the cube, and boxes stay inside
+        if self._upright:  # the root is the cube, and boxes stay inside
             return np.zeros(len(centres), dtype=np.bool_)
-        return np.asarray(self.least_length(centres, half) > self.radius)
+        if not self.cube:
+            return np.asarray(self.least_length(centres, half) > self.radius)
+        sizes = np.abs(self.shear)
+        rounding = _SLACK * (np.abs(centres) + half) @ sizes.T
+        least = np.abs(centres @ self.shear.T) - sizes @ half - rounding
+        return np.asarray((least > self.radius).any(axis=1))
+
+    @property
+    def _upright(self) -> bool:
+        """Return whether Theta is a box itself."""
+        return self.cube and bool((self.shear == np.eye(self.dimension)).all())
+
+    @property
+    def _turns(self) -> tuple[int, ...]:
+        return self.order or tuple(reversed(range(self.dimension)))
 
     def least_length(self, centres: Floats, half: Floats) -> Floats:
         """Return lower bounds of ``||theta||_1`` on boxes ``|u - centre| <= half`` (shape k).
@@ -166,10 +195,10 @@ class Space:
         shear = (self.shear * 2.0**SHEAR_BITS).astype(np.int64).tolist()
         scale = SHEAR_BITS * (d - 1)
         rows = [[(j == k) << scale for k in range(d)] for j in range(d)]
-        for j in reversed(range(d)):
-            for i in range(j + 1, d):
+        for turn, j in enumerate(self._turns):
+            for i in self._turns[:turn]:
                 rows[j] = [
-                    # exact: b is a multiple of 2**(SHEAR_BITS i)
+                    # exact: b is a multiple of 2**(SHEAR_BITS (d - turn))
                     a - (shear[j][i] * b >> SHEAR_BITS)
                     for a, b in zip(rows[j], rows[i], strict=True)
                 ]
@@ -185,9 +214,9 @@ class Space:
         scale = SHEAR_BITS * (d - 1)
         shear = (self.shear * 2.0**SHEAR_BITS).astype(np.int64).tolist()
         theta = [0] * d
-        u = [0] * d  # times 2**scale, exact: u_j is a multiple of 2**-(SHEAR_BITS (d - 1 - j))
-        for j in reversed(range(d)):
-            offset = sum(shear[j][k] * u[k] for k in range(j + 1, d)) >> SHEAR_BITS
+        u = [0] * d  # times 2**scale, exact: u_j is a multiple of 2**-(SHEAR_BITS turn)
+        for turn, j in enumerate(self._turns):
+            offset = sum(shear[j][k] * u[k] for k in self._turns[:turn]) >> SHEAR_BITS
             # rounded up: below it u_j is not in the box
             first = -((-(box.lower[j] << scale) - offset) >> scale)
             theta[j] = first + place[j]

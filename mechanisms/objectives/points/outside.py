@@ -1,0 +1,89 @@
+"""What lies outside of a box around the minimiser, bounded by rays from a point inside.
+
+Along a ray from p the derivative of the sum of distances does not fall. So with b where the ray
+from p to theta leaves the box, ``N(theta) >= g(b)'(b - p) / |b - p|``: the least over patches of
+the boundary bounds N everywhere outside.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from mechanisms.exact.arrays import Floats
+from mechanisms.objectives.points.bounds import SLACK, bounded
+from mechanisms.objectives.points.field import MARGIN, Field
+from mechanisms.samplers.boxes import Box
+from mechanisms.samplers.boxes.faces import inner_faces, patches
+
+_BOUNDARY_CELLS = 1 << 17  # fewer blur a bound on a boundary where the noise is wide
+_MOST_PATCHES = 1 << 11  # beside points of a needle only small ones say anything
+
+
+def outside(field: Field, box: Box, root: Box, point: Floats) -> float:
+    """Return a lower bound of N outside a box, by rays from a point inside."""
+    half = np.array(box.sides) / 2
+    centre = np.array(box.lower) + half
+    faces = inner_faces(box, root)
+    if not faces or not (np.abs(point - centre) < half).all():
+        return 0.0
+    boundary = patches(box, faces)
+    field = replace(field, near=field.near.grouped(_BOUNDARY_CELLS))
+    return float(_leaving(field, boundary.centres, boundary.halves, point, None).min())
+
+
+def outside_slanted(
+    field: Field, box: Box, root: Box, point: Floats, *, axes: Floats, wanted: float
+) -> float:
+    """Return the same where theta = axes u, for box and point in u, if more is not wanted.
+
+    Patches on which less is found are cut again.
+    """
+    faces = inner_faces(box, root)
+    if not faces:
+        return 0.0
+    boundary = patches(box, faces)
+    centres, halves, lowest = boundary.centres, boundary.halves, math.inf
+    field = replace(field, near=field.near.grouped(_BOUNDARY_CELLS))
+    parts = 2 ** (len(axes) - 1)
+    while True:
+        low = _leaving(field, centres, halves, point, axes)
+        short = low < wanted
+        lowest = min(lowest, float(low[~short].min(initial=math.inf)))
+        if not short.any():
+            return lowest
+        if np.count_nonzero(short) * parts > _MOST_PATCHES:
+            return min(lowest, float(low.min()))
+        centres, halves = _cut(centres[short], halves[short])
+
+
+def _cut(centres: Floats, halves: Floats) -> tuple[Floats, Floats]:
+    """Return the halves, in each of its directions, of every patch."""
+    found = []
+    for signs in product((-0.5, 0.5), repeat=centres.shape[1]):
+        # a patch has no width along the side its face stands on
+        own = ((halves > 0) | (np.array(signs) > 0)).all(axis=1)
+        found.append((centres[own] + np.array(signs) * halves[own], halves[own] / 2))
+    return (
+        np.concatenate([centre for centre, _ in found]),
+        np.concatenate([half for _, half in found]),
+    )
+
+
+def _leaving(
+    field: Field, centres: Floats, halves: Floats, point: Floats, axes: Floats | None
+) -> Floats:
+    """Return lower bounds of ``g(b)'(b - p) / |b - p|`` on patches."""
+    turn = np.eye(len(point)) if axes is None else axes
+    if axes is not None:
+        halves = halves + SLACK
+    ways = (centres - point) @ turn.T
+    found = bounded(field, centres @ turn.T, halves, axes=axes, ways=ways)
+    sizes = np.abs(found.sums @ turn) + found.excess[:, None] * np.sqrt((turn**2).sum(axis=0))
+    rise = found.least * np.sqrt((ways**2).sum(axis=1))
+    rise -= (sizes * halves).sum(axis=1) * (1 + MARGIN)
+    longest = np.sqrt(((np.abs(ways) + halves @ np.abs(turn).T) ** 2).sum(axis=1))
+    return np.asarray(rise / longest)
