@@ -102,7 +102,7 @@ def test_rows_closer_than_cells_are_looked_into(spread: float, constant: float) 
 
 # columns, epsilon, and how many times the effort of even rows tells the two kinds of boxes apart
 THIN = {
-    "three equal columns": (on_a_line(1, 1, 1), 100, 12),
+    "three equal columns": (on_a_line(1, 1, 1), 100, 8),
     "three equal columns, sharp": (on_a_line(1, 1, 1), 10_000, 36),
     "a line": (on_a_line(0.4, 1, -0.7), 1000, 18),
     "one column that is not constant": (on_a_line(0, 1, 0), 1000, 18),
@@ -134,6 +134,20 @@ def test_whole_draws_along_a_line_end_soon(rows: int) -> None:
     assert value["x"] == pytest.approx(value["y"], abs=1e-3)
     assert value["x"] == pytest.approx(value["z"], abs=1e-3)
     assert 20 < value["x"] < 80
+
+
+def test_among_many_rows_on_a_line_the_middle_is_found() -> None:
+    """It is looked for among few cells first, which are wider than what the law is long."""
+    columns = on_a_line(1, 1, rows=60_000)
+    schema, data = data_of(columns)
+    source = survey(data, Points(tuple(schema.columns), BITS - 20), 1 << BITS)
+    law, space = PointsLaw.fitting(source, Fraction(100, 4), Space.cubic(2, 1 << BITS))
+    assert law.needle is not None
+    first, *slabs = law.start(space)
+    assert min(slab.exponent for slab in slabs) > 30
+    assert max(first.box.sides) < 2.0 ** (BITS - 10)
+    middle = np.median(columns[0][0]) / 50 - 1
+    assert law.needle.point * 2.0**-BITS == pytest.approx([middle, middle], abs=1e-4)
 
 
 @pytest.mark.parametrize("columns", [even(2), even(3), even(4), clusters(1e-6, 1.0)])

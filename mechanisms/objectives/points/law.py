@@ -30,10 +30,10 @@ from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_two, rational
 from mechanisms.objectives.points.bounds import SLACK, Bounds, bounded
 from mechanisms.objectives.points.field import MARGIN, Field
-from mechanisms.objectives.points.needle import Needle
-from mechanisms.objectives.points.outside import outside, outside_slanted
+from mechanisms.objectives.points.needle import Needle, is_long, reach
+from mechanisms.objectives.points.outside import outside
 from mechanisms.objectives.points.passes import Ball
-from mechanisms.objectives.points.search import Hint, least
+from mechanisms.objectives.points.search import Hint, least, sharpened
 from mechanisms.objectives.points.source import EXACT_ERROR, Known, Source
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 from mechanisms.samplers.boxes.faces import box_around
@@ -93,11 +93,15 @@ class PointsLaw:
         if not source.count:
             return cls(source, rate=rate), space
         hint = least(source.root.field, float(rate))
+        if is_long(hint):
+            source = source.kept()
+            hint = least(source.root.field, float(rate))
+            hint = sharpened(source.root.field, hint, float(rate))
         found = Needle.find(source.root.field, hint, float(rate), space)
         if found is None:
             return cls(source, rate=rate, hint=hint), space
         needle, slanted = found
-        return cls(source.kept(), rate=rate, needle=needle), slanted
+        return cls(source, rate=rate, needle=needle), slanted
 
     def start(self, space: Space) -> list[Start[Known]]:
         """Return boxes that cover Theta: one around the minimiser, and what is outside of it."""
@@ -113,18 +117,28 @@ class PointsLaw:
                 told = looked  # else a cell was looked into: a wider field tells less of it
             hint, side, doubt = told
             doubt = min(doubt, space.radius * _BETTER**number)
-            reach = max(side * wider, doubt)
-            box = box_around(hint.point, np.full(space.dimension, reach), root.box)
+            half = max(side * wider, doubt)
+            if math.isinf(half):
+                break
+            box = box_around(hint.point, np.full(space.dimension, half), root.box)
             if box is None:
                 break
             known = self.source.around([_ball(box)])[0]
             if doubt > side * wider:
                 continue
-            least_outside = outside(known.field, box, root.box, hint.point)
+            wanted = self._inside(known, hint) + _ENOUGH * self._nats(hint, space)
+            # On a line of points patches have to be as small as the way between them.
+            least_outside = outside(
+                known.field,
+                box,
+                root.box,
+                hint.point,
+                wanted=wanted / self.speed if hint.flat else -math.inf,
+            )
             low = max(self.floor, least_outside * self.speed * (1 - MARGIN))
             if best is None or low > best[0]:
                 best = low, box, known
-            if low >= self._inside(known, hint) + _ENOUGH * self._nats(hint, space):
+            if low >= wanted:
                 break
             wider *= 2
         return self._parted(root, best)
@@ -135,20 +149,18 @@ class PointsLaw:
         wide = 2.0 * space.radius * self.speed * needle.slope
         nats = _TAIL_NATS + space.dimension * math.log(max(wide, 1.0))
         wanted = needle.lowest + _ENOUGH * nats / self.speed
-        reach = needle.reach(root.known.field, nats / self.speed)
-        if math.isinf(reach):
+        length = needle.reach(root.known.field, nats / self.speed)
+        if math.isinf(length):
             return [root]
         point, best = np.asarray(np.linalg.solve(needle.axes, needle.point), dtype=np.float64), None
         for number in range(_WIDER):
-            box = box_around(point, np.full(space.dimension, reach * 2**number), root.box)
+            box = box_around(point, np.full(space.dimension, length * 2**number), root.box)
             if box is None:
                 break
             half = np.array(box.sides) / 2
             centre = needle.axes @ (np.array(box.lower) + half)
             [known] = self.source.around([_ball_at(centre, np.abs(needle.axes) @ half)])
-            found = outside_slanted(
-                known.field, box, root.box, point, axes=needle.axes, wanted=wanted
-            )
+            found = outside(known.field, box, root.box, point, axes=needle.axes, wanted=wanted)
             low = found * self.speed * (1 - MARGIN)
             if low > (best[0] if best else _LITTLE_NATS):
                 best = low, box, known
@@ -172,18 +184,23 @@ class PointsLaw:
         hint = self.hint if self.hint and is_root else least(known.field, self.speed)
         if not (self.source.count and np.isfinite(hint.point).all()):
             return None
-        if (reach := _cell_that_says_more(known.field, hint)) is not None:
+        if (cell := _cell_that_says_more(known.field, hint)) is not None:
             # How curved it is there is known once the cell is: it is looked into first.
-            return replace(hint, point=np.rint(hint.point)), 0.0, reach
-        if not hint.curvature > 0:
-            return None
-        side = self._nats(hint, space) / (_ENOUGH * self.speed * hint.curvature) + 2
+            return replace(hint, point=np.rint(hint.point)), 0.0, cell
         _, error = known.base.value(hint.point)
-        return replace(hint, point=np.rint(hint.point)), side, _DOUBTS * error / hint.curvature
+        rise = self._nats(hint, space) / (_ENOUGH * self.speed)
+        if hint.flat:
+            side, doubt = reach(known.field, hint, rise), reach(known.field, hint, error)
+        elif hint.curvature > 0:
+            side, doubt = rise / hint.curvature, error / hint.curvature
+        else:
+            return None
+        return replace(hint, point=np.rint(hint.point)), side + 2, _DOUBTS * doubt
 
     def _nats(self, hint: Hint, space: Space) -> float:
         """Return how much E should rise: the tail wanted, and the volume outside."""
-        wide = 2.0 * space.radius * self.speed * hint.curvature
+        curvature = hint.across if hint.flat else hint.curvature
+        wide = 2.0 * space.radius * self.speed * curvature
         return _TAIL_NATS + space.dimension * math.log(max(wide, 1.0))
 
     def _inside(self, known: Known, hint: Hint) -> float:
@@ -192,7 +209,8 @@ class PointsLaw:
         size = float(np.sqrt(here @ here))
         if not size:
             return 0.0
-        aside = hint.point - here * (1 / (self.speed * hint.curvature * size))
+        curvature = hint.across if hint.flat else hint.curvature
+        aside = hint.point - here * (1 / (self.speed * curvature * size))
         there, _ = known.base.value(aside)
         return min(size, float(np.sqrt(there @ there))) * self.speed
 

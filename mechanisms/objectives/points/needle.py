@@ -43,12 +43,9 @@ class Needle:
         cls, field: Field, hint: Hint, speed: float, space: Space
     ) -> tuple[Needle, Space] | None:
         """Return the needle that a law ``exp(-speed N)`` is, and the space along it, if any."""
-        if not (np.isfinite(hint.point).all() and np.isfinite(hint.curve).all()):
+        if not (np.isfinite(hint.point).all() and is_long(hint)):
             return None
-        values, ways = np.linalg.eigh(hint.curve)
-        slope = float(values[1]) if len(values) > 1 else 0.0
-        if slope <= _CURVED * max(float(values[0]), 0.0):
-            return None
+        slope, (_, ways) = hint.across, np.linalg.eigh(hint.curve)
         slanted = Space.along(ways[:, 0], space.radius)
         axis = int(np.argmax(np.abs(ways[:, 0])))
         found = cls(np.rint(hint.point), slanted.shear, axis, 0.0, slope, 0.0)
@@ -68,14 +65,30 @@ class Needle:
         return float(2.0 ** int(np.argmax(high))) if high.any() else math.inf
 
     def _heights(self, field: Field) -> Floats:
-        """Return N at 1, 2, 4, ... steps from the point, in either direction."""
-        steps = 2.0 ** np.arange(math.ceil(math.log2(max(field.radius, 2.0))) + 1)
-        way = self.axes[:, self.axis]
-        found = [
-            [
-                float(np.linalg.norm(field.value(self.point + side * step * way)[0]))
-                for step in steps
-            ]
-            for side in (1.0, -1.0)
-        ]
-        return np.array(found)
+        return _heights(field, self.point, self.axes[:, self.axis])
+
+
+def is_long(hint: Hint) -> bool:
+    """Say whether the sum of distances is far less curved in one direction than in others."""
+    if not np.isfinite(hint.curve).all():
+        return False
+    values = np.linalg.eigvalsh(hint.curve)
+    return len(values) > 1 and bool(values[1] > _CURVED * max(float(values[0]), 0.0))
+
+
+def reach(field: Field, hint: Hint, rise: float) -> float:
+    """Return how far from a hint N is higher by so much, in the direction it is least curved in."""
+    _, ways = np.linalg.eigh(hint.curve)
+    heights = _heights(field, hint.point, ways[:, 0]).min(axis=0)
+    high = heights >= heights.min() + rise
+    return float(2.0 ** int(np.argmax(high))) if high.any() else math.inf
+
+
+def _heights(field: Field, point: Floats, way: Floats) -> Floats:
+    """Return N at 1, 2, 4, ... steps from a point, in either direction."""
+    steps = 2.0 ** np.arange(math.ceil(math.log2(max(field.radius, 2.0))) + 1)
+    found = [
+        [float(np.linalg.norm(field.value(point + side * step * way)[0])) for step in steps]
+        for side in (1.0, -1.0)
+    ]
+    return np.array(found)

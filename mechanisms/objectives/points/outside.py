@@ -20,42 +20,38 @@ from mechanisms.samplers.boxes import Box
 from mechanisms.samplers.boxes.faces import inner_faces, patches
 
 _BOUNDARY_CELLS = 1 << 17  # fewer blur a bound on a boundary where the noise is wide
-_MOST_PATCHES = 1 << 11  # beside points of a needle only small ones say anything
+_MOST_PATCHES = 1 << 11  # beside points of a line only small ones say anything
 
 
-def outside(field: Field, box: Box, root: Box, point: Floats) -> float:
-    """Return a lower bound of N outside a box, by rays from a point inside."""
+def outside(
+    field: Field,
+    box: Box,
+    root: Box,
+    point: Floats,
+    *,
+    axes: Floats | None = None,
+    wanted: float = -math.inf,
+) -> float:
+    """Return a lower bound of N outside a box, by rays from a point inside.
+
+    With axes, boxes and the point are those of u with ``theta = axes u``. Patches on which less
+    is found than wanted are cut again.
+    """
     half = np.array(box.sides) / 2
     centre = np.array(box.lower) + half
     faces = inner_faces(box, root)
     if not faces or not (np.abs(point - centre) < half).all():
         return 0.0
     boundary = patches(box, faces)
-    field = replace(field, near=field.near.grouped(_BOUNDARY_CELLS))
-    return float(_leaving(field, boundary.centres, boundary.halves, point, None).min())
-
-
-def outside_slanted(
-    field: Field, box: Box, root: Box, point: Floats, *, axes: Floats, wanted: float
-) -> float:
-    """Return the same where theta = axes u, for box and point in u, if more is not wanted.
-
-    Patches on which less is found are cut again.
-    """
-    faces = inner_faces(box, root)
-    if not faces:
-        return 0.0
-    boundary = patches(box, faces)
     centres, halves, lowest = boundary.centres, boundary.halves, math.inf
     field = replace(field, near=field.near.grouped(_BOUNDARY_CELLS))
-    parts = 2 ** (len(axes) - 1)
     while True:
         low = _leaving(field, centres, halves, point, axes)
         short = low < wanted
         lowest = min(lowest, float(low[~short].min(initial=math.inf)))
         if not short.any():
             return lowest
-        if np.count_nonzero(short) * parts > _MOST_PATCHES:
+        if np.count_nonzero(short) << len(half) - 1 > _MOST_PATCHES:
             return min(lowest, float(low.min()))
         centres, halves = _cut(centres[short], halves[short])
 

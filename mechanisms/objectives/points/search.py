@@ -10,6 +10,9 @@ from mechanisms.exact.arrays import Floats
 from mechanisms.objectives.points.field import Field
 
 _CELLS = 1 << 13  # enough to say where and how curved
+_FLAT = 2.0**-16  # of the curvature across: points are on one line, but for their rounding
+_SHARPER = 3  # times at most a hint is looked for among half as many cells
+_SUMMED_UP = 4.0  # radii from it, where the cells around are told apart
 _STEPS = 4  # Newton steps at each smoothing
 _NARROWER = 4.0  # each smoothing from the one before: Newton's method stays near
 _APART = 3.0  # points nearer than so many smoothing lengths say nothing of the curvature
@@ -28,6 +31,16 @@ class Hint:
     def curvature(self) -> float:
         """Return the least curvature in any direction."""
         return float(np.linalg.eigvalsh(self.curve)[0])
+
+    @property
+    def across(self) -> float:
+        """Return the second least curvature."""
+        return float(np.linalg.eigvalsh(self.curve)[1])
+
+    @property
+    def flat(self) -> bool:
+        """Return whether there is as good as no curvature in one direction, and some in others."""
+        return not self.curvature > self.across * _FLAT and self.across > 0
 
 
 def least(field: Field, speed: float) -> Hint:
@@ -48,6 +61,18 @@ def least(field: Field, speed: float) -> Hint:
         if smooth <= 1 or sharp:
             return Hint(point, apart)
         smooth = max(smooth / _NARROWER, 1.0)
+
+
+def sharpened(field: Field, hint: Hint, speed: float) -> Hint:
+    """Return a hint from the cells around one, where there were too many to look at each."""
+    for _ in range(_SHARPER):
+        if len(field.near) <= _CELLS:
+            break
+        away = np.sqrt(((field.near.rows().places - hint.point) ** 2).sum(axis=1))
+        radius = float(np.partition(away, _CELLS // 2)[_CELLS // 2]) / _SUMMED_UP
+        field = field.narrowed(hint.point, max(radius, 1.0), _SUMMED_UP)
+        hint = least(field, speed)
+    return hint
 
 
 def _step(field: Field, point: Floats, smooth: float) -> tuple[Floats, float]:

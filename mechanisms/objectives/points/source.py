@@ -29,7 +29,7 @@ from mechanisms.objectives.rows import distinct_rows
 EXACT_ERROR = 3
 """How far an entry of :meth:`Source.exact` may be off for each point, in its last bit."""
 
-_KEPT = 1 << 15  # rows: so few are quicker to keep than to read again
+_KEPT = 1 << 19  # rows, some 60 MB: cells of more are blurred
 
 T = TypeVar("T")
 
