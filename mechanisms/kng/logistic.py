@@ -24,16 +24,16 @@ signs of the rest, differ by 2 sigma(rho) there. The others are upper bounds. Be
 (1 in linf) and a long theta (2, the constant of objective perturbation) Delta follows theta.
 
 With one coefficient no other can be 0, and two records differ by at most 1 up to rho = 5/4 and by
-less than 1.052 beyond (:mod:`mechanisms.objectives.logistic_sensitivity`): that is Delta, in all
-norms, under replace-one.
+less than 1.052 beyond (:mod:`mechanisms.objectives.logistic_law.sensitivity`): that is Delta, in
+all norms, under replace-one.
 
 **Privacy.** For neighbours D, D' and any theta the exponents differ by at most
 ``eps / (2 Delta(theta)) ||g(theta; D) - g(theta; D')|| <= eps / 2``. So the unnormalised weights
 are within exp(eps / 2), their sums over the grid as well, and the law is eps-DP; Delta(theta) and
 the measure are public. Records enter as integers: codes, or without an intercept their quotients by
 the public extent, rounded record by record to multiples of 2**-20, |x| <= 1. The draw is exact
-(:mod:`mechanisms.samplers.boxes`, :mod:`mechanisms.objectives.logistic_boxes`; where distinct rows
-are few, in turns with :mod:`mechanisms.samplers.polytopes`); nothing of it but theta is released.
+(:mod:`mechanisms.objectives.logistic_law`: :mod:`mechanisms.samplers.boxes` and
+:mod:`mechanisms.samplers.polytopes` take turns); nothing of it but theta is released.
 
 *Norms.* The changes fill the linf ball's directions all at once (the corners sigma(rho) zeta are
 gradients), so linf has the smallest ball around them of the three, and is at least as good in every
@@ -43,8 +43,8 @@ direction (Awan & Slavkovic, Theorem 4.5).
 facts it grows with are coefficients, rows (or max_rows) and 1 / epsilon. Up to so many rows, by
 that public number alone, a draw holds them all: where rows times epsilon are 10^5 or more it
 hardly reads them again. More rows are read in passes, so that a draw takes as long as a few of
-those (:mod:`mechanisms.objectives.logistic_stored`; ``docs/mechanisms.md`` has figures). No number
-of rows is refused.
+those (:mod:`mechanisms.objectives.logistic_law.stored`; ``docs/mechanisms.md`` has figures). No
+number of rows is refused.
 """
 
 from __future__ import annotations
@@ -72,11 +72,12 @@ from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.check_loss import Limits, survey
 from mechanisms.objectives.gradient_norms import NormName
-from mechanisms.objectives.logistic_boxes import GradientBoxes, LogisticLaw
-from mechanisms.objectives.logistic_expansion import SignedRecords
-from mechanisms.objectives.logistic_polytopes import trials
-from mechanisms.objectives.logistic_sensitivity import FAR_DIFFERENCE, NEAR, Reach
-from mechanisms.objectives.logistic_stored import StoredLogisticLaw, StoredSigned
+from mechanisms.objectives.logistic_law.boxes import GradientBoxes
+from mechanisms.objectives.logistic_law.expansion import SignedRecords
+from mechanisms.objectives.logistic_law.held import LogisticLaw
+from mechanisms.objectives.logistic_law.polytopes import trials
+from mechanisms.objectives.logistic_law.sensitivity import FAR_DIFFERENCE, NEAR, Reach
+from mechanisms.objectives.logistic_law.stored import StoredLogisticLaw, StoredSigned
 from mechanisms.objectives.losses import records_changed
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness

@@ -29,11 +29,11 @@ from mechanisms.objectives.check_loss.passes import Block
 from mechanisms.objectives.check_loss.stored_law import Held, Unread
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.objectives.gradient_norms import Linf
-from mechanisms.objectives.logistic_boxes import LogisticLaw
-from mechanisms.objectives.logistic_expansion import SignedRecords
-from mechanisms.objectives.logistic_polytopes import LogisticPolytopes
-from mechanisms.objectives.logistic_sensitivity import Reach
-from mechanisms.objectives.logistic_stored import StoredLogisticLaw, StoredSigned
+from mechanisms.objectives.logistic_law.expansion import SignedRecords
+from mechanisms.objectives.logistic_law.held import LogisticLaw
+from mechanisms.objectives.logistic_law.polytopes import LogisticPolytopes
+from mechanisms.objectives.logistic_law.sensitivity import Reach
+from mechanisms.objectives.logistic_law.stored import StoredLogisticLaw, StoredSigned
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover, Space
@@ -162,7 +162,7 @@ def test_boxes_under_a_base_measure_have_the_law(radius: int) -> None:
 def test_every_try_on_polytopes_under_a_base_measure_has_the_law(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("objectives.logistic_expansion", "samplers.base_measure"):
+    for module in ("objectives.logistic_law.expansion", "samplers.base_measure"):
         monkeypatch.setattr(f"mechanisms.{module}.arb", known_balls)
     law, _, _ = logistic(F(1), radius=2)
     chain = Chain(cutoff=2.0**-10)
@@ -209,7 +209,7 @@ def test_a_logistic_slope_of_rows_read_in_passes_has_the_law() -> None:
 
 @pytest.mark.slow
 def test_every_try_on_polytopes_has_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mechanisms.objectives.logistic_expansion.arb", known_balls)
+    monkeypatch.setattr("mechanisms.objectives.logistic_law.expansion.arb", known_balls)
     law, _, stated = logistic(F(1), radius=2)
     chain = Chain(cutoff=2.0**-10)
     chain.walk(PolytopeCover(LogisticPolytopes(law)))

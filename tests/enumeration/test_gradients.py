@@ -20,7 +20,7 @@ from mechanisms.exponential import linear as exponential_linear
 from mechanisms.exponential import quantile_regression as exponential_quantile
 from mechanisms.objectives import linear, losses
 from mechanisms.objectives.gradient_norms import InterceptHullNorm
-from mechanisms.objectives.logistic_sensitivity import Reach
+from mechanisms.objectives.logistic_law.sensitivity import Reach
 from mechanisms.objectives.losses import Loss, records_changed
 from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency

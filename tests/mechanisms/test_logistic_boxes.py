@@ -19,16 +19,16 @@ from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.exact.rounding import working_precision
 from mechanisms.kng.logistic import LogisticDraw
 from mechanisms.objectives.gradient_norms import CubeNorm, NormName
-from mechanisms.objectives.logistic_boxes import LogisticLaw
-from mechanisms.objectives.logistic_cells import cell_chords
-from mechanisms.objectives.logistic_expansion import (
+from mechanisms.objectives.logistic_law.cells import cell_chords
+from mechanisms.objectives.logistic_law.expansion import (
     SignedRecords,
     chords,
     exact_gradient,
     expand,
 )
-from mechanisms.objectives.logistic_outside import growth_by_rows, risen_beyond
-from mechanisms.objectives.logistic_sensitivity import Reach
+from mechanisms.objectives.logistic_law.held import LogisticLaw
+from mechanisms.objectives.logistic_law.outside import growth_by_rows, risen_beyond
+from mechanisms.objectives.logistic_law.sensitivity import Reach
 from mechanisms.objectives.losses import records_changed
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Epsilon

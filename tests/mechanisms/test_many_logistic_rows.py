@@ -21,12 +21,12 @@ from mechanisms.exact.rounding import working_precision
 from mechanisms.kng.logistic import LogisticDraw
 from mechanisms.objectives.check_loss import survey
 from mechanisms.objectives.gradient_norms import NormName
-from mechanisms.objectives.logistic_boxes import LogisticLaw
-from mechanisms.objectives.logistic_cells import Cells, cell_chords
-from mechanisms.objectives.logistic_expansion import SignedRecords, exact_gradient
-from mechanisms.objectives.logistic_passes import CellSums, ExactGradient, Expand, Sort
-from mechanisms.objectives.logistic_sensitivity import Reach
-from mechanisms.objectives.logistic_stored import StoredLogisticLaw, StoredSigned
+from mechanisms.objectives.logistic_law.cells import Cells, cell_chords
+from mechanisms.objectives.logistic_law.expansion import SignedRecords, exact_gradient
+from mechanisms.objectives.logistic_law.held import LogisticLaw
+from mechanisms.objectives.logistic_law.passes import CellSums, ExactGradient, Expand, Sort
+from mechanisms.objectives.logistic_law.sensitivity import Reach
+from mechanisms.objectives.logistic_law.stored import StoredLogisticLaw, StoredSigned
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import Randomness

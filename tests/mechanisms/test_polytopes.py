@@ -25,10 +25,10 @@ from mechanisms.objectives.check_loss import (
     Records,
 )
 from mechanisms.objectives.gradient_norms import InterceptHullNorm, Linf, NormName
-from mechanisms.objectives.logistic_boxes import LogisticLaw
-from mechanisms.objectives.logistic_expansion import SignedRecords
-from mechanisms.objectives.logistic_polytopes import Lines, LogisticPolytopes, trials
-from mechanisms.objectives.logistic_search import one_sided
+from mechanisms.objectives.logistic_law.expansion import SignedRecords
+from mechanisms.objectives.logistic_law.held import LogisticLaw
+from mechanisms.objectives.logistic_law.polytopes import Lines, LogisticPolytopes, trials
+from mechanisms.objectives.logistic_law.search import one_sided
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Box, Cover, Space

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from typing import Generic
 
 from mechanisms.randomness import Randomness
@@ -47,8 +47,29 @@ def _is_to_be_cut(cell: _Cell[Knowledge], *, inside: bool) -> bool:
     """Return whether a polytope, of which a point was tried, is worth being cut."""
     if inside:  # of a single point without a cut the exponent is known
         return cell.cut is not None or cell.points > 1
-    # a frame of one point, which is outside, shows that the polytope holds none
-    return cell.points == 1 or cell.misses >= _MISSES
+    # of a small frame all points can be looked at: the polytope may hold none
+    return cell.points <= _MISSES or cell.misses >= _MISSES
+
+
+def _is_empty(polytope: Polytope, frame: Frame) -> bool:
+    """Return whether a polytope in a small frame holds no grid point."""
+    if frame.points > _MISSES:
+        return False
+    return not any(map(polytope.holds, map(frame.point, product(*map(range, frame.sides)))))
+
+
+def _parted(cell: _Cell[Knowledge]) -> Sequence[Polytope | None]:
+    """Return the halves by the first cut that parts a polytope; else the polytope itself.
+
+    A cut may lie beside it: the law's by rounding, and one of its frame as that is a bit wider.
+    """
+    turn = len(cell.polytope.walls)
+    halvings = (cell.frame.halving(turn + k) for k in range(len(cell.frame.sides)))
+    for cut in filter(None, (cell.cut, *halvings)):
+        halves = cell.polytope.halves(cut)
+        if None not in halves:
+            return halves
+    return [cell.polytope]
 
 
 class PolytopeCover(Generic[Knowledge]):
@@ -89,11 +110,10 @@ class PolytopeCover(Generic[Knowledge]):
 
     def _halves(self, cell: _Cell[Knowledge]) -> list[Part[Knowledge]]:
         """Return the halves of a polytope, less what holds nothing."""
-        if cell.points == 1 and cell.misses:  # its frame holds all of it: there is nothing
+        if cell.misses and _is_empty(cell.polytope, cell.frame):
             return []
-        cut = cell.cut or cell.frame.halving(len(cell.polytope.walls))
-        halves = cell.polytope.halves(cut) if cut else ()
-        return [Part(half, cell.exponent, cell.known) for half in halves if half is not None]
+        halves = [half for half in _parted(cell) if half is not None]
+        return [Part(half, cell.exponent, cell.known) for half in halves]
 
     def _cells(self, parts: Sequence[Part[Knowledge]]) -> list[_Cell[Knowledge]]:
         """Return parts with what the law says of them, all looked at together."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.exact.arrays import Floats, Integers
-from mechanisms.objectives.logistic_expansion import (
+from mechanisms.objectives.logistic_law.expansion import (
     MARGIN,
     Chords,
     Frame,

@@ -55,7 +55,7 @@ from flint import arb, arb_mat
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, UNIT_ROUNDOFF, sigmoid
-from mechanisms.objectives.logistic_search import Hint, search
+from mechanisms.objectives.logistic_law.search import Hint, search
 from mechanisms.objectives.sigmoid import ball_sigmoid
 from mechanisms.samplers.boxes import Space
 
@@ -269,6 +269,15 @@ class Expansion:
         )
         return np.asarray((third * spread + fourth * curve) * (1 + MARGIN))
 
+    def rest_between(self, offsets: Floats) -> float:
+        """Return an upper bound of what is beyond on the hull of p and offsets (k x d)."""
+        # Each factor is convex, so that it is largest at a vertex.
+        third, fourth = beyond(np.abs(offsets).sum(axis=1).max() * (1 + MARGIN))
+        spread, curve = (
+            self._squares(matrix, offsets).max() for matrix in (self.spread, self.hessian)
+        )
+        return float((third * spread + fourth * curve) * (1 + MARGIN))
+
     def _squares(self, matrix: Floats, offsets: Floats) -> Floats:
         """Return upper bounds of ``offset' M offset``, positive."""
         exact = ((offsets @ matrix) * offsets).sum(axis=1)
@@ -392,7 +401,12 @@ def rounding_slack(records: Frame, centres: Floats, half: Floats) -> tuple[float
     """Return how far a tilt on boxes may err by rounding, and the largest sum of its sizes."""
     sizes = (np.abs(centres) + half) @ np.abs(records.space.shear).T
     reach = float(sizes.sum(axis=1).max()) * records.step
-    return 4 * (records.dimension + 4) * UNIT_ROUNDOFF * reach, reach
+    return tilt_slack(records, reach), reach
+
+
+def tilt_slack(records: Frame, reach: float) -> float:
+    """Return how far a tilt may err by rounding, where the sizes in it add up to ``reach``."""
+    return 4 * (records.dimension + 4) * UNIT_ROUNDOFF * reach
 
 
 def chord(t: Floats, move: Floats) -> tuple[Floats, Floats, Floats]:

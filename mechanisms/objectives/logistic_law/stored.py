@@ -1,7 +1,7 @@
 """The K-norm gradient law of logistic regression over rows that are too many to hold.
 
-The law is that of :class:`mechanisms.objectives.logistic_boxes.GradientBoxes`; here is where its
-bounds come from. A draw starts from an expansion about the minimiser, which a few Newton steps
+The law is that of :class:`mechanisms.objectives.logistic_law.boxes.GradientBoxes`; here is where
+its bounds come from. A draw starts from an expansion about the minimiser, which a few Newton steps
 find, a pass each. On the box around it that expansion says all that a draw of much information
 needs. A box that it is too wide for is bounded by cells of near rows, which one pass makes and
 which are enough where there is little information. Where neither is enough, a pass expands at
@@ -29,11 +29,11 @@ from mechanisms.exact.once import once
 from mechanisms.objectives.check_loss.passes import Reader, Surveyed, added
 from mechanisms.objectives.check_loss.stored import Run
 from mechanisms.objectives.gradient_norms import NormName
-from mechanisms.objectives.logistic_boxes import GradientBoxes, Local, Look, Looked
-from mechanisms.objectives.logistic_cells import Cells, cell_chords
-from mechanisms.objectives.logistic_expansion import MARGIN, Expansion, bent_errors, term_error
-from mechanisms.objectives.logistic_outside import Losses
-from mechanisms.objectives.logistic_passes import (
+from mechanisms.objectives.logistic_law.boxes import GradientBoxes, Local, Look, Looked
+from mechanisms.objectives.logistic_law.cells import Cells, cell_chords
+from mechanisms.objectives.logistic_law.expansion import MARGIN, Expansion, bent_errors, term_error
+from mechanisms.objectives.logistic_law.outside import Losses
+from mechanisms.objectives.logistic_law.passes import (
     EXACT_ERROR,
     LARGEST_LOSS,
     LOSS_UNIT,
@@ -45,8 +45,8 @@ from mechanisms.objectives.logistic_passes import (
     Sort,
     as_floats,
 )
-from mechanisms.objectives.logistic_search import Hint, search
-from mechanisms.objectives.logistic_sensitivity import Reach
+from mechanisms.objectives.logistic_law.search import Hint, search
+from mechanisms.objectives.logistic_law.sensitivity import Reach
 from mechanisms.samplers.boxes import Space
 
 _ROUNDS = 8  # Newton steps over all rows
@@ -160,6 +160,11 @@ class StoredLogisticLaw(GradientBoxes):
     def spans(self) -> Floats:
         """Return at least how far a unit of each coordinate moves all tilts together."""
         return self._spans
+
+    @property
+    def coarse(self) -> Cells:
+        """Return the cells of all rows, made by a pass."""
+        return self.rows.cells
 
     def losses(self, point: Floats) -> Losses:
         """Return the loss at a point, by one pass, and cells that bound it elsewhere."""

@@ -23,8 +23,8 @@ import numpy as np
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.floats import SPACING, sigmoid, softplus
-from mechanisms.objectives.logistic_cells import Cells
-from mechanisms.objectives.logistic_expansion import MARGIN, Frame, SignedRecords
+from mechanisms.objectives.logistic_law.cells import Cells
+from mechanisms.objectives.logistic_law.expansion import MARGIN, Frame, SignedRecords
 from mechanisms.samplers.boxes.faces import Patches
 
 _ROUNDING = 2.0**-48  # relative room for the float operations of a bound

@@ -5,7 +5,7 @@ row alone, in floats with a proved error, rounded to a multiple of ``2**-44``, a
 integer. So a sum is the same bits in whichever blocks and order the rows come.
 
 *Terms.* A row's t = zeta'theta is summed entry by entry, so sigma(t) and sigma(t) sigma(-t) err as
-:func:`mechanisms.objectives.logistic_expansion.term_error` says; products with up to three
+:func:`mechanisms.objectives.logistic_law.expansion.term_error` says; products with up to three
 entries, all of them at most 1, add less than 2**-50 and rounding adds 2**-45. That, and the float
 that a sum ends as, is below ``TERM_ERROR`` for each row.
 
@@ -25,10 +25,10 @@ from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.exact.floats import sigmoid, softplus
 from mechanisms.exact.rounding import working_precision
-from mechanisms.objectives import logistic_expansion as expansion
 from mechanisms.objectives.check_loss.passes import Block, Reader
-from mechanisms.objectives.logistic_cells import Cells, cell_keys
-from mechanisms.objectives.logistic_expansion import pairs
+from mechanisms.objectives.logistic_law import expansion
+from mechanisms.objectives.logistic_law.cells import Cells, cell_keys
+from mechanisms.objectives.logistic_law.expansion import pairs
 from mechanisms.objectives.sigmoid import ball_sigmoid
 
 TERM_ERROR = 2.0**-44
@@ -57,7 +57,7 @@ class Expand:
     """A pass: the sums of expansions at points (k x d, scaled units), times ``2**44``.
 
     They are g and the upper triangles of H, K and the Q_j, as in
-    :mod:`mechanisms.objectives.logistic_expansion`.
+    :mod:`mechanisms.objectives.logistic_law.expansion`.
     """
 
     read: Reader

@@ -2,17 +2,11 @@
 
     E(theta) = rate ||g(theta)|| / r(||theta||_1),   g(theta) = sum_i c_i sigma(t_i) zeta_i
 
-with t_i = zeta_i'theta, as in :mod:`mechanisms.objectives.logistic_boxes`.
+with t_i = zeta_i'theta, as in :mod:`mechanisms.objectives.logistic_law.boxes`.
 
 *Bound.* On a polytope each t_i lies between its values at the vertices, and sigma over that
-interval between two lines. Below 0 sigma is convex, above 0 concave. A tangent at some d <= 0 is
-below sigma up to 0. Lowered until it is at most sigma at the interval's upper end, it is below
-sigma there as well: sigma less a line is concave above 0, and not negative at 0 and at the end.
-Where the tangent at the lower end would be above sigma at the upper end, as it is on all of the
-right, the chord takes its place: up to 0 it is below that tangent, above 0 sigma less the chord is
-concave again. ``sigma(t) = 1 - sigma(-t)`` gives the upper line. Any d serves. It is near the lower
-end, as a steep line is far below 0 there, and no further up than about where nothing is lowered.
-What floats err by here is of the size of rounding, and ``error`` covers it.
+interval between two lines (:mod:`mechanisms.objectives.logistic_law.lines`). What floats err by
+there is of the size of rounding, and ``error`` covers it.
 
 For any direction w with dual norm h(w), ``||g|| >= |w'g| / h(w)``. In
 ``w'g = sum_i c_i sigma(t_i) w'zeta_i`` each row has its lower line where w'zeta_i > 0, else its
@@ -41,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import starmap
 from operator import itemgetter
 
 import numpy as np
@@ -49,56 +42,25 @@ from flint import arb
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
-from mechanisms.exact.floats import UNIT_ROUNDOFF, sigmoid
-from mechanisms.objectives.logistic_boxes import GradientBoxes, LogisticLaw
-from mechanisms.objectives.logistic_expansion import MARGIN, exact_gradient
-from mechanisms.objectives.logistic_search import one_sided
+from mechanisms.exact.floats import UNIT_ROUNDOFF
+from mechanisms.objectives.logistic_law.boxes import GradientBoxes
+from mechanisms.objectives.logistic_law.expansion import MARGIN, exact_gradient
+from mechanisms.objectives.logistic_law.held import LogisticLaw
+from mechanisms.objectives.logistic_law.hulls import nearest_to_zero, telling
+from mechanisms.objectives.logistic_law.layers import LogisticLayers, begun
+from mechanisms.objectives.logistic_law.lines import Lines
+from mechanisms.objectives.logistic_law.search import one_sided
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
 from mechanisms.samplers.envelopes import Trial
-from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, Stack, View
+from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, PolytopeCover, Stack, View
 
-_MOST_ROWS = 32  # beyond so many distinct signed rows boxes alone are quicker
+_MOST_ROWS = 32  # beyond so many distinct signed rows there are layers, which read cells
 _FEW_ROWS = 8  # up to so many leave thin sets of good points, which polytopes follow best
-_INWARD = 0.7  # where a tangent touches at most, from the lower end: about 0 there, or above
-_REACH = 0.55  # -asinh of this times the upper end: about where a tangent meets sigma there
 _STRIP_NATS = 20.0  # above the bound: what is cut off then hardly weighs
 _STRIP_SHARE = 0.2  # of a row's interval: a narrower strip is not worth a cut
 _LARGEST_STRIP = 0.95  # something has to be left, or nothing would be cut
-_STEPS = 8  # towards the point of a hull that is nearest to 0
-_TINY = 1e-200  # keeps a matrix of nothing solvable
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lines:
-    """Lines around sigma at each row's t: values at the middle of its interval, and slopes.
-
-    ``least`` and ``most`` are sigma's ends there.
-    """
-
-    below: Floats
-    rise: Floats
-    above: Floats
-    climb: Floats
-    least: Floats
-    most: Floats
-
-    @classmethod
-    def around(cls, middle: Floats, move: Floats) -> Lines:
-        """Return lines that sigma is between where ``|t - middle| <= move``, and move > 0."""
-        centre = np.stack([middle, -middle])  # sigma(t) = 1 - sigma(-t): both are lines below
-        low, high = centre - move, centre + move
-        reached = -np.arcsinh(_REACH * np.maximum(high, 0))
-        touched = np.maximum(low, np.minimum(reached, low + np.minimum(move, _INWARD)))
-        value, rest = sigmoid(np.stack([low, high, touched]))
-        least, most, touch = value
-        slope, chord = touch * rest[2], (most - least) / 2 / move
-        over = np.maximum(touch + slope * (high - touched) - most, 0)
-        tangent = touch + slope * (centre - touched) - over
-        bent = least * rest[0] >= chord
-        under = np.where(bent, (least + most) / 2, tangent)
-        slope = np.where(bent, chord, slope)
-        return cls(under[0], slope[0], 1 - under[1], slope[1], least[0], most[0])
+_TINY = 1e-200  # keeps quotients by nothing finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,18 +112,7 @@ class LogisticPolytopes:
 
     def start(self) -> list[Part[None]]:
         """Return the boxes' start as polytopes: what is far from a minimiser is bounded."""
-        records = self.law.records
-        left: Polytope | None = Polytope.cross(records.dimension, records.space.radius)
-        inner, *outer = self.law.start(records.space)
-        parts: list[Part[None]] = []
-        # the slabs outside of the inner box come off one by one, as Box.less cuts them
-        for cut in starmap(Cut, records.space.faces(inner.box)) if outer else ():
-            left, slab = left.halves(cut) if left else (None, None)
-            if slab is not None:
-                parts.append(Part(slab, outer[0].exponent, None))
-        if left is not None:
-            parts.append(Part(left, inner.exponent, None))
-        return parts
+        return [Part(part.polytope, part.exponent, None) for part in begun(self.law)]
 
     def views(self, known: Sequence[None], stack: Stack) -> list[View[None]]:  # noqa: ARG002
         """Bound E on polytopes, and cut each where that costs most nats."""
@@ -266,8 +217,8 @@ class LogisticPolytopes:
         count, fixed = len(affine.values), len(self.directions)
         directions = np.empty((count, fixed + 2, zeta.shape[1]))
         directions[:, :fixed] = self.directions
-        directions[:, fixed] = _telling(affine.values, stack)
-        directions[:, fixed + 1] = _nearest_to_zero(affine.values, stack)
+        directions[:, fixed] = telling(affine.values, stack)
+        directions[:, fixed + 1] = nearest_to_zero(affine.values, stack)
         pull, sizes = zeta @ directions.swapaxes(1, 2), np.abs(directions)
         pull = np.concatenate([pull, -pull], axis=2)
         dual = norm.dual(sizes.reshape(-1, sizes.shape[2])).reshape(count, -1)
@@ -293,41 +244,17 @@ class LogisticPolytopes:
         return rational(self.law.rate) / self.law.reach.ball(size) * self.law.norm.ball(balls)
 
 
-def _telling(values: Floats, stack: Stack) -> Floats:
-    """Return the directions in which values (b x k x d) are farthest from 0, for their spread."""
-    mean = stack.means(values)
-    spread = values - mean[:, None]
-    matrix = (spread * stack.shares[..., None]).swapaxes(1, 2) @ spread
-    ridge = 1e-9 * matrix.trace(axis1=1, axis2=2) + _TINY
-    ridges = ridge[:, None, None] * np.eye(mean.shape[1])
-    found = np.linalg.solve(matrix + ridges, mean[..., None])[..., 0]
-    length = np.abs(found).max(axis=1, keepdims=True)
-    told = (length > 0) & (length < np.inf)
-    return np.where(told, found, 1) / np.where(told, length, 1)
-
-
-def _nearest_to_zero(values: Floats, stack: Stack) -> Floats:
-    """Return about the points nearest to 0 of hulls of values (b x k x d), by steps to ends."""
-    point, each = stack.means(values), np.arange(len(values))
-    for _ in range(_STEPS):
-        away = point - values[each, (values @ point[..., None])[..., 0].argmin(axis=1)]
-        share = (point * away).sum(axis=1) / ((away * away).sum(axis=1) + _TINY)
-        point = point - np.minimum(np.maximum(share, 0), 1)[:, None] * away
-    length = np.abs(point).max(axis=1, keepdims=True)
-    told = length > _TINY
-    return np.where(told, point, 1) / np.where(told, length, 1)
-
-
 def trials(law: GradientBoxes, *, power: int) -> list[Trial]:
     """Return the envelopes to draw by in turns, the one that should be quicker first.
 
-    Where many rows differ there are boxes alone, and where few do, polytopes beside them.
-    ``power`` is that of the base measure.
+    Boxes and polytopes take turns. ``power`` is that of the base measure.
     """
     space = law.frame.space
     measure = BaseMeasure(power, law.frame.grid_bits)
     boxes = Cover(MeasuredBoxes(law, measure, space), space)
     if not isinstance(law, LogisticLaw) or len(law.records.zeta) > _MOST_ROWS:
-        return [boxes]
+        layers = PolytopeCover(MeasuredPolytopes(LogisticLayers(law), measure))
+        # A minimiser inside makes a law about as long as wide, which boxes follow best.
+        return [layers, boxes] if law.pulled_out else [boxes, layers]
     polytopes = PolytopeCover(MeasuredPolytopes(LogisticPolytopes(law), measure))
     return [polytopes, boxes] if len(law.records.zeta) <= _FEW_ROWS else [boxes, polytopes]

@@ -2,11 +2,11 @@
 
     E(theta) = rate ||g(theta)|| / r(||theta||_1),    g the gradient of the logistic loss,
 
-r as in :mod:`mechanisms.objectives.logistic_sensitivity`, in norms scaled so that the cube
+r as in :mod:`mechanisms.objectives.logistic_law.sensitivity`, in norms scaled so that the cube
 [-1, 1]^d lies in their unit ball and its corners on it.
 
 *Bounds.* Over a box each g_j is its value at the centre plus or minus what the sides and a
-remainder allow (:mod:`mechanisms.objectives.logistic_expansion`). The expansion that a box
+remainder allow (:mod:`mechanisms.objectives.logistic_law.expansion`). The expansion that a box
 inherits comes first. Where its remainder spoils the bound, cells of near rows are looked at, and
 then rows: for a large box by chords, for a small one by an expansion of its own. A box that is
 certain to weigh next to nothing gets no closer look. So near the minimiser hardly any box reads a
@@ -27,11 +27,12 @@ coordinates. That saturates, as m(r) falls like 1/r. Where distinct rows are few
 
 t_i = zeta_i'p, s_i = zeta_i'w. As sigma increases, a summand is never below 0 and grows with |s_i|:
 on a patch it is least where s_i is nearest to 0. Where rows are many and the first bound says too
-little, the loss itself has its say (:mod:`mechanisms.objectives.logistic_outside`).
+little, the loss itself has its say (:mod:`mechanisms.objectives.logistic_law.outside`).
 
 *Values* are tried first from the expansion (or from cells), then by a pass in floats with proved
 errors, then row by row in ball arithmetic; each is a ball around the exact value, so the last word
-is exact. Where rows are too many to hold, :mod:`mechanisms.objectives.logistic_stored` has its own.
+is exact. The bounds themselves are those of :mod:`mechanisms.objectives.logistic_law.held`, or of
+:mod:`mechanisms.objectives.logistic_law.stored` where rows are too many to hold.
 """
 
 from __future__ import annotations
@@ -48,22 +49,17 @@ from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
-from mechanisms.exact.floats import softplus
+from mechanisms.exact.once import once
 from mechanisms.objectives.gradient_norms import CubeNorm, NormName
-from mechanisms.objectives.logistic_cells import Cells, cell_chords
-from mechanisms.objectives.logistic_expansion import (
+from mechanisms.objectives.logistic_law.cells import Cells, cell_chords
+from mechanisms.objectives.logistic_law.expansion import (
     MARGIN,
     Chords,
     Expansion,
     Frame,
-    SignedRecords,
-    chords,
-    exact_gradient,
-    expand,
-    gradient_near,
 )
-from mechanisms.objectives.logistic_outside import Losses, growth_by_rows, risen_beyond
-from mechanisms.objectives.logistic_sensitivity import Reach
+from mechanisms.objectives.logistic_law.outside import Losses, risen_beyond
+from mechanisms.objectives.logistic_law.sensitivity import Reach
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 from mechanisms.samplers.boxes.faces import PATCHES, Patches, box_around, inner_faces, patches
 
@@ -74,11 +70,7 @@ _COARSE = 1.0  # boxes wider than this in theta: an expansion says nothing there
 _ENOUGH_OUTSIDE = 0.75  # of the nats wanted: then no wider box is tried
 _WORTH_WIDENING = 1.2  # a wider box must bound what is outside so much better
 _TAIL_NATS = 12.0  # what lies outside then weighs exp(-12) of the whole
-_FEW_ROWS = 32  # so many distinct rows cost next to nothing on each patch
-_FINE_PATCHES = 8  # per side, where rows are few
 _WIDENINGS = 4  # a doubling of the sides each
-_BLUR = 2.0  # cells serve while their width blurs no more than twice what the box does
-_SHARP = 0.3  # cells of so little blur say about what their rows say
 _EXPANSION_BYTES = 3000
 _EXPANSION_BITS = 128  # up to here the expansion known on the box decides
 _FLOAT_BITS = 192  # up to here one at the point itself; beyond, balls row by row
@@ -136,6 +128,11 @@ class GradientBoxes(ABC):
     def spans(self) -> Floats:
         """Return about how far a unit of each coordinate moves all tilts together."""
 
+    @property
+    @abstractmethod
+    def coarse(self) -> Cells:
+        """Return cells of all rows, for where an expansion says nothing."""
+
     @abstractmethod
     def nearest(self) -> Expansion | None:
         """Return an expansion about the minimiser, or None where none is well inside Theta."""
@@ -152,8 +149,19 @@ class GradientBoxes(ABC):
         """Return g at a grid point in floats, and the errors of its entries."""
         return self.expansions(place[None, :])[0].near(place * 0)  # its remainder is about nothing
 
-    def start(self, space: Space) -> list[Start[Local]]:
+    def start(self, space: Space) -> list[Start[Local]]:  # noqa: ARG002
         """Return boxes that cover Theta: where there is one, one around the minimiser first."""
+        return self._started
+
+    @property
+    def pulled_out(self) -> bool:
+        """Whether no minimiser was found well inside Theta."""
+        return len(self._started) == 1
+
+    @once
+    def _started(self) -> list[Start[Local]]:
+        """The boxes to start from: several covers ask for them."""
+        space = self.frame.space
         root = Start(space.root(), self.floor, self._coarse(np.zeros((0, 0))))
         known = self.nearest()
         # Separable rows pull theta to the edge: no box around a minimiser then.
@@ -359,87 +367,6 @@ class GradientBoxes(ABC):
         [found] = cell_chords(self.frame, cells, u[None, :], half)
         wide = np.abs(found.slopes) @ half * self.frame.step * (1 + MARGIN) + found.rest
         return found.middle, wide
-
-
-class LogisticLaw(GradientBoxes):
-    """The law of rows that are held; parameters as of :class:`GradientBoxes`."""
-
-    def __init__(
-        self,
-        records: SignedRecords,
-        *,
-        rate: Fraction,
-        norm: NormName,
-        reach: Reach = Reach(),  # noqa: B008
-    ) -> None:
-        super().__init__(records, rate=rate, norm=norm, reach=reach)
-        self.records = records
-        self.cells = Cells.of(records).joined()
-        if len(records.zeta) <= _FEW_ROWS:
-            self.patches = _FINE_PATCHES
-        self._spans = records.counts @ np.abs(records.zeta @ records.space.shear)
-
-    @property
-    def spans(self) -> Floats:
-        """Return how far a unit of each coordinate moves all tilts together."""
-        return self._spans
-
-    def losses(self, point: Floats) -> Losses:
-        """Return the loss at a point, and cells that bound it elsewhere."""
-        records = self.records
-        tilts, size = records.zeta @ point * records.step, float(np.abs(point).sum()) * records.step
-        error = (records.relative_error(size) + MARGIN) * records.total * (1 + size)
-        most = float(softplus(tilts) @ records.counts) + error
-        return Losses(point, most, (self.cells or Cells.of(records)).fewest())
-
-    def nearest(self) -> Expansion | None:
-        """Return an expansion at the hint, if that is inside Theta."""
-        if not self.records.hint.inside:
-            return None
-        scale = 2.0**self.records.grid_bits
-        return self.expansions((self.records.hint.point * scale)[None, :])[0]
-
-    def expansions(self, points: Floats) -> list[Expansion]:
-        """Return the expansions at points, by one pass over the rows."""
-        return expand(self.records, points)
-
-    def floats(self, place: Floats) -> tuple[Floats, Floats]:
-        """Return g at a grid point in floats, by one pass that sums up nothing else."""
-        return gradient_near(self.records, place)
-
-    def looks(self, centres: Floats, half: Floats) -> list[Look]:
-        """Return: by cells of rows where those are fine enough, then row by row."""
-        coarse, blur = self._is_coarse(half), math.inf
-        if self.cells is not None:
-            blur = self.cells.blur(self.records, centres, half)
-        found: list[Look] = [self._by_cell_chords] if blur <= _BLUR else []
-        if not coarse:
-            return [*found, self._by_expansions]
-        return found if blur <= _SHARP else [*found, self._by_row_chords]
-
-    def _by_cell_chords(self, known: Local, centres: Floats, half: Floats) -> Looked:
-        assert self.cells is not None
-        found = cell_chords(self.records, self.cells, centres, half)
-        return self._by_chords(known, found, half)
-
-    def _by_row_chords(self, known: Local, centres: Floats, half: Floats) -> Looked:
-        # of a box so large its parts are hardly bounded by an expansion far away
-        return self._by_chords(Local(None, known.widths), chords(self.records, centres, half), half)
-
-    def _growth(self, known: Expansion, boundary: Patches) -> Floats:
-        if len(self.records.zeta) > _FEW_ROWS:
-            return super()._growth(known, boundary)
-        return growth_by_rows(self.records, known.point, boundary)
-
-    def gradient(self, point: Sequence[int], bits: int) -> list[arb]:  # noqa: ARG002
-        """Return balls around g, row by row."""
-        return exact_gradient(self.records, point)
-
-    def _known_values(self, known: Local, point: Sequence[int]) -> tuple[Floats, Floats] | None:
-        """Return g and its errors by the expansion known, or by cells."""
-        if known.expansion is None and self.cells is not None:
-            return self._by_cells(self.cells, point)
-        return super()._known_values(known, point)
 
 
 def _balls(middle: Floats, error: Floats) -> list[arb]:
