@@ -41,7 +41,8 @@ from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.objectives.points import MOST_CELLS, LineLaw, Points, PointsLaw, held, survey
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes import LEAST_MS, Space, draw
+from mechanisms.samplers.boxes import LEAST_MS, Cover, Space, draw
+from mechanisms.samplers.envelopes import first_kept
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
 FEW_ROWS = 2_000
@@ -51,7 +52,6 @@ _MS_PER_CODE = 6e-4  # measured: of four passes, with reading
 _MS_PER_POINT = {2: 0.01, 3: 0.03, 4: 0.145}  # near the noise, over all boxes; by dimension
 _POINTS_OF_BOXES = 2500  # boxes without any point cost as much
 _SHARP = 850  # rows times rate: then about half of the points are near the noise
-_UPRIGHT = 1 << 15  # rows times how much longer than wide a law is: upright boxes do up to here
 _GRID_BITS = 38  # finer than any noise, and differences of points stay exact in floats
 _SHIFT = _GRID_BITS - CODE_BITS
 _RADIUS = 1 << _GRID_BITS
@@ -138,14 +138,14 @@ class MedianDraw:
         return draw(*PointsLaw.fitting(points, self.rate, space), randomness)
 
     def _of_few(self, codes: Integers, space: Space, randomness: Randomness) -> tuple[int, ...]:
-        """Draw by reading each row for every box, but where the law is a needle."""
+        """Draw by reading each row for every box, or in turns by boxes along a needle."""
+        upright = Cover(MedianLaw(codes << _SHIFT, rate=self.rate), space)
         if len(self.columns) > 1 and len(codes):
             points = held(codes, Points(tuple(self.columns), _SHIFT), _RADIUS)
             law, fitting = PointsLaw.fitting(points, self.rate, space)
-            # Upright boxes are the more, the longer the law is, and each reads every row.
-            if law.needle and law.needle.long * len(points.cells) > _UPRIGHT:
-                return draw(law, fitting, randomness)
-        return draw(MedianLaw(codes << _SHIFT, rate=self.rate), space, randomness)
+            if law.needle:
+                return first_kept([Cover(law, fitting), upright], randomness)
+        return first_kept([upright], randomness)
 
     def _read(self, data: Data, names: tuple[str, ...]) -> Integers:
         blocks = [

@@ -5,8 +5,9 @@
 :mod:`cells` keeps points in so many cells, :mod:`field` is what is known of the sum of unit vectors
 on a ball, :mod:`bounds` what that says of boxes, :mod:`passes` are the passes over the rows that
 make it, :mod:`source` knows when to make them. :mod:`search` says where the sum is about 0,
-:mod:`needle` whether the law is long and thin there, :mod:`outside` bounds what is far from there,
-:mod:`law` is the law of the box engine, and :mod:`line` that of one column. For few rows
+:mod:`needle` whether the law is long and thin there, :mod:`heavy` what bounds it beside a heavy
+point, :mod:`outside` what is far from there. :mod:`law` is the law of the box engine, and
+:mod:`line` that of one column. For few rows
 :mod:`mechanisms.objectives.geometric_median` has the same law, which reads each of them for every
 box.
 

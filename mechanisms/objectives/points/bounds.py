@@ -5,7 +5,8 @@ in which a law is long. rho is its radius. For any unit vector w, ``|g| >= w'g``
 direction of g at c and J the derivatives of P there, P falls along w by at most ``|J'w|'V half``
 and the second order. A near point at q = (rho + blur) / r is followed along in the same way while q
 is small, with the rest at most ``q^2 / (sqrt(3) (1 - q)^2)``; else its unit vector turns by at most
-``q sqrt(2 / (1 + sqrt(1 - q^2)))``, since it is seen within the angle arcsin q.
+``q sqrt(2 / (1 + sqrt(1 - q^2)))``, since it is seen within the angle arcsin q. If all of the box
+is ahead of the point along w, w'u is at least how far, over how long the way there can be.
 
 *A long box* has its points ahead: little of it is across the way to them. Let b be the most of V h
 that is across the way from a point to c. Along ``x = c + s V h`` its unit vector turns at the rate
@@ -43,10 +44,11 @@ class Bounds:
 
     ``width`` is what a box's own sides cost, ``excess`` what could be known better, ``carried``
     what of that is due to points summed up; g is within the excess of ``sums``. ``matter`` is
-    about how much each side costs (k x d).
+    about how much each side costs (k x d), and ``most`` an upper bound of |g|.
     """
 
     least: Floats
+    most: Floats
     carried: Floats
     excess: Floats
     width: Floats
@@ -92,15 +94,22 @@ def bounded(
         + MARGIN * np.abs(length)
     )
     least = length - width - excess
+    moved = found.moves * (1 + MARGIN) + excess
+    most = np.sqrt((sums**2).sum(axis=1)) + moved
+    if ways is None:
+        # across w it grows from nothing
+        rises = (first.sum(axis=1) + second + found.either) * (1 + MARGIN)
+        most = np.minimum(most, np.hypot(length + rises + excess, moved)) * (1 + MARGIN)
     if ways is None:
         least = np.maximum(least, length - found.moves * (1 + MARGIN) - excess)
     matter = first + found.shares + found.squares * second[:, None]
-    return Bounds(least, found.carried, excess, width, sums, matter)
+    return Bounds(least, most, found.carried, excess, width, sums, matter)
 
 
 class _Looked:
     """Sums over the points of a field for k boxes, part by part.
 
+    What is beyond the first order is ``rest`` where w'g falls, and ``either`` in any direction.
     ``squares`` are the shares of a box's sides in its squared size, ``shares`` (k x d) what of the
     rest is due to each of them.
     """
@@ -120,8 +129,9 @@ class _Looked:
         self.second = field.bent * share**2
         jacobians = field.slope + 2 * np.einsum("ijk,nj->nik", field.bend, self.eta)
         self.jacobians = jacobians / field.radius
-        self.moves = np.sqrt((jacobians**2).sum(axis=(1, 2))) * share + self.second
-        self.rest = np.zeros(len(centres))
+        turns = np.sqrt(((self.jacobians @ axes) ** 2).sum(axis=1))
+        self.moves = (turns * halves).sum(axis=1) + self.second
+        self.rest, self.either = np.zeros(len(centres)), np.zeros(len(centres))
         self.shares = np.zeros(centres.shape)
 
     def gather(self, part: slice) -> None:
@@ -129,20 +139,28 @@ class _Looked:
         near, away, distance = self._away(part)
         counts, blurs = near.counts, near.blurs
         self.sums = self.sums + np.einsum("knd,kn->kd", away, counts / distance)
-        self.moves = self.moves + _turned((self.radii[:, None] + blurs) / distance) @ counts
+        self.moves = self.moves + self._turned(near, away, distance) @ counts
         if blurs.any():
             self.blurred = self.blurred + blur_error(blurs, distance) @ counts
+
+    def _turned(self, near: Near, away: Floats, distance: Floats) -> Floats:  # noqa: ARG002
+        """Return how far unit vectors may move."""
+        return _turned((self.radii[:, None] + near.blurs) / distance)
 
     def follow(self, part: slice, w: Floats) -> None:
         """Add how w'g changes along the box, and what is beyond the first order."""
         near, away, distance = self._away(part)
         q = (self.radii[:, None] + near.blurs) / distance
         rest, followed = self._beyond(near, away, distance, q)
+        lean = np.einsum("knd,kd->kn", away, w) / distance
+        span = (np.abs(w @ self.axes) * self.halves).sum(axis=1)[:, None] + near.blurs
+        self.either += rest @ near.counts
+        falls = fallen(distance, lean, span, self.radii[:, None] + near.blurs)
+        rest = np.where(followed, rest, np.minimum(rest, falls))
         # What a box's own sides cost is what would be left without blurs.
         own = rest
         if near.blurs.any():
             own = np.minimum(rest, _beyond(self.radii[:, None] / distance))
-        lean = np.einsum("knd,kd->kn", away, w) / distance
         share = np.where(followed, near.counts / distance, 0.0)
         self.slopes += share.sum(axis=1)[:, None] * w
         self.slopes -= np.einsum("kn,knd->kd", lean * share / distance, away)
@@ -191,9 +209,7 @@ class _Slanted(_Looked):
         self, near: Near, away: Floats, distance: Floats, q: Floats
     ) -> tuple[Floats, NDArray[np.bool_]]:
         rest, followed = super()._beyond(near, away, distance, q)
-        along = np.abs(away @ self.axes) / distance[..., None]
-        across = np.sqrt(np.maximum(self.sizes - along**2, 0) + _ROUNDED * self.sizes)
-        across *= self.halves[:, None, :]
+        along, across = self._across(away, distance)
         most = across.sum(axis=2) * (1 + MARGIN)
         ahead = beyond_ahead(q, (most + near.blurs) / distance)
         better = (q < _NEAR) & (ahead < rest)
@@ -204,6 +220,20 @@ class _Slanted(_Looked):
         length = np.einsum("kn,knj->kj", weights / self.radii[:, None], along)
         self.shares += length * self.halves
         return rest, followed | better
+
+    def _across(self, away: Floats, distance: Floats) -> tuple[Floats, Floats]:
+        """Return how much of each side is along the way to points, and half of it across."""
+        along = np.abs(away @ self.axes) / distance[..., None]
+        across = np.sqrt(np.maximum(self.sizes - along**2, 0) + _ROUNDED * self.sizes)
+        return along, across * self.halves[:, None, :]
+
+    def _turned(self, near: Near, away: Floats, distance: Floats) -> Floats:
+        _, across = self._across(away, distance)
+        q = (self.radii[:, None] + near.blurs) / distance
+        low = np.minimum(q, _NEAR)
+        ahead = (across.sum(axis=2) * (1 + MARGIN) + near.blurs) / distance / (1 - low)
+        found = super()._turned(near, away, distance)
+        return np.where(q < _NEAR, np.minimum(found, ahead * (1 + MARGIN)), found)
 
     def orders(self, w: Floats) -> tuple[Floats, Floats]:
         first, second = super().orders(w)
@@ -220,6 +250,20 @@ def beyond_ahead(q: Floats, across: Floats) -> Floats:
     """
     low = np.minimum(q, _NEAR)
     return np.asarray(low * across / (1 - low) * (1 + MARGIN))
+
+
+def fallen(distance: Floats, lean: Floats, span: Floats, size: Floats) -> Floats:
+    """Return how far w'u may fall over boxes of a size that reach so far along w.
+
+    With u the direction from a point at this distance, and ``lean`` what w'u is at the centre: w
+    times the way from the point is at least ``lean * distance - span``, over its length at most.
+    """
+    least = lean * distance - span * (1 + MARGIN) - MARGIN * distance
+    farthest = (distance + size) * (1 + MARGIN)
+    # no way is shorter than what it has along w
+    closest = np.maximum(distance * (1 - MARGIN) - size, np.maximum(-least, _TINY))
+    low = least / np.where(least > 0, farthest, closest)
+    return np.asarray((lean - low) * (1 + MARGIN) + MARGIN)
 
 
 def _turned(q: Floats) -> Floats:

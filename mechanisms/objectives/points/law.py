@@ -30,10 +30,11 @@ from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_two, rational
 from mechanisms.objectives.points.bounds import SLACK, Bounds, bounded
 from mechanisms.objectives.points.field import MARGIN, Field
+from mechanisms.objectives.points.heavy import beside_heavy
 from mechanisms.objectives.points.needle import Needle, is_long, reach
 from mechanisms.objectives.points.outside import outside
 from mechanisms.objectives.points.passes import Ball
-from mechanisms.objectives.points.search import Hint, least, sharpened
+from mechanisms.objectives.points.search import Hint, least, less_nearest, sharpened
 from mechanisms.objectives.points.source import EXACT_ERROR, Known, Source
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 from mechanisms.samplers.boxes.faces import box_around
@@ -97,7 +98,8 @@ class PointsLaw:
             source = source.kept()
             hint = least(source.root.field, float(rate))
             hint = sharpened(source.root.field, hint, float(rate))
-        found = Needle.find(source.root.field, hint, float(rate), space)
+        beside = less_nearest(source.root.field, hint)
+        found = Needle.find(source.root.field, beside, float(rate), space)
         if found is None:
             return cls(source, rate=rate, hint=hint), space
         needle, slanted = found
@@ -289,17 +291,19 @@ class _Boxes:
 
     def bounded(self, field: Field) -> Bounds:
         """Return bounds by one field for all."""
-        return bounded(field, self.centres, self.halves, axes=self.axes)
+        return self._of(field, slice(None))
 
     def each(self, local: Sequence[Known]) -> Bounds:
         """Return bounds of each by a field of its own."""
         parts = [slice(k, k + 1) for k in range(len(local))]
         return Bounds.all(
-            [
-                bounded(known.field, self.centres[part], self.halves[part], axes=self.axes)
-                for part, known in zip(parts, local, strict=True)
-            ]
+            [self._of(known.field, part) for part, known in zip(parts, local, strict=True)]
         )
+
+    def _of(self, field: Field, part: slice) -> Bounds:
+        centres, halves = self.centres[part], self.halves[part]
+        found = bounded(field, centres, halves, axes=self.axes)
+        return beside_heavy(field, centres, halves, found, self.axes)
 
 
 def _ball(box: Box) -> Ball:

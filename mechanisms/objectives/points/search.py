@@ -75,6 +75,25 @@ def sharpened(field: Field, hint: Hint, speed: float) -> Hint:
     return hint
 
 
+def less_nearest(field: Field, hint: Hint) -> Hint:
+    """Return the nearest point, if it is most of the curvature at a hint, and that of all others.
+
+    The curvature grows without end towards a heavy point, and says nothing of how long a law is.
+    """
+    near = field.near.rows()
+    if not len(near):
+        return hint
+    square = ((near.places - hint.point) ** 2).sum(axis=1)
+    closest = int(np.argmin(square))
+    own = float(near.counts[closest]) / max(float(np.sqrt(square[closest])), 1.0)
+    if near.blurs[closest] or own * (len(hint.point) - 1) * 2 < float(np.trace(hint.curve)):
+        return hint
+    apart = np.arange(len(near)) == closest
+    place = near.places[closest]
+    _, _, curve = _look(replace(field, near=field.near.less(apart)), place, 1.0)
+    return Hint(place, curve)
+
+
 def _step(field: Field, point: Floats, smooth: float) -> tuple[Floats, float]:
     """Return the point after a damped Newton step, and how far it has moved."""
     gradient, hessian, _ = _look(field, point, smooth)
