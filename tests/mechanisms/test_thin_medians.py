@@ -322,3 +322,22 @@ def test_draws_on_slanted_boxes_follow_the_law_and_no_other(way: tuple[float, ..
     covers = [Cover(law, space) for _ in range(10)]
     draws = [order[cover.draw(randomness)] for cover in covers for _ in range(400)]
     check_draws(draws, exact, twins=twins)
+
+
+def test_what_is_beyond_along_a_direction_is_less_than_said() -> None:
+    """Beside what a unit vector does, for any direction; without what is along it, it is less."""
+    random = np.random.default_rng(5)
+    count = 20_000
+    turn, q = random.uniform(0, 1, count) ** 3, random.uniform(0.01, 0.95, count)
+    along = np.where(random.uniform(size=count) < 0.5, -1, 1) * q * np.sqrt(1 - turn**2)
+    across, angle = q * turn, random.uniform(0, 2, count) ** 4
+    size = np.hypot(1 + along, across)
+    beyond = np.array([(1 + along) / size - 1, across / size - across])
+    w = np.array([np.cos(angle), np.sin(angle)])
+    lost = np.abs((w * beyond).sum(axis=0))
+    said = bounds.beyond_along(q, across, w[0])
+    assert (lost <= said + 1e-15).all()
+    assert (lost > 0.5 * said).any()
+    aside = np.sqrt(1 - w[0] ** 2) * bounds.beyond_ahead(q, across)
+    assert (lost > aside + 1e-9).any(), "along it the rest is no less than that"
+    assert (said < bounds.beyond_ahead(q, across) / 8).any(), "ahead it is far less than aside"

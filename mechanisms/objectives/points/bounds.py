@@ -151,8 +151,8 @@ class _Looked:
         """Add how w'g changes along the box, and what is beyond the first order."""
         near, away, distance = self._away(part)
         q = (self.radii[:, None] + near.blurs) / distance
-        rest, followed = self._beyond(near, away, distance, q)
         lean = np.einsum("knd,kd->kn", away, w) / distance
+        rest, followed = self._beyond(near, away, distance, q, lean)
         span = (np.abs(w @ self.axes) * self.halves).sum(axis=1)[:, None] + near.blurs
         self.either += rest @ near.counts
         falls = fallen(distance, lean, span, self.radii[:, None] + near.blurs)
@@ -173,8 +173,9 @@ class _Looked:
         away: Floats,  # noqa: ARG002
         distance: Floats,  # noqa: ARG002
         q: Floats,
+        lean: Floats,  # noqa: ARG002
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return how far unit vectors may be off, and which of them are followed along."""
+        """Return how far w'u may be off, and which unit vectors u are followed along."""
         return _beyond(q), q < _FOLLOWED
 
     def orders(self, w: Floats) -> tuple[Floats, Floats]:
@@ -206,12 +207,12 @@ class _Slanted(_Looked):
         self.carried = np.minimum(self.carried, field.rest(0.0) + third)
 
     def _beyond(
-        self, near: Near, away: Floats, distance: Floats, q: Floats
+        self, near: Near, away: Floats, distance: Floats, q: Floats, lean: Floats
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        rest, followed = super()._beyond(near, away, distance, q)
+        rest, followed = super()._beyond(near, away, distance, q, lean)
         along, across = self._across(away, distance)
         most = across.sum(axis=2) * (1 + MARGIN)
-        ahead = beyond_ahead(q, (most + near.blurs) / distance)
+        ahead = beyond_along(q, (most + near.blurs) / distance, lean)
         better = (q < _NEAR) & (ahead < rest)
         rest = np.where(better, ahead, rest)
         # A rest grows with what is across and with the length alike.
@@ -250,6 +251,18 @@ def beyond_ahead(q: Floats, across: Floats) -> Floats:
     """
     low = np.minimum(q, _NEAR)
     return np.asarray(low * across / (1 - low) * (1 + MARGIN))
+
+
+def beyond_along(q: Floats, across: Floats, lean: Floats) -> Floats:
+    """Return the same along a unit vector w, where ``lean`` is w'u.
+
+    What is beyond is ``cos(turn) - 1`` along u, since the slope is across u. The rest of it is
+    across u as well.
+    """
+    turn = across / (1 - np.minimum(q, _NEAR)) * (1 + MARGIN)
+    aside = np.sqrt(np.maximum(1 - lean**2, 0) + _ROUNDED)
+    along = np.abs(lean) * np.minimum(turn**2 / 2, 2.0)
+    return np.asarray((aside * beyond_ahead(q, across) + along) * (1 + MARGIN))
 
 
 def fallen(distance: Floats, lean: Floats, span: Floats, size: Floats) -> Floats:
