@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -142,3 +143,22 @@ def test_a_needle_is_found_from_a_heavy_point() -> None:
     assert found.needle is not None
     assert math.isfinite(found.needle.long)
     assert not (space.shear == np.eye(2)).all()
+
+
+@pytest.mark.parametrize("seed", [204, 260, *range(12)])
+def test_a_sum_is_never_above_what_is_said(seed: int) -> None:
+    """Of points far behind and some beside a long box: w'u may rise more than it may fall."""
+    random, side = np.random.default_rng(seed), 1 << 10
+    far = np.array([[-8 * side, int(random.integers(-200, 200))]] * 1000)
+    beside = np.rint(random.uniform(-3, 3, (1, 2)) * side).astype(int)
+    codes = np.vstack([far, *[beside] * int(random.integers(5, 60))])
+    field = held(codes, Points(("x", "y"), SHIFT), RADIUS).root.field
+    space, unit = Space.along(random.normal(size=2), RADIUS), float(side << SHIFT)
+    half = np.full(2, unit * random.uniform(0.01, 0.2))
+    half[space.order[0]] = unit * random.uniform(0.2, 1.2)
+    found = bounded(field, np.zeros((1, 2)), half[None], axes=space.shear)
+    for signs in itertools.product(np.linspace(-1, 1, 9), repeat=2):
+        place = [int(k) for k in np.rint(space.shear @ (np.array(signs) * (half - 2)))]
+        size = length(gradient(codes, place, 60))
+        assert found.least[0] <= size + 1e-9
+        assert found.most[0] >= size - 1e-9

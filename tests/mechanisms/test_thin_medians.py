@@ -207,6 +207,7 @@ def bounds_hold(way: Sequence[float], most: int, monkeypatch: pytest.MonkeyPatch
             place = [int(k) for k in np.rint(centre + space.shear @ (signs * (half - 2)))]
             wanted = gradient(codes, place, 80)
             assert free.least[0] <= length(wanted) + 1e-9
+            assert free.most[0] >= length(wanted) - 1e-9
             leaning = float(np.array([float(w) for w in wanted]) @ y[0])
             assert along.least[0] <= leaning / np.linalg.norm(y) + 1e-9
     assert informative > 2

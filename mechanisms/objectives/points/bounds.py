@@ -34,6 +34,7 @@ SLACK = 2.0**-8
 
 _NEAR = 1 - 2.0**-20  # inside the box, or too close to tell in floats
 _FOLLOWED = 0.5  # nearer points are bounded by how far they may turn
+_SHARED = 0.5  # of what a point's slope costs alone, when others' are added
 _ROUNDED = 2.0**-46  # of what is across a way: there squares cancel in floats
 _TINY = 1e-300  # where sums are nothing, their direction is nothing too, and not NaN
 
@@ -152,10 +153,12 @@ class _Looked:
         near, away, distance = self._away(part)
         q = (self.radii[:, None] + near.blurs) / distance
         lean = np.einsum("knd,kd->kn", away, w) / distance
-        rest, followed = self._beyond(near, away, distance, q, lean)
+        rest, slopes_help = self._beyond(near, away, distance, q, lean)
         span = (np.abs(w @ self.axes) * self.halves).sum(axis=1)[:, None] + near.blurs
-        self.either += rest @ near.counts
         falls = fallen(distance, lean, span, self.radii[:, None] + near.blurs)
+        followed = slopes_help & (falls > rest + _SHARED * self._leaving(w, lean, away, distance))
+        turned = self._turned(near, away, distance)
+        self.either += np.where(slopes_help & ~followed, turned, rest) @ near.counts
         rest = np.where(followed, rest, np.minimum(rest, falls))
         # What a box's own sides cost is what would be left without blurs.
         own = rest
@@ -166,6 +169,11 @@ class _Looked:
         self.slopes -= np.einsum("kn,knd->kd", lean * share / distance, away)
         self.rest += own @ near.counts
         self.blurred = self.blurred + (rest - own) @ near.counts
+
+    def _leaving(self, w: Floats, lean: Floats, away: Floats, distance: Floats) -> Floats:
+        """Return how far w'u falls over the boxes by its slope: with others' it may be less."""
+        along = (w @ self.axes)[:, None] - (lean / distance)[..., None] * (away @ self.axes)
+        return np.asarray((np.abs(along) * self.halves[:, None]).sum(axis=2) / distance)
 
     def _beyond(
         self,
