@@ -101,7 +101,6 @@ def bounded(
         # across w it grows from nothing
         rises = (first.sum(axis=1) + second + found.either) * (1 + MARGIN)
         most = np.minimum(most, np.hypot(length + rises + excess, moved)) * (1 + MARGIN)
-    if ways is None:
         least = np.maximum(least, length - found.moves * (1 + MARGIN) - excess)
     matter = first + found.shares + found.squares * second[:, None]
     return Bounds(least, most, found.carried, excess, width, sums, matter)
@@ -157,9 +156,10 @@ class _Looked:
         span = (np.abs(w @ self.axes) * self.halves).sum(axis=1)[:, None] + near.blurs
         falls = fallen(distance, lean, span, self.radii[:, None] + near.blurs)
         followed = slopes_help & (falls > rest + _SHARED * self._leaving(w, lean, away, distance))
-        turned = self._turned(near, away, distance)
-        self.either += np.where(slopes_help & ~followed, turned, rest) @ near.counts
-        rest = np.where(followed, rest, np.minimum(rest, falls))
+        # Who is not followed pays for all of its turn: what is beyond a slope says nothing then.
+        free = np.where(slopes_help, self._turned(near, away, distance), rest)
+        self.either += np.where(followed, rest, free) @ near.counts
+        rest = np.where(followed, rest, np.minimum(free, falls))
         # What a box's own sides cost is what would be left without blurs.
         own = rest
         if near.blurs.any():
