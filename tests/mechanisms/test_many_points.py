@@ -38,6 +38,7 @@ from mechanisms.samplers.envelopes import MOST_BYTES
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.testing import Law, check_draws, seeded_randomness
+from tests.mechanisms.covers import require_law
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 NUMBER = NumberColumn(Fraction(-1), Fraction(1))
@@ -344,19 +345,11 @@ def test_draws_follow_the_law_and_no_other(most: int, monkeypatch: pytest.Monkey
     source = survey(data, Points(("x", "y"), 0), GRID)
     assert isinstance(source, HeldPoints if most > 2 else Rows)
     law = PointsLaw(source, rate=Fraction(2))
-    norms = {
-        place: length([Fraction(k, 1 << 90) for k in passes.unit_sum(ROWS, None, place, 90)])
+    exponents = {
+        place: 2 * length([Fraction(k, 1 << 90) for k in passes.unit_sum(ROWS, None, place, 90)])
         for place in itertools.product(range(-GRID, GRID + 1), repeat=2)
     }
-    order = {place: i for i, place in enumerate(sorted(norms, key=norms.__getitem__))}
-    exact, *twins = (
-        Law.discrete(list(order.values()), [np.exp(-scale * norms[p]) for p in order])
-        for scale in (2.0, 1.4, 2.6)
-    )
-    randomness = seeded_randomness(2)
-    covers = [Cover(law, Space.cubic(2, GRID)) for _ in range(10)]
-    draws = [order[cover.draw(randomness)] for cover in covers for _ in range(400)]
-    check_draws(draws, exact, twins=twins)
+    require_law(lambda: Cover(law, Space.cubic(2, GRID)), exponents, twins=(0.7, 1.3))
 
 
 ROWS = [list(place) for place in SMALL]

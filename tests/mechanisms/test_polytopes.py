@@ -37,6 +37,7 @@ from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, Polytope
 from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
 from studies.patterns import KINDS, Pattern, row, table
+from tests.mechanisms.covers import require_law
 
 Cuts = st.lists(
     st.tuples(st.tuples(*[st.integers(-5, 5)] * 3), st.integers(-9, 9)), min_size=1, max_size=7
@@ -252,16 +253,7 @@ def test_draws_follow_the_law_and_no_other(name: str) -> None:
     [known, *_] = [part.known for part in law.start()]
     with working_precision(128):
         values = {p: float(law.exponent(known, p, 128)) for p in points}
-    order = {point: i for i, point in enumerate(sorted(points, key=values.__getitem__))}
-    exact, *twins = (
-        Law.discrete(list(order.values()), [math.exp(-scale * values[p]) for p in order])
-        for scale in (1.0, 0.3, 3.0)
-    )
-    gap = min(exact.gap(twin, list(order.values())) for twin in twins)
-    randomness, count = seeded_randomness(5), draws_needed(gap) + 200
-    covers = [PolytopeCover(law) for _ in range(count // 200 + 1)]
-    draws = [order[first_kept([cover], randomness)] for cover in covers for _ in range(200)]
-    check_draws(draws, exact, twins=twins)
+    require_law(lambda: PolytopeCover(law), values)
 
 
 @pytest.mark.wide

@@ -26,7 +26,8 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Cover, Space
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.geometric_median import GeometricMedian
-from mechanisms.testing import Law, check_draws, seeded_randomness
+from mechanisms.testing import seeded_randomness
+from tests.mechanisms.covers import require_law
 from tests.mechanisms.test_many_points import (
     RADIUS,
     SHIFT,
@@ -310,19 +311,11 @@ def test_draws_on_slanted_boxes_follow_the_law_and_no_other(way: tuple[float, ..
     needle = Needle(np.zeros(2), space.shear, space.order[0], 0.0, 1.0, 99.0)
     law = PointsLaw(source, rate=Fraction(2), needle=needle)
     rows = [list(place) for place in SMALL]
-    norms = {
-        place: length([Fraction(k, 1 << 90) for k in passes.unit_sum(rows, None, place, 90)])
+    exponents = {
+        place: 2 * length([Fraction(k, 1 << 90) for k in passes.unit_sum(rows, None, place, 90)])
         for place in itertools.product(range(-GRID, GRID + 1), repeat=2)
     }
-    order = {place: i for i, place in enumerate(sorted(norms, key=norms.__getitem__))}
-    exact, *twins = (
-        Law.discrete(list(order.values()), [np.exp(-scale * norms[p]) for p in order])
-        for scale in (2.0, 1.4, 2.6)
-    )
-    randomness = seeded_randomness(2)
-    covers = [Cover(law, space) for _ in range(10)]
-    draws = [order[cover.draw(randomness)] for cover in covers for _ in range(400)]
-    check_draws(draws, exact, twins=twins)
+    require_law(lambda: Cover(law, space), exponents, twins=(0.7, 1.3))
 
 
 def test_what_is_beyond_along_a_direction_is_less_than_said() -> None:

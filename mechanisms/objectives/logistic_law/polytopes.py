@@ -42,9 +42,8 @@ from flint import arb
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
-from mechanisms.exact.floats import UNIT_ROUNDOFF
 from mechanisms.objectives.logistic_law.boxes import GradientBoxes
-from mechanisms.objectives.logistic_law.expansion import MARGIN, exact_gradient
+from mechanisms.objectives.logistic_law.expansion import MARGIN, exact_gradient, tilt_slack
 from mechanisms.objectives.logistic_law.held import LogisticLaw
 from mechanisms.objectives.logistic_law.hulls import nearest_to_zero, telling
 from mechanisms.objectives.logistic_law.layers import LogisticLayers, begun
@@ -190,7 +189,7 @@ class LogisticPolytopes:
     def _affine(self, theta: Floats, reach: float) -> _Affine:
         records = self.law.records
         zeta, counts = records.zeta, records.counts
-        slack = 4 * (records.dimension + 4) * UNIT_ROUNDOFF * reach
+        slack = tilt_slack(records, reach)
         t = theta @ zeta.T
         low, high = t.min(axis=1), t.max(axis=1)
         middle = (low + high) / 2
@@ -245,9 +244,9 @@ class LogisticPolytopes:
 
 
 def trials(law: GradientBoxes, *, power: int) -> list[Trial]:
-    """Return the envelopes to draw by in turns, the one that should be quicker first.
+    """Return boxes and polytopes to draw by in turns, those that should be quicker first.
 
-    Boxes and polytopes take turns. ``power`` is that of the base measure.
+    ``power`` is that of the base measure.
     """
     space = law.frame.space
     measure = BaseMeasure(power, law.frame.grid_bits)
