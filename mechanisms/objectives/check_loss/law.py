@@ -129,7 +129,8 @@ class CheckLossLaw(ABC):
     def beyond(self, rise: Floats, largest: Floats) -> Floats:
         """Return E's lower bounds, less ``least_at``, where rays have passed a point.
 
-        There l has risen by ``rise`` (code times grid steps) and theta moved by ``largest``.
+        There l has risen by ``rise`` (code times grid steps) and theta moved by ``largest``. A rise
+        below 0 is a fall.
         """
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -42,12 +43,12 @@ class LossLaw(CheckLossLaw):
         return np.sqrt(4 * nats / sharpness), nats
 
     def beyond(self, rise: Floats, largest: Floats) -> Floats:  # noqa: ARG002
-        """Return ``rate (l(b) - l(p))``."""
-        return np.asarray(rise * self.unit)
+        """Return ``rate (l(b) - l(p))`` where l has risen; where it falls, it may fall farther."""
+        return np.where(rise >= 0, rise * self.unit, -np.inf)
 
     def farther(self, rise: float, times: float) -> float:
-        """Return what a convex function has risen by at least."""
-        return max(0.0, rise) * times
+        """Return what a convex function has risen by at least, if it has risen at all."""
+        return rise * times if rise >= 0 else -math.inf
 
     def least_at(self, known: Undecided, point: Floats) -> float:
         """Return a lower bound of E there."""

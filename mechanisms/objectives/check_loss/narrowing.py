@@ -7,10 +7,11 @@ theta - p = s (b - p), s >= 1, so that for every theta outside C
     ||g(theta)||_K >= (l(b) - l(p)) / h(b - p),    h the dual norm of ||.||_K,
 
 and the least right side over the boundary of C bounds the norm everywhere outside. Likewise
-``l(theta) >= l(p) + (l(b) - l(p))`` there, which bounds the loss itself. On a patch of the boundary
-l is above its tangent plane at the patch's centre, and h is at most its value at the largest
-coordinates. All of it in floats with a certified margin: only the records open on C are summed
-one by one, the others are linear there.
+``l(theta) >= l(p) + s (l(b) - l(p))`` there. Where l has risen on all of the boundary, that bounds
+the loss itself by its least there; where it falls somewhere, it may fall farther outside, and
+nothing is known. On a patch of the boundary l is above its tangent plane at the patch's centre, and
+h is at most its value at the largest coordinates. All of it in floats with a certified margin: only
+the records open on C are summed one by one, the others are linear there.
 
 p and C are hints from a smoothed Newton search. They decide how long a draw takes, not its law;
 where they are poor the bound is poor, and the engine splits boxes as it would without them.

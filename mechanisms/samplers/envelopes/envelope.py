@@ -21,6 +21,9 @@ Several envelopes of one law may take turns: which of them is tried next is part
 *Memory* is bounded. Pieces that were split are remembered; where those held have become too large
 in all, parts are put together again, of the lightest pieces first. That too is history.
 
+*A wrong bound* would change the law in silence, so each point tried is held against the bound of
+its piece. One below it ends the draw.
+
 The choice is by exact integers. The ratio is irrational and is compared with a uniform number in
 ball arithmetic, with more bits of both until it is decided.
 """
@@ -48,6 +51,13 @@ _GUARD_BITS = 64  # more than the exponential of an exponent can lose
 _SCALE = 512  # bits of a piece's integer weight
 _LEAST = -318.0  # lighter pieces are weighed as if this heavy; e**-318 > 2**(52 - _SCALE)
 _REBASE_BITS = 120  # the weights are written anew before they outgrow the scale
+
+
+class UnsoundBoundError(ArithmeticError):
+    """A point's exponent is below the bound of its piece, so that the law drawn from is another.
+
+    A law's own arithmetic is wrong then. The draw ends with nothing to release.
+    """
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -213,11 +223,18 @@ class Envelope(Generic[Held]):
         """Decide ``u W_b < 2**_SCALE exp(reference - E(theta))`` for a lazily drawn uniform u.
 
         ``exponent(bits)`` is a ball around E at the point drawn, at so many working bits.
+
+        Raises
+        ------
+        UnsoundBoundError
+            E is below the piece's bound at that point, for certain.
         """
         uniform, weight = randomness.uniform(), self.weight(piece)
 
         def look(bits: int) -> bool | None:
             density = (arb(self.reference) - exponent(bits + _GUARD_BITS)).exp() * arb((1, _SCALE))
+            if density > weight:
+                raise UnsoundBoundError("a bound of the exponent is wrong: nothing is drawn")
             return exceeds(density, uniform.enclose(bits) * weight)
 
         return settled(look, guard_bits=_GUARD_BITS)
