@@ -1,8 +1,9 @@
 """Time of exact draws by `kng` from rows whose law is thin, beside what their previews tell.
 
 Columns that follow from one another, rows at their bounds or at few places, labels that one
-feature tells apart: such rows make laws that are long in some directions and thin in others.
-A random search finds the ways that are slow. Processor time; a draw that takes too long is ended.
+feature tells apart, targets that are mostly equal: such rows make laws that are long in some
+directions and thin in others. A random search finds the ways that are slow. Processor time; a draw
+that takes too long is ended.
 ``python -m studies.thin`` prints what was told, took and found.
 """
 
@@ -28,11 +29,13 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.logistic_regression import LogisticRegression
+from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.testing import seeded_randomness
 
 EPSILONS = ("0.1", "1", "10", "100", "1000", "10000")
 SIZES = (100, 1_000, 3_000, 20_000)
 BOUNDS = (0.3, 1.0, 3.0, 10.0, 50.0)
+LEVELS = (0.5, 0.1, 0.9)
 UNIT = NumberColumn(Fraction(0), Fraction(1))
 FLAG = NumberColumn(Fraction(0), Fraction(1), boolean=True)
 LIMIT_S = 12.0
@@ -133,6 +136,34 @@ def _features(
     yield "a rare label", lambda: (skewed, (rng.uniform(size=rows) < 0.01) * ones)
 
 
+def _targets(
+    rng: Generator, rows: int, dimension: int
+) -> Iterator[tuple[str, Callable[[], tuple[Floats, Floats]]]]:
+    """Yield kinds of features and targets, and how to make them."""
+    near = 10.0 ** -float(rng.integers(1, 5))
+    even, slopes = rng.uniform(size=(rows, dimension)), rng.normal(0, 0.3, dimension)
+    high = 1 - rng.exponential(near, size=(rows, dimension)).clip(0, 1)
+    mixed = np.column_stack([1 - rng.exponential(0.001, rows), even[:, 1:]])
+    corners = even.round() * (1 - near) + near * rng.uniform(size=even.shape)
+    skewed = rng.beta(0.2, 2, size=even.shape)
+
+    def noisy(x: Floats) -> tuple[Floats, Floats]:
+        return x, x @ slopes + 0.5 + rng.normal(0, 0.1, rows)
+
+    yield "even", lambda: noisy(even)
+    yield "near the bound", lambda: (high, 1 - rng.exponential(1e-3, rows))
+    yield "near the corners", lambda: noisy(corners)
+    yield "nearly constant", lambda: noisy(mixed)
+    yield "skewed", lambda: noisy(skewed)
+    yield "rounded", lambda: ((even * 3).round() / 3, (noisy(even)[1] * 4).round() / 4)
+    yield "true or false", lambda: (even, (even[:, 0] > 0.5) * np.ones(rows))
+    yield "target follows", lambda: (even, even @ np.full(dimension, 0.9 / dimension))
+    yield (
+        "many targets 0",
+        lambda: (even, np.where(rng.uniform(size=rows) < 0.6, 0, noisy(even)[1])),
+    )
+
+
 def median(rng: Generator) -> Case:
     """Return a geometric median of random rows."""
     rows, dimension = int(rng.choice(SIZES)), int(rng.integers(2, 5))
@@ -156,6 +187,20 @@ def regression(rng: Generator) -> Case:
     return _case(kind, rng, asked, columns, values, norm=str(rng.choice(["linf", "l2", "l1"])))
 
 
+def quantile(rng: Generator) -> Case:
+    """Return a quantile regression on random rows."""
+    rows, dimension = int(rng.choice(SIZES)), int(rng.integers(1, 4))
+    kinds = list(_targets(rng, rows, dimension))
+    kind, make = kinds[int(rng.integers(len(kinds)))]
+    features, targets = make()
+    names = tuple("abc"[:dimension])
+    values = dict(zip(names, features.clip(0, 1).T, strict=True)) | {"y": targets.clip(0, 1)}
+    asked = QuantileRegression(
+        target="y", features=names, bound=float(rng.choice(BOUNDS)), tau=float(rng.choice(LEVELS))
+    )
+    return _case(kind, rng, asked, dict.fromkeys((*names, "y"), UNIT), values)
+
+
 def _case(
     kind: str,
     rng: Generator,
@@ -171,7 +216,11 @@ def _case(
     return Case(kind, f"{asked}, {rows} rows, epsilon {epsilon}", plan, data)
 
 
-KINDS: dict[str, Callable[[Generator], Case]] = {"median": median, "logistic": regression}
+KINDS: dict[str, Callable[[Generator], Case]] = {
+    "median": median,
+    "logistic": regression,
+    "quantile": quantile,
+}
 
 
 def main(cases: int = 100, seed: int = 1) -> None:

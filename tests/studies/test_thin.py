@@ -12,7 +12,7 @@ from studies.thin import KINDS, LIMIT_S, main
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_of_thin_laws_end(kind: str) -> None:
-    cases = [KINDS[kind](np.random.default_rng([2, number])) for number in range(8)]
+    cases = [KINDS[kind](np.random.default_rng([3, number])) for number in range(8)]
     assert len({case.rows for case in cases}) > 3
     assert max(case.seconds() for case in cases) < LIMIT_S / 2
 

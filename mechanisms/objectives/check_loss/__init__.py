@@ -5,7 +5,8 @@
 :mod:`records` keeps the data as integers, :mod:`law` what its two laws share (which records are
 decided on a box), :mod:`narrowing` starts a draw near the minimiser. The laws themselves are
 :mod:`gradient` (the K-norm gradient mechanism's) and :mod:`loss` (the exponential mechanism's);
-:mod:`cells` has them on polytopes, for few distinct rows.
+:mod:`cells` has them on polytopes, the gradient's for few distinct rows, and says which come first;
+:mod:`layers` has the gradient's for many. :mod:`search` says where the loss is least.
 
 May enter: what bounds this loss or its gradient on boxes and polytopes. May import: their engines,
 ``exact``, and the objectives beside it.
@@ -14,6 +15,7 @@ May enter: what bounds this loss or its gradient on boxes and polytopes. May imp
 from mechanisms.objectives.check_loss.cells import GradientCells, LossCells, trials
 from mechanisms.objectives.check_loss.gradient import GradientLaw
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
+from mechanisms.objectives.check_loss.layers import GradientLayers
 from mechanisms.objectives.check_loss.loss import LossLaw
 from mechanisms.objectives.check_loss.passes import MakeLaw, Reader
 from mechanisms.objectives.check_loss.records import Grid, Records
@@ -24,6 +26,7 @@ __all__ = [
     "CheckLossLaw",
     "GradientCells",
     "GradientLaw",
+    "GradientLayers",
     "Grid",
     "Limits",
     "LossCells",

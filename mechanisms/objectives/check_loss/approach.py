@@ -18,14 +18,9 @@ import numpy as np
 
 from mechanisms.exact.arrays import Floats
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
-from mechanisms.objectives.check_loss.narrowing import (
-    Hint,
-    is_enough,
-    least_outside,
-    near_minimiser,
-    search,
-)
+from mechanisms.objectives.check_loss.narrowing import is_enough, least_outside, near_minimiser
 from mechanisms.objectives.check_loss.passes import Sifted
+from mechanisms.objectives.check_loss.search import Hint, search
 from mechanisms.objectives.check_loss.stored import StoredRows
 from mechanisms.samplers.boxes import Box, Start
 from mechanisms.samplers.boxes.faces import box_around, box_within

@@ -17,71 +17,31 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats
-from mechanisms.exact.floats import SPACING
+from mechanisms.objectives.check_loss.arrangement import Arrangement
 from mechanisms.objectives.check_loss.gradient import GradientLaw
-from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
+from mechanisms.objectives.check_loss.law import Undecided
+from mechanisms.objectives.check_loss.layers import GradientLayers
 from mechanisms.objectives.check_loss.loss import LossLaw
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
-from mechanisms.samplers.envelopes import Trial
-from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, PolytopeCover, Stack, View
+from mechanisms.samplers.envelopes import SPLIT_EFFORT, Trial
+from mechanisms.samplers.polytopes import (
+    FLAT_NATS,
+    Cut,
+    Part,
+    Polytope,
+    PolytopeCover,
+    PolytopeLaw,
+    Stack,
+    View,
+)
 
-_MOST_ROWS = 200  # beyond, an arrangement has too many cells, and boxes decide rows at once
-_FEW_DIRECTIONS = 16  # so few distinct x leave thin cells, which polytopes follow best
-
-
-class Arrangement:
-    """The hyperplanes of distinct records, and which of them cross a polytope."""
-
-    def __init__(self, law: CheckLossLaw) -> None:
-        self.law = law
-        self.records = law.records
-        self.xy = law.xy
-        x = self.records.x
-        self.codes = x.astype(np.float64)
-        # hyperplanes of many records, on long rows, decide most
-        self.weight = self.records.counts * np.abs(x).max(axis=1, initial=0)
-
-    def decide(self, known: Undecided, polytope: Polytope) -> Undecided:
-        """Return what is known on a polytope inside the one known."""
-        index = known.index
-        if not len(index):
-            return known
-        low, high = self._signs(index, polytope)
-        reached = known.reached + self.xy[index[low >= 0]].sum(axis=0)
-        still_open = index[(low < 0) & (high >= 0)]
-        return Undecided.of(still_open, reached, known.width, records=len(self.xy))
-
-    def whole(self) -> Part[Undecided]:
-        """Return Theta, every record open."""
-        theta = Polytope.cross(self.records.x.shape[1], self.records.space.radius)
-        return Part(theta, self.law.floor, self.law.root())
-
-    def heaviest(self, index: NDArray[np.int32]) -> Cut | None:
-        """Return the hyperplane that decides most of some records, or None for no record."""
-        return self.hyperplane(int(index[np.argmax(self.weight[index])])) if len(index) else None
-
-    def hyperplane(self, record: int) -> Cut:
-        """Return a record's hyperplane, the record reached on its upper side."""
-        row = tuple(self.records.x[record].tolist())
-        return Cut(row, int(self.records.threshold[record]))
-
-    def _signs(
-        self, index: NDArray[np.int32], polytope: Polytope
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the least and the largest sign of each record's position on the vertices."""
-        places, x = polytope.floats, self.codes[index]
-        target = self.records.target[index]
-        distance = places @ x.T - target
-        margin = np.abs(places) @ np.abs(x).T + np.abs(target)
-        margin *= (places.shape[1] + 4) * SPACING
-        signs = np.sign(distance).astype(np.int64)
-        # Where floats cannot tell the sign, the vertex is put in the equation in integers.
-        for vertex, which in np.argwhere(np.abs(distance) <= margin):
-            side = self.hyperplane(int(index[which])).side(polytope.vertices[vertex])
-            signs[vertex, which] = (side > 0) - (side < 0)
-        return signs.min(axis=0), signs.max(axis=0)
+_MOST_ROWS = 32  # beyond, an arrangement has too many cells to decide one row at a time
+_TOO_MANY = 200_000  # beyond, positions of all records at all vertices take too much memory
+_FEW_DIRECTIONS = 64  # so few distinct x leave thin cells, which polytopes follow best
+_DEAR = 4 * SPLIT_EFFORT  # two halves cost so many tries, where a row is looked at by its vertices
+_SHARP = 2  # nats that a record of the longest x adds at least
 
 
 class GradientCells:
@@ -131,14 +91,17 @@ class LossCells:
         self.arrangement = Arrangement(law)
 
     def start(self) -> list[Part[Undecided]]:
-        """Return Theta, every record open."""
-        return [self.arrangement.whole()]
+        """Return Theta, every record open; of many, the boxes' start as polytopes."""
+        many = len(self.law.records.y) > _MOST_ROWS
+        return self.arrangement.begun() if many else [self.arrangement.whole()]
 
     def views(self, known: Sequence[Undecided], stack: Stack) -> list[View[Undecided]]:
         """Bound E by a plane below it, and cut where that loses most."""
         return list(map(self._view, known, stack.polytopes))
 
     def _view(self, known: Undecided, polytope: Polytope) -> View[Undecided]:
+        if known is self.arrangement.unread:
+            return View(self.floor, self.arrangement.root, None, 0.0)
         found = self.arrangement.decide(known, polytope)
         places, index = polytope.floats, found.index
         distance = places @ self.arrangement.codes[index].T - self.law.records.target[index]
@@ -177,12 +140,30 @@ def trials(law: GradientLaw | LossLaw, *, power: int = 0) -> list[Trial]:
     ``power`` is that of the base measure; 0 is the counting measure. In one dimension tied records
     share a weight, so that E is not constant on closed cells.
     """
-    records = law.records
+    records, d = law.records, law.records.x.shape[1]
     measure = BaseMeasure(power, records.grid_bits)
     boxes = Cover(MeasuredBoxes(law, measure, records.space), records.space)
-    if records.x.shape[1] == 1 or len(records.y) > _MOST_ROWS:
+    if d == 1 or len(records.y) > _TOO_MANY:
         return [boxes]
-    cells = GradientCells(law) if isinstance(law, GradientLaw) else LossCells(law)
-    polytopes = PolytopeCover(MeasuredPolytopes(cells, measure))
-    few = len(distinct_rows(records.x)[1]) <= _FEW_DIRECTIONS
-    return [polytopes, boxes] if few else [boxes, polytopes]
+    polytopes = PolytopeCover(
+        MeasuredPolytopes(_on_polytopes(law), measure),
+        split_effort=_DEAR if len(records.y) > _MOST_ROWS else SPLIT_EFFORT,
+    )
+    return [polytopes, boxes] if _is_for_polytopes(law) else [boxes, polytopes]
+
+
+def _on_polytopes(law: GradientLaw | LossLaw) -> PolytopeLaw[Undecided]:
+    """Return the law on polytopes: cell by cell for few records."""
+    if isinstance(law, LossLaw):
+        return LossCells(law)
+    return GradientLayers(law) if len(law.records.y) > _MOST_ROWS else GradientCells(law)
+
+
+def _is_for_polytopes(law: GradientLaw | LossLaw) -> bool:
+    """Say whether polytopes should be quicker than boxes."""
+    if len(distinct_rows(law.records.x)[1]) <= _FEW_DIRECTIONS:
+        return True
+    if len(law.records.y) <= _MOST_ROWS:
+        return False
+    # Where one record counts much, cells of the arrangement tell.
+    return law.begun[1] or (isinstance(law, GradientLaw) and law.rate > _SHARP)

@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.floats import SPACING
+from mechanisms.exact.once import once
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Rest, Undecided
-from mechanisms.objectives.check_loss.narrowing import near_minimiser
+from mechanisms.objectives.check_loss.narrowing import first_boxes
 from mechanisms.objectives.check_loss.records import Records
 from mechanisms.objectives.gradient_norms import GradientNorm
-from mechanisms.samplers.boxes import Space, Start
+from mechanisms.samplers.boxes import Start
 
 _SUM_ERROR = 2.0**-28  # of sums over fewer than 2**22 records, relative to their sizes
 _FEW_RECORDS = 6  # all 2**6 subsets of them are tried at once
@@ -78,11 +79,6 @@ class GradientLaw(CheckLossLaw):
         self.lengths = norm.dual(np.abs(self.directions.T))
         self.gathers = 2 * self.probes.shape[1]
 
-    def start(self, space: Space) -> list[Start[Undecided]]:
-        """Return boxes that cover Theta, most records decided on the one at the minimiser."""
-        parts, _ = near_minimiser(self, Start(space.root(), self.floor, self.root()))
-        return parts
-
     def gather(
         self,
         index: NDArray[np.int32],
@@ -93,6 +89,16 @@ class GradientLaw(CheckLossLaw):
         probes = self.probes[index]
         positive = np.maximum(probes, 0)
         return np.asarray(possible @ np.hstack([positive, probes - positive]))
+
+    @once
+    def begun(self) -> tuple[list[Start[Undecided]], bool]:
+        """Boxes that cover Theta to begin with, and whether polytopes should be quicker."""
+        return first_boxes(self)
+
+    def nats_at(self, gradient: Floats) -> float:
+        """Return about what E is where the gradient is this, in u: E is not 0 at the minimiser."""
+        theta = np.linalg.solve(self.records.space.shear.T, gradient)
+        return float(self.norm.floats(np.abs(theta)[None, :])[0]) * float(self.rate)
 
     def wanted(self, curvature: Floats, widest: float, tail: float) -> tuple[Floats, float]:
         """Return reaches with an equal rise of the loss, twice what the nats ask of the worst."""

@@ -28,7 +28,7 @@ from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.indices import Index, Kept, kept
 from mechanisms.objectives.check_loss.records import Records
-from mechanisms.samplers.boxes import Children
+from mechanisms.samplers.boxes import Children, Space, Start
 
 _CHUNK_ROWS = 1 << 16  # keeps the table of boxes and records small
 
@@ -98,6 +98,15 @@ class CheckLossLaw(ABC):
         low = self.bounds(indices, reached, gathered, centres, half)
         return Children(low, self.knowledge(indices, reached))
 
+    @property
+    @abstractmethod
+    def begun(self) -> tuple[list[Start[Undecided]], bool]:
+        """Boxes that cover Theta to begin with, and whether polytopes should be quicker."""
+
+    def start(self, space: Space) -> list[Start[Undecided]]:  # noqa: ARG002
+        """Return boxes that cover Theta, most records decided on the one at the minimiser."""
+        return self.begun[0]
+
     @abstractmethod
     def bounds(
         self,
@@ -115,6 +124,13 @@ class CheckLossLaw(ABC):
 
         ``possible`` (k x n) says on which boxes each is open, ``distance`` how far beyond its
         target it is at the centre.
+        """
+
+    @abstractmethod
+    def nats_at(self, gradient: Floats) -> float:
+        """Return about how far E at a minimiser is above what is known of it, for a gradient in u.
+
+        A hint in scaled units.
         """
 
     @abstractmethod

@@ -13,62 +13,91 @@ nothing is known. On a patch of the boundary l is above its tangent plane at the
 h is at most its value at the largest coordinates. All of it in floats with a certified margin: only
 the records open on C are summed one by one, the others are linear there.
 
-p and C are hints from a smoothed Newton search. They decide how long a draw takes, not its law;
-where they are poor the bound is poor, and the engine splits boxes as it would without them.
+p and C are hints (:mod:`mechanisms.objectives.check_loss.search`). They decide how long a draw
+takes, not its law; where they are poor the bound is poor, and the engine splits boxes as it would
+without them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit
 
-from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats
 from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
+from mechanisms.objectives.check_loss.search import ENOUGH, Hint, search
 from mechanisms.samplers.boxes import Box, Start
 from mechanisms.samplers.boxes.faces import Patches, box_around, inner_faces, patches
 
-_FEW_ROWS = 2000  # with fewer the engine itself is as quick
-_SAMPLE_ROWS = 20_000  # a start from so many records is close enough
-_TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
-_WIDENINGS = 3  # a doubling of the reach each
-_ENOUGH = 0.75  # of the nats wanted: then no wider box is tried
-_SHRINKING = (0.5, 0.2, 0.1, 0.05, 0.02)  # widths of kernels, of the residuals' own scale
-_NARROWEST = 1e-11  # residuals in floats are right to some units of 1e-16
-_ERRORS = 6.0  # standard errors of a sample's fit that a box reaches out
+_FEW_ROWS = 60  # with fewer the engine itself is as quick
+_SOME_ROWS = 2000  # with fewer the engine itself is often as quick
+_WIDENINGS = 4  # a doubling of the reach each
+_LITTLE_NATS = 30.0  # so far above the least a box hardly weighs, but for its size
 _MATRIX_ENTRIES = 4_000_000  # keeps the table of patches and records small
 _MARGIN = 2.0**-30  # relative room for the float operations of a bound
 
 
+def first_boxes(law: CheckLossLaw) -> tuple[list[Start[Undecided]], bool]:
+    """Return boxes that cover Theta, and whether polytopes should follow the law better.
+
+    They should where the loss is least outside of Theta, or where most records meet: the law is a
+    layer at a face of Theta then, or a cone.
+    """
+    space, root = law.records.space, Start(law.records.space.root(), law.floor, law.root())
+    hint = _hint(law, root)
+    parts, _ = _around(law, root, root.box, hint)
+    rows, still_open = root.known.count, parts[0].known.count
+    # A box that leaves most of few records open, and what is outside as well, is only one more.
+    if rows <= min(_SOME_ROWS, 2 * still_open) and parts[-1].exponent < _LITTLE_NATS:
+        parts = [root]
+    if hint is None:
+        return parts, False
+    pulled = np.abs(space.shear @ hint.point).sum() > space.radius
+    return parts, hint.cone or bool(pulled)
+
+
 def near_minimiser(
-    law: CheckLossLaw, root: Start[Undecided], theta: Box | None = None
+    law: CheckLossLaw, root: Start[Undecided], theta: Box
 ) -> tuple[list[Start[Undecided]], Floats | None]:
     """Return boxes that cover one known: that around the minimiser, and what lies outside of it.
 
-    The last one's bound holds outside of the one known as well, in ``theta`` if that is given. The
-    point is where its rays start from; None where the box known is left whole.
+    The last one's bound holds outside of the one known as well, in ``theta``. The point is where
+    its rays start from; None where the box known is left whole.
     """
-    hint = search(law, root) if len(law.records.y) > _FEW_ROWS else None
+    return _around(law, root, theta, _hint(law, root))
+
+
+def _hint(law: CheckLossLaw, root: Start[Undecided]) -> Hint | None:
+    return search(law, root) if len(law.records.y) > _FEW_ROWS else None
+
+
+def _around(
+    law: CheckLossLaw, root: Start[Undecided], theta: Box, hint: Hint | None
+) -> tuple[list[Start[Undecided]], Floats | None]:
     if hint is None:
         return [root], None
-    parts, point = [root], None
+    parts, most = [root], -math.inf
     for widening in range(_WIDENINGS):
         box = box_around(hint.point, hint.reach * 2.0**widening + 2, root.box)
         if box is None:
             break
-        parts, point = _parts(law, root, box, theta or root.box, hint.point), hint.point
-        if is_enough(law, hint, parts[0].known, parts[-1].exponent):
+        wider = _parts(law, root, box, theta, hint.point)
+        known, outside = wider[0].known, wider[-1].exponent
+        rise = outside - law.least_at(known, hint.point)
+        # Where it leaves most records open, a wider box has to bound what lies outside well.
+        some = 2 * known.count < root.known.count or not widening
+        if rise > most and (some or rise > _LITTLE_NATS):
+            parts, most = wider, rise
+        if is_enough(law, hint, known, outside):
             break
-    return parts, point
+    return parts, None if parts[0] is root else hint.point
 
 
 def is_enough(law: CheckLossLaw, hint: Hint, known: Undecided, outside: float) -> bool:
     """Say whether a box is so wide that little is left to win by a wider one."""
-    return outside - law.least_at(known, hint.point) >= hint.nats * _ENOUGH
+    return outside - law.least_at(known, hint.point) >= hint.nats * ENOUGH
 
 
 def _parts(
@@ -94,116 +123,6 @@ def least_outside(law: CheckLossLaw, inner: Start[Undecided], outer: Box, point:
     if not (inside and faces):
         return law.floor
     return _least_outside(_Losses(law, inner.known, point), patches(inner.box, faces))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Hint:
-    """A point (in u, grid steps), reaches that should be enough, and the nats wanted outside.
-
-    ``error`` is the part of the reaches that allows for a sample's error.
-    """
-
-    point: Floats
-    reach: Floats
-    nats: float
-    error: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Smoothed:
-    """The loss smoothed by a logistic kernel, in floats: some records, and the others' gradient."""
-
-    z: Floats
-    y: Floats
-    counts: Floats
-    tau: float
-    settled: Floats
-
-    @classmethod
-    def of(cls, law: CheckLossLaw, each: int = 1) -> Smoothed:
-        """Return a law's records, each for so many, and the rest's gradient."""
-        records = law.records
-        away = zip(law.rest.reached, law.rest.total, strict=True)
-        settled = [float((reached - law.tau * total) / CODE_MAX) for reached, total in away]
-        return cls(
-            z=records.z / CODE_MAX,
-            y=records.y / CODE_MAX,
-            counts=np.asarray(records.counts * float(each)),
-            tau=float(law.tau),
-            settled=np.array(settled[:-1]) @ records.space.shear,
-        )
-
-    def descend(self, u: Floats, width: float, limit: float) -> tuple[Floats, Floats]:
-        """Return u and the Hessian after a few damped Newton steps at one kernel width."""
-        for _ in range(3):
-            p = expit((self.z @ u - self.y) / width)
-            gradient = ((p - self.tau) * self.counts) @ self.z + self.settled
-            weights = p * (1 - p) * self.counts / width
-            hessian = (self.z * weights[:, None]).T @ self.z
-            # A narrow kernel may have no record under it along some direction.
-            ridge = 1e-6 * (np.trace(hessian) + 1e-9) * np.eye(len(u))
-            step = np.linalg.solve(hessian + ridge, gradient)
-            u = u - step / max(1.0, float(np.abs(step).max()) / limit)
-        return u, hessian
-
-    def fit(self, u: Floats, scale: float) -> tuple[Floats, Floats]:
-        """Return the minimiser and the Hessian there, from u; residuals are of about this scale."""
-        sample = self.every(max(1, len(self.y) // _SAMPLE_ROWS))
-        # Wide kernels are nearly quadratic: they lead to where narrow ones begin to converge.
-        for share in _SHRINKING:
-            u, hessian = sample.descend(u, share * scale, scale)
-        # Farther records lie beyond any kernel to come: their gradient is settled once.
-        near = self.near(u, 10 * _SHRINKING[-1] * scale)
-        width = _SHRINKING[-1] * scale
-        # Narrower kernels fit the kink better, while enough records still lie under them.
-        while width > _NARROWEST and (np.abs(near.z @ u - near.y) < width).sum() > 40 * len(u):
-            width /= 2
-            u, hessian = near.descend(u, width, scale)
-        return u, hessian
-
-    def every(self, stride: int) -> Smoothed:
-        """Return a sample, each of its records for so many."""
-        part = slice(None, None, stride)
-        counts = self.counts[part] * stride
-        return replace(self, z=self.z[part], y=self.y[part], counts=counts)
-
-    def near(self, u: Floats, distance: float) -> Smoothed:
-        """Return the records near the fit, the others' gradient settled."""
-        residual = self.z @ u - self.y
-        near = np.abs(residual) < distance
-        far = ((residual > 0) - self.tau)[~near] * self.counts[~near]
-        return replace(
-            self,
-            z=self.z[near],
-            y=self.y[near],
-            counts=self.counts[near],
-            settled=self.settled + far @ self.z[~near],
-        )
-
-
-def search(law: CheckLossLaw, within: Start[Undecided], each: int = 1) -> Hint | None:
-    """Minimise the loss smoothed by kernels of shrinking width, in floats.
-
-    ``each`` says for how many rows a record stands, where records are a sample.
-    """
-    records = law.records
-    scale = 2.0**records.grid_bits
-    smoothed = Smoothed.of(law, each)
-    half = np.array(within.box.sides) / 2 / scale
-    centre = np.array(within.box.lower) / scale + half
-    if not len(smoothed.y):
-        return None
-    reach = np.abs(smoothed.z) @ half
-    u, hessian = smoothed.fit(centre, min(1.0, float(np.quantile(reach, 0.9))))
-    curvature = np.diag(hessian)
-    if not np.isfinite(u).all() or not (curvature > 0).all():
-        return None
-    widest = 2 * records.space.radius / scale
-    reach, nats = law.wanted(curvature, widest, _TAIL_NATS)
-    error = np.zeros(len(u))
-    if each > 1:  # a fit of m records is off by about the root of their squares over the curvature
-        error = _ERRORS * each * np.sqrt(records.counts @ (smoothed.z / 2) ** 2) / curvature
-    return Hint(point=u * scale, reach=(reach + error) * scale, nats=nats, error=error * scale)
 
 
 def _least_outside(losses: _Losses, boundary: Patches) -> float:

@@ -6,6 +6,7 @@ May enter: what adaptive rejection needs whatever the shape of its pieces. May i
 
 from mechanisms.samplers.envelopes.envelope import (
     MOST_BYTES,
+    SPLIT_EFFORT,
     Envelope,
     Piece,
     Trial,
@@ -13,4 +14,12 @@ from mechanisms.samplers.envelopes.envelope import (
     first_kept,
 )
 
-__all__ = ["MOST_BYTES", "Envelope", "Piece", "Trial", "UnsoundBoundError", "first_kept"]
+__all__ = [
+    "MOST_BYTES",
+    "SPLIT_EFFORT",
+    "Envelope",
+    "Piece",
+    "Trial",
+    "UnsoundBoundError",
+    "first_kept",
+]

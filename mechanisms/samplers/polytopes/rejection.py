@@ -23,7 +23,7 @@ from itertools import islice, product
 from typing import Generic
 
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.envelopes import MOST_BYTES, Envelope, Piece
+from mechanisms.samplers.envelopes import MOST_BYTES, SPLIT_EFFORT, Envelope, Piece
 from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.samplers.polytopes.law import Knowledge, Part, PolytopeLaw
 from mechanisms.samplers.polytopes.polytope import Cut, Polytope, Stack
@@ -78,9 +78,20 @@ class PolytopeCover(Generic[Knowledge]):
     It may serve several draws: each has the law whatever the cover it starts from.
     """
 
-    def __init__(self, law: PolytopeLaw[Knowledge], *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self,
+        law: PolytopeLaw[Knowledge],
+        *,
+        most_bytes: int = MOST_BYTES,
+        split_effort: int = SPLIT_EFFORT,
+    ) -> None:
         self.law = law
-        self.envelope = Envelope(law.floor, self._cells(law.start()), most_bytes=most_bytes)
+        self.envelope = Envelope(
+            law.floor,
+            self._cells(law.start()),
+            most_bytes=most_bytes,
+            split_effort=split_effort,
+        )
         self._waiting: dict[int, _Cell[Knowledge]] = {}
 
     def attempt(self, randomness: Randomness) -> tuple[int, ...] | None:

@@ -122,7 +122,9 @@ class RegressionRows:
             return _WIDE_MS_PER_ROW[dimension] * rows
         # The smaller epsilon, the more rows are open where the noise is: at most all of them.
         most = float((self.most / _NARROW_ROWS) ** 0.47)
-        return _NARROW_MS[dimension] * min(float(self.epsilon**-1.2), most)
+        # Where one row tells, few cells of their arrangement do, and they have to be found.
+        wide, found = float(self.epsilon**-1.2), float(self.epsilon**-0.25)
+        return _NARROW_MS[dimension] * min(max(wide, found), most)
 
     @property
     def radius(self) -> int:

@@ -1,0 +1,96 @@
+"""The hyperplanes of records, and on which side of them a polytope is.
+
+A record is reached on one side of its hyperplane ``x'theta = y`` and missed on the other. Which
+records are open on a polytope is read off its vertices: in floats with a certified margin, and in
+integers where that leaves it open.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import starmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.exact.floats import SPACING
+from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
+from mechanisms.samplers.polytopes import Cut, Part, Polytope
+
+_CHUNK_ROWS = 1 << 14  # keeps the table of vertices and records small
+
+
+class Arrangement:
+    """The hyperplanes of distinct records, and which of them cross a polytope."""
+
+    def __init__(self, law: CheckLossLaw) -> None:
+        self.law = law
+        self.records = law.records
+        self.xy = law.xy
+        x = self.records.x
+        self.codes = x.astype(np.float64)
+        self.root = law.root()
+        self.unread = replace(self.root)
+        # hyperplanes of many records, on long rows, decide most
+        self.weight = self.records.counts * np.abs(x).max(axis=1, initial=0)
+
+    def decide(self, known: Undecided, polytope: Polytope) -> Undecided:
+        """Return what is known on a polytope inside the one known."""
+        if not known.count:
+            return known
+        every, reached, pieces = known.index, known.reached, []
+        for start in range(0, len(every), _CHUNK_ROWS):
+            index = every[start : start + _CHUNK_ROWS]
+            low, high = self._signs(index, polytope)
+            reached = reached + self.xy[index[low >= 0]].sum(axis=0)
+            pieces.append(index[(low < 0) & (high >= 0)])
+        return Undecided.of(np.concatenate(pieces), reached, known.width, records=len(self.xy))
+
+    def begun(self) -> list[Part[Undecided]]:
+        """Return the boxes' start as polytopes: what is far from a minimiser is bounded.
+
+        Nothing is decided outside of the inner box, where hardly any weight is: what is known there
+        is :attr:`unread`, and :attr:`root` on the parts.
+        """
+        space = self.records.space
+        left: Polytope | None = Polytope.cross(space.dimension, space.radius)
+        inner, *outer = self.law.start(space)
+        parts: list[Part[Undecided]] = []
+        # the slabs outside of the inner box come off one by one, as Box.less cuts them
+        for cut in starmap(Cut, space.faces(inner.box)) if outer else ():
+            left, slab = left.halves(cut) if left else (None, None)
+            if slab is not None:
+                parts.append(Part(slab, outer[0].exponent, self.unread))
+        if left is not None:
+            parts.append(Part(left, inner.exponent, inner.known))
+        return parts
+
+    def whole(self) -> Part[Undecided]:
+        """Return Theta, every record open."""
+        theta = Polytope.cross(self.records.x.shape[1], self.records.space.radius)
+        return Part(theta, self.law.floor, self.law.root())
+
+    def heaviest(self, index: NDArray[np.int32]) -> Cut | None:
+        """Return the hyperplane that decides most of some records, or None for no record."""
+        return self.hyperplane(int(index[np.argmax(self.weight[index])])) if len(index) else None
+
+    def hyperplane(self, record: int) -> Cut:
+        """Return a record's hyperplane, the record reached on its upper side."""
+        row = tuple(self.records.x[record].tolist())
+        return Cut(row, int(self.records.threshold[record]))
+
+    def _signs(
+        self, index: NDArray[np.int32], polytope: Polytope
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the least and the largest sign of each record's position on the vertices."""
+        places, x = polytope.floats, self.codes[index]
+        target = self.records.target[index]
+        distance = places @ x.T - target
+        margin = np.abs(places) @ np.abs(x).T + np.abs(target)
+        margin *= (places.shape[1] + 4) * SPACING
+        signs = np.sign(distance).astype(np.int64)
+        # Where floats cannot tell the sign, the vertex is put in the equation in integers.
+        for vertex, which in np.argwhere(np.abs(distance) <= margin):
+            side = self.hyperplane(int(index[which])).side(polytope.vertices[vertex])
+            signs[vertex, which] = (side > 0) - (side < 0)
+        return signs.min(axis=0), signs.max(axis=0)

@@ -1,0 +1,119 @@
+"""The norm of the check loss's gradient on polytopes, for many distinct rows.
+
+A law that presses against a face of Theta, or lies along a thin layer, is followed by polytopes at
+less cost than by boxes; and where epsilon is large it is on a few cells of the rows' arrangement.
+
+*Bound.* With s the decided rows' part of the gradient g, and x_i the open rows, g is in the
+zonotope ``s + sum_i [0, 1] x_i``. For any direction w with dual norm h(w)
+
+    ||g|| >= (w's + sum_i min(0, w'x_i)) / h(w).
+
+Besides the axes w goes towards the zonotope's point nearest to 0, by steps to its corners.
+
+*Cuts.* Along the hyperplane of an open row: one that goes through the middle, and is about parallel
+to most of the others in the polytope's own shape, so that both halves decide many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from flint import arb
+
+from mechanisms.domain import CODE_MAX
+from mechanisms.exact.arrays import Floats
+from mechanisms.exact.floats import SPACING
+from mechanisms.objectives.check_loss.arrangement import Arrangement
+from mechanisms.objectives.check_loss.gradient import GradientLaw
+from mechanisms.objectives.check_loss.indices import Index
+from mechanisms.objectives.check_loss.law import Undecided
+from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, Stack, View
+
+_STEPS = 6  # towards the point of a zonotope that is nearest to 0
+_FEW = 16  # of so few open rows the heaviest are decided first
+_LOOKED_AT = 2048  # open rows, of many, among which a cut is chosen
+_TINY = 1e-200  # keeps quotients by nothing finite
+
+
+class GradientLayers:
+    """:class:`GradientLaw` on polytopes, its rows decided a few at a time."""
+
+    def __init__(self, law: GradientLaw) -> None:
+        self.law = law
+        self.floor = law.floor
+        self.arrangement = Arrangement(law)
+        self.rate = float(law.rate) / CODE_MAX
+
+    def start(self) -> list[Part[Undecided]]:
+        """Return the boxes' start as polytopes."""
+        return self.arrangement.begun()
+
+    def views(self, known: Sequence[Undecided], stack: Stack) -> list[View[Undecided]]:
+        """Bound E by the open records, and cut along one of them."""
+        return list(map(self._view, known, stack.polytopes))
+
+    def _view(self, known: Undecided, polytope: Polytope) -> View[Undecided]:
+        if known is self.arrangement.unread:
+            return View(self.floor, self.arrangement.root, None, 0.0)
+        found = self.arrangement.decide(known, polytope)
+        index = found.index
+        open_here = np.ones((1, len(index)), dtype=np.bool_)
+        gathered = self.law.gather(index, open_here, np.zeros((1, len(index))))
+        low = float(self.law.least([index], found.reached[None, :], gathered)[0])
+        if not len(index):
+            return View(low, found, None, 0.0)
+        settled, rows = (found.reached - self.law.pull)[:-1], self.law.xy[index, :-1]
+        low = max(low, self.nearest(settled, rows))
+        sizes = np.abs(rows).sum(axis=0)
+        gain = float(self.law.norm.floats(sizes[None, :])[0]) / 2 * self.rate
+        if gain < FLAT_NATS:
+            return View(low, found, None, gain)
+        return View(low, found, self._cut(index, polytope), gain)
+
+    def nearest(self, settled: Floats, rows: Floats) -> float:
+        """Return a certified lower bound of E on a zonotope: the best of a few directions."""
+        point, ways, ends = settled + rows.sum(axis=0) / 2, [], []
+        for _ in range(_STEPS):
+            corner = settled + (rows @ point < 0) @ rows
+            ways.append(point)
+            ends.append(float(point @ corner))
+            away = point - corner
+            share = float(point @ away) / (float(away @ away) + _TINY)
+            point = point - min(max(share, 0.0), 1.0) * away
+        directions = np.abs(np.array(ways))
+        # The pull's float, products, sums, and corners taken for a sign that rounding decides: each
+        # row's part errs by some units of its size, however much of it cancels in w'x.
+        sizes = np.abs(settled) + np.abs(self.law.pull[:-1]) + np.abs(rows).sum(axis=0)
+        rounding = (2 * len(settled) + 8) * SPACING * (directions @ sizes)
+        told = (np.array(ends) - rounding) / (self.law.norm.dual(directions) + _TINY)
+        return max(0.0, float(told.max()) * self.rate * (1 - 16 * SPACING))
+
+    def _cut(self, index: Index, polytope: Polytope) -> Cut:
+        """Return the hyperplane of an open row through the middle, and along most of the others."""
+        index = index[:: max(1, len(index) // _LOOKED_AT)]
+        places, codes = polytope.floats, self.arrangement.codes[index]
+        distance = places @ codes.T - self.law.records.target[index]
+        low, high = distance.min(axis=0), distance.max(axis=0)
+        central = np.minimum(high, -low) / (high - low + _TINY)
+        v = places - places.mean(axis=0)
+        v = v / (np.abs(v).max() + _TINY)
+        # in coordinates in which the polytope is as long as wide
+        shape = v.T @ v
+        shape += 1e-14 * np.trace(shape) * np.eye(len(shape))
+        rows = codes @ np.linalg.cholesky(shape)
+        rows /= np.sqrt((rows * rows).sum(axis=1))[:, None] + _TINY
+        weight = self.arrangement.weight[index]
+        _, ways = np.linalg.eigh((rows * weight[:, None]).T @ rows)
+        score = central * (rows @ ways[:, -1]) ** 4
+        if len(index) <= _FEW:
+            score = score * weight
+        return self.arrangement.hyperplane(int(index[np.argmax(score)]))
+
+    def size(self, known: Undecided) -> int:
+        """Return the bytes of what is known of one polytope."""
+        return known.size
+
+    def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:
+        """Return E at a point, from integers."""
+        return self.law.exponent(known, point, bits)
