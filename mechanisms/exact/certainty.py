@@ -17,6 +17,16 @@ from mechanisms.exact.rounding import working_precision
 Answer = TypeVar("Answer")
 
 
+class UnsoundEnvelopeError(ArithmeticError):
+    """A law is above the envelope it is drawn from, so that what is kept has another law.
+
+    The sampler's own arithmetic is wrong then. The draw ends with nothing to release.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("a law is above its envelope: nothing is drawn")
+
+
 def settled(
     look: Callable[[int], Answer | None], *, first_bits: int = 64, guard_bits: int = 0
 ) -> Answer:

@@ -60,7 +60,7 @@ from flint import arb
 
 from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.exact.balls import rational
-from mechanisms.exact.certainty import exceeds, settled
+from mechanisms.exact.certainty import UnsoundEnvelopeError, exceeds, settled
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.fine_grid import FINE_BITS, FineGrid, Steps
 from mechanisms.samplers.intervals import GridCodes
@@ -184,6 +184,8 @@ def _kept(tables: Tables, path: Path | None, ranks: Sequence[int], randomness: R
 
     def look(bits: int) -> bool | None:
         limit = -rational(loss) - arb(tables.log_total) - rational(odds).log()
+        if limit > 0:
+            raise UnsoundEnvelopeError
         return exceeds(limit, coin.enclose(bits).log())
 
     return settled(look, guard_bits=64)

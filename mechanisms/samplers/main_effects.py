@@ -30,7 +30,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats
-from mechanisms.exact.certainty import exceeds, settled
+from mechanisms.exact.certainty import UnsoundEnvelopeError, exceeds, settled
 from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
@@ -118,12 +118,21 @@ class Proposal:
 
 
 def coin_shows(coin: LazyUniform, odds: Callable[[int], arb], *, first_bits: int = 64) -> bool:
-    """Return True with this probability, known as a ball at any number of bits."""
-    return settled(
-        lambda bits: exceeds(odds(bits), coin.enclose(bits)),
-        first_bits=first_bits,
-        guard_bits=GUARD_BITS,
-    )
+    """Return True with this probability, known as a ball at any number of bits.
+
+    Raises
+    ------
+    UnsoundEnvelopeError
+        It is above 1.
+    """
+
+    def look(bits: int) -> bool | None:
+        found = odds(bits)
+        if found > 1:
+            raise UnsoundEnvelopeError
+        return exceeds(found, coin.enclose(bits))
+
+    return settled(look, first_bits=first_bits, guard_bits=GUARD_BITS)
 
 
 @lru_cache(maxsize=64)

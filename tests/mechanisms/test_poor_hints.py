@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flint import arb
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats, Integers
@@ -37,7 +36,6 @@ from mechanisms.objectives.points import law as points_law
 from mechanisms.objectives.points.search import least
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.boxes import Box, Space, Start
-from mechanisms.samplers.envelopes import Envelope, Piece, UnsoundBoundError
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.test_many_points import RADIUS, gradient, length, looked, scattered
 
@@ -191,13 +189,3 @@ def test_a_start_far_from_the_median_has_true_bounds(
         parted += len(parts) > 1
         assert too_high(parts, space, lambda at: 2 * length(gradient(points, at)), good.point) == 0
     assert parted > 10
-
-
-def test_a_point_below_its_bound_ends_a_draw_with_nothing() -> None:
-    piece = Piece(exponent=5.0, points=1, size=1)
-    envelope = Envelope(0.0, [piece])
-    randomness = seeded_randomness(1)
-    for exponent in (5.0, 6.0, 600.0):
-        envelope.keeps(piece, lambda bits, e=exponent: arb(e), randomness)  # type: ignore[misc]
-    with pytest.raises(UnsoundBoundError):
-        envelope.keeps(piece, lambda bits: arb(4.999), randomness)

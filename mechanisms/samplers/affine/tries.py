@@ -26,6 +26,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.arrays import Floats, Words
+from mechanisms.exact.certainty import UnsoundEnvelopeError
 from mechanisms.exact.rounding import grid_point, working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
@@ -96,7 +97,13 @@ def surviving(route: Route, words: Words) -> NDArray[np.intp]:
 def decide(
     route: Route, row: Sequence[int], randomness: Randomness, step_exponent: int
 ) -> tuple[int, ...] | None:
-    """Return the grid point of a kept try, or None for a rejected one; certain either way."""
+    """Return the grid point of a kept try, or None for a rejected one; certain either way.
+
+    Raises
+    ------
+    UnsoundEnvelopeError
+        The law is above the envelope there.
+    """
     first = 1 + route.choices
     coin = LazyUniform.begun(randomness, row[0], WORD_BITS)
     uniforms = [LazyUniform.begun(randomness, word, WORD_BITS) for word in row[first:]]
@@ -126,6 +133,8 @@ def _kept(verdict: Verdict, coin: LazyUniform, bits: int) -> bool | None:
         if condition < 0:
             return False
         sure = sure and bool(condition >= 0)
+    if sure and verdict.log_ratio > 0:
+        raise UnsoundEnvelopeError
     log_coin = coin.enclose(bits).log()
     if log_coin > verdict.log_ratio:
         return False

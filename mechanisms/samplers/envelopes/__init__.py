@@ -10,7 +10,6 @@ from mechanisms.samplers.envelopes.envelope import (
     Envelope,
     Piece,
     Trial,
-    UnsoundBoundError,
     first_kept,
 )
 
@@ -20,6 +19,5 @@ __all__ = [
     "Envelope",
     "Piece",
     "Trial",
-    "UnsoundBoundError",
     "first_kept",
 ]

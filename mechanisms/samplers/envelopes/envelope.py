@@ -37,7 +37,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from flint import arb
 
-from mechanisms.exact.certainty import exceeds, settled
+from mechanisms.exact.certainty import UnsoundEnvelopeError, exceeds, settled
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.envelopes.tree import SumTree
 
@@ -53,13 +53,6 @@ _GUARD_BITS = 64  # more than the exponential of an exponent can lose
 _SCALE = 512  # bits of a piece's integer weight
 _LEAST = -318.0  # lighter pieces are weighed as if this heavy; e**-318 > 2**(52 - _SCALE)
 _REBASE_BITS = 120  # the weights are written anew before they outgrow the scale
-
-
-class UnsoundBoundError(ArithmeticError):
-    """A point's exponent is below the bound of its piece, so that the law drawn from is another.
-
-    A law's own arithmetic is wrong then. The draw ends with nothing to release.
-    """
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -235,7 +228,7 @@ class Envelope(Generic[Held]):
 
         Raises
         ------
-        UnsoundBoundError
+        UnsoundEnvelopeError
             E is below the piece's bound at that point, for certain.
         """
         uniform, weight = randomness.uniform(), self.weight(piece)
@@ -243,7 +236,7 @@ class Envelope(Generic[Held]):
         def look(bits: int) -> bool | None:
             density = (arb(self.reference) - exponent(bits + _GUARD_BITS)).exp() * arb((1, _SCALE))
             if density > weight:
-                raise UnsoundBoundError("a bound of the exponent is wrong: nothing is drawn")
+                raise UnsoundEnvelopeError
             return exceeds(density, uniform.enclose(bits) * weight)
 
         return settled(look, guard_bits=_GUARD_BITS)
