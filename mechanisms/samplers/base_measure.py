@@ -123,6 +123,7 @@ class MeasuredBoxes(Generic[Knowledge]):
         return Children(
             exponents=children.exponents + least,
             knowledge=list(map(Measured, children.knowledge, long.tolist())),
+            effort=children.effort,
         )
 
     def _lengths(self, centres: Floats, half: Floats) -> tuple[Floats, NDArray[np.bool_]]:
@@ -176,7 +177,9 @@ class MeasuredPolytopes(Generic[Knowledge]):
             # where the measure varies by less than a cut gains, there is no better one
             if max(longest, turned) - shortest >= (view.gain if view.cut else FLAT_NATS):
                 cut = _through(both[k]) if turned > longest else Cut.middle(signs[k], places[k])
-            found.append(View(view.exponent + least, view.known, cut or view.cut))
+            found.append(
+                View(view.exponent + least, view.known, cut or view.cut, effort=view.effort)
+            )
         return found
 
     def size(self, known: Knowledge) -> int:

@@ -52,6 +52,15 @@ def tied(rows: int, *, features: int = 2) -> tuple[Floats, Floats]:
     return x, x @ np.full(features + 1, 0.9 / (features + 1))
 
 
+def corners(rows: int, *, features: int = 2) -> tuple[Floats, Floats]:
+    """Return x close to 0 or 1 in each entry, and y."""
+    rng = np.random.default_rng(6)
+    near = rng.uniform(size=(rows, features)).round() + rng.normal(0, 0.001, (rows, features))
+    x = near.clip(0, 1)
+    y = 0.3 + x[:, 0] * 0.4 + rng.normal(0, 0.1, rows)
+    return np.column_stack([np.ones(rows), x]), y.clip(0, 1)
+
+
 def zeros(rows: int, *, features: int = 2) -> tuple[Floats, Floats]:
     """Return x and y, nearly all of which are 0: their planes meet there."""
     x, y = even(rows, features=features)
@@ -170,7 +179,8 @@ def test_draws_follow_the_law_and_no_other(case: str, kind: str) -> None:
 
 # Laws that boxes alone followed for many seconds: at a face of Theta, and on few cells.
 HARD = [
-    ("steep", "linf", Fraction(5), 1.0),
+    ("corners", "linf", Fraction(50), 0.5),
+    ("steep", "linf", Fraction(5), 0.5),
     ("even", "linf", Fraction(500), 2.0),
     ("tied", "linf", Fraction(500), 2.0),
     ("tied", "loss", Fraction(5), 0.3),
@@ -179,7 +189,7 @@ HARD = [
 
 def turns(case: str, kind: str, rate: Fraction, bound: float) -> list[Trial]:
     """Return the envelopes of a draw, of 2,000 rows and four coefficients."""
-    make = {"even": even, "steep": steep, "tied": tied}[case]
+    make = {"corners": corners, "even": even, "steep": steep, "tied": tied}[case]
     built = records(make(2_000, features=3), bound=bound, spread=kind != "loss")
     if kind == "loss":
         return trials(LossLaw(built, tau=HIGH, rate=rate))

@@ -18,6 +18,8 @@ from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.samplers.polytopes import Cut, Part, Polytope
 
 _CHUNK_ROWS = 1 << 14  # keeps the table of vertices and records small
+_LOOK = 24.0  # tries take as long as to look at a polytope beside its records
+_RECORDS = 60  # of which so many take as long as one more
 
 
 class Arrangement:
@@ -45,6 +47,10 @@ class Arrangement:
             reached = reached + self.xy[index[low >= 0]].sum(axis=0)
             pieces.append(index[(low < 0) & (high >= 0)])
         return Undecided.of(np.concatenate(pieces), reached, known.width, records=len(self.xy))
+
+    def effort(self, known: Undecided) -> float:
+        """Return what it takes to look at a polytope inside one known, in tries."""
+        return _LOOK + known.count / _RECORDS
 
     def begun(self) -> list[Part[Undecided]]:
         """Return the boxes' start as polytopes: what is far from a minimiser is bounded.

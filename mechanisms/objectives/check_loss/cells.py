@@ -25,7 +25,7 @@ from mechanisms.objectives.check_loss.loss import LossLaw
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
-from mechanisms.samplers.envelopes import SPLIT_EFFORT, Trial
+from mechanisms.samplers.envelopes import Trial
 from mechanisms.samplers.polytopes import (
     FLAT_NATS,
     Cut,
@@ -40,7 +40,6 @@ from mechanisms.samplers.polytopes import (
 _MOST_ROWS = 32  # beyond, an arrangement has too many cells to decide one row at a time
 _TOO_MANY = 200_000  # beyond, positions of all records at all vertices take too much memory
 _FEW_DIRECTIONS = 64  # so few distinct x leave thin cells, which polytopes follow best
-_DEAR = 4 * SPLIT_EFFORT  # two halves cost so many tries, where a row is looked at by its vertices
 _SHARP = 2  # nats that a record of the longest x adds at least
 
 
@@ -89,11 +88,11 @@ class LossCells:
         self.law = law
         self.floor = law.floor
         self.arrangement = Arrangement(law)
+        self.many = len(law.records.y) > _MOST_ROWS
 
     def start(self) -> list[Part[Undecided]]:
         """Return Theta, every record open; of many, the boxes' start as polytopes."""
-        many = len(self.law.records.y) > _MOST_ROWS
-        return self.arrangement.begun() if many else [self.arrangement.whole()]
+        return self.arrangement.begun() if self.many else [self.arrangement.whole()]
 
     def views(self, known: Sequence[Undecided], stack: Stack) -> list[View[Undecided]]:
         """Bound E by a plane below it, and cut where that loses most."""
@@ -108,7 +107,9 @@ class LossCells:
         ahead = index[distance.mean(axis=0) > 0]
         reached = found.reached + self.law.xy[ahead].sum(axis=0)
         low = self.law.planes(reached, places).min()
-        return View(max(self.floor, float(low)), found, self._cut(index, distance, places, reached))
+        cut = self._cut(index, distance, places, reached)
+        effort = self.arrangement.effort(known) if self.many else 0.0
+        return View(max(self.floor, float(low)), found, cut, effort=effort)
 
     def _cut(
         self, index: NDArray[np.int32], distance: Floats, places: Floats, reached: Floats
@@ -145,10 +146,7 @@ def trials(law: GradientLaw | LossLaw, *, power: int = 0) -> list[Trial]:
     boxes = Cover(MeasuredBoxes(law, measure, records.space), records.space)
     if d == 1 or len(records.y) > _TOO_MANY:
         return [boxes]
-    polytopes = PolytopeCover(
-        MeasuredPolytopes(_on_polytopes(law), measure),
-        split_effort=_DEAR if len(records.y) > _MOST_ROWS else SPLIT_EFFORT,
-    )
+    polytopes = PolytopeCover(MeasuredPolytopes(_on_polytopes(law), measure))
     return [polytopes, boxes] if _is_for_polytopes(law) else [boxes, polytopes]
 
 

@@ -31,6 +31,7 @@ from mechanisms.objectives.check_loss.records import Records
 from mechanisms.samplers.boxes import Children, Space, Start
 
 _CHUNK_ROWS = 1 << 16  # keeps the table of boxes and records small
+_LOOKS = 350  # records looked at, for one box each, take as long as a try
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +97,8 @@ class CheckLossLaw(ABC):
         """Bound E on boxes, as :class:`~mechanisms.samplers.boxes.law.BoxLaw` says."""
         indices, reached, gathered = self.decide(known, centres, half)
         low = self.bounds(indices, reached, gathered, centres, half)
-        return Children(low, self.knowledge(indices, reached))
+        looked_at = known.count * len(centres)
+        return Children(low, self.knowledge(indices, reached), looked_at / _LOOKS)
 
     @property
     @abstractmethod

@@ -56,20 +56,21 @@ class GradientLayers:
     def _view(self, known: Undecided, polytope: Polytope) -> View[Undecided]:
         if known is self.arrangement.unread:
             return View(self.floor, self.arrangement.root, None, 0.0)
+        effort = self.arrangement.effort(known)
         found = self.arrangement.decide(known, polytope)
         index = found.index
         open_here = np.ones((1, len(index)), dtype=np.bool_)
         gathered = self.law.gather(index, open_here, np.zeros((1, len(index))))
         low = float(self.law.least([index], found.reached[None, :], gathered)[0])
         if not len(index):
-            return View(low, found, None, 0.0)
+            return View(low, found, None, 0.0, effort)
         settled, rows = (found.reached - self.law.pull)[:-1], self.law.xy[index, :-1]
         low = max(low, self.nearest(settled, rows))
         sizes = np.abs(rows).sum(axis=0)
         gain = float(self.law.norm.floats(sizes[None, :])[0]) / 2 * self.rate
         if gain < FLAT_NATS:
-            return View(low, found, None, gain)
-        return View(low, found, self._cut(index, polytope), gain)
+            return View(low, found, None, gain, effort)
+        return View(low, found, self._cut(index, polytope), gain, effort)
 
     def nearest(self, settled: Floats, rows: Floats) -> float:
         """Return a certified lower bound of E on a zonotope: the best of a few directions."""

@@ -223,7 +223,7 @@ def search(law: CheckLossLaw, within: Start[Undecided], each: int = 1) -> Hint |
     reach, nats = law.wanted(curvature, widest, _TAIL_NATS + law.nats_at(smoothed.gradient(u)))
     rises = smoothed.rises(law, u, reach)[: 1 + _doublings(reach, half)]
     enough = np.flatnonzero(rises >= nats * ENOUGH)
-    cone = len(rises) > _FAR and not len(enough) and rises[-1] < _CONE * rises[0]
+    cone = len(rises) > _FAR and rises[-1] < _CONE * rises[0]
     if len(enough):
         reach = reach * 2.0 ** int(enough[0])
     error = np.zeros(len(u))

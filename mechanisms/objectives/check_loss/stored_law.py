@@ -103,7 +103,9 @@ class StoredLaw:
             children = held.law.split(held.known, centres, half)
             share = held.share // len(centres)
             return Children(
-                children.exponents, [Held(held.law, part, share) for part in children.knowledge]
+                children.exponents,
+                [Held(held.law, part, share) for part in children.knowledge],
+                children.effort,
             )
         found, _, _ = self.rows.sift(centres, half, self._most)
         low, parts = [], []

@@ -24,11 +24,13 @@ class Children(Generic[Knowledge]):
     """What a law says of k boxes: certified lower bounds of E, and what it knows on each.
 
     ``exponents`` (length k, finite, at least the law's ``floor``) holds floats that are
-    certainly at most E(theta) at every theta of the box.
+    certainly at most E(theta) at every theta of the box. ``effort`` is what it took beyond a usual
+    look at boxes, in tries.
     """
 
     exponents: Floats
     knowledge: Sequence[Knowledge]
+    effort: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

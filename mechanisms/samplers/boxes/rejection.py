@@ -86,6 +86,7 @@ class Cover(Generic[Knowledge]):
         if not kept.any():
             return
         children = self.law.split(cell.known, centres[kept], half)
+        self.envelope.effort += int(children.effort)
         inside = [box for box, keep in zip(boxes, kept, strict=True) if keep]
         for box, exponent, known in zip(
             inside, children.exponents.tolist(), children.knowledge, strict=True

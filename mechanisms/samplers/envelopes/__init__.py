@@ -4,20 +4,6 @@ May enter: what adaptive rejection needs whatever the shape of its pieces. May i
 ``randomness``.
 """
 
-from mechanisms.samplers.envelopes.envelope import (
-    MOST_BYTES,
-    SPLIT_EFFORT,
-    Envelope,
-    Piece,
-    Trial,
-    first_kept,
-)
+from mechanisms.samplers.envelopes.envelope import MOST_BYTES, Envelope, Piece, Trial, first_kept
 
-__all__ = [
-    "MOST_BYTES",
-    "SPLIT_EFFORT",
-    "Envelope",
-    "Piece",
-    "Trial",
-    "first_kept",
-]
+__all__ = ["MOST_BYTES", "Envelope", "Piece", "Trial", "first_kept"]

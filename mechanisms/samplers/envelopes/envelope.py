@@ -44,10 +44,8 @@ from mechanisms.samplers.envelopes.tree import SumTree
 MOST_BYTES = 1 << 28
 """What an envelope holds stays below this; the pieces that were split take about as much again."""
 
-SPLIT_EFFORT = 16
-"""Splitting a piece costs about as much time as so many tries, where its law is no dearer."""
-
-_HEAD_START = 256 * (1 + SPLIT_EFFORT)  # most draws take less
+_SPLIT_EFFORT = 16  # splitting a piece costs about as much time as so many tries
+_HEAD_START = 256 * (1 + _SPLIT_EFFORT)  # most draws take less
 _AHEAD = 3  # beyond, the envelope that should be quicker gets so much of each other's effort
 _GUARD_BITS = 64  # more than the exponential of an exponent can lose
 _SCALE = 512  # bits of a piece's integer weight
@@ -106,20 +104,14 @@ Held = TypeVar("Held", bound=Piece)
 class Envelope(Generic[Held]):
     """The pieces held, with their weights relative to a reference exponent.
 
-    ``effort`` counts what was done with them so far, in tries; to split a piece counts for
-    ``split_effort`` of them.
+    ``effort`` counts what was done with them so far, in tries; who looks at more than usual adds
+    to it.
     """
 
     def __init__(
-        self,
-        floor: float,
-        pieces: Iterable[Held],
-        *,
-        most_bytes: int = MOST_BYTES,
-        split_effort: int = SPLIT_EFFORT,
+        self, floor: float, pieces: Iterable[Held], *, most_bytes: int = MOST_BYTES
     ) -> None:
         self.reference = floor
-        self._split_effort = split_effort
         self.size = 0
         self.effort = 0
         self._most_bytes = most_bytes
@@ -139,7 +131,7 @@ class Envelope(Generic[Held]):
         self._rebase()
 
     def _replace(self, slot: int, parts: Sequence[Held]) -> None:
-        self.effort += self._split_effort
+        self.effort += _SPLIT_EFFORT
         whole: Piece | None = self._pieces[slot]
         assert whole is not None
         self._remove(slot)

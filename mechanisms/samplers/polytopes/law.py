@@ -22,13 +22,15 @@ class View(Generic[Knowledge]):
     """What a law says of a polytope: a certified lower bound of E, and what it knows there.
 
     ``cut`` would sharpen the bound most, by about ``gain`` nats; None where E is as good as
-    constant. Without a gain the cut comes before any other.
+    constant. Without a gain the cut comes before any other. ``effort`` is what it took beyond a
+    usual look at a polytope, in tries.
     """
 
     exponent: float
     known: Knowledge
     cut: Cut | None
     gain: float = math.inf
+    effort: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ from itertools import islice, product
 from typing import Generic
 
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.envelopes import MOST_BYTES, SPLIT_EFFORT, Envelope, Piece
+from mechanisms.samplers.envelopes import MOST_BYTES, Envelope, Piece
 from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.samplers.polytopes.law import Knowledge, Part, PolytopeLaw
 from mechanisms.samplers.polytopes.polytope import Cut, Polytope, Stack
@@ -40,6 +40,7 @@ class _Cell(Piece, Generic[Knowledge]):
     frame: Frame
     known: Knowledge
     cut: Cut | None
+    effort: float
     misses: int = 0
 
 
@@ -78,20 +79,9 @@ class PolytopeCover(Generic[Knowledge]):
     It may serve several draws: each has the law whatever the cover it starts from.
     """
 
-    def __init__(
-        self,
-        law: PolytopeLaw[Knowledge],
-        *,
-        most_bytes: int = MOST_BYTES,
-        split_effort: int = SPLIT_EFFORT,
-    ) -> None:
+    def __init__(self, law: PolytopeLaw[Knowledge], *, most_bytes: int = MOST_BYTES) -> None:
         self.law = law
-        self.envelope = Envelope(
-            law.floor,
-            self._cells(law.start()),
-            most_bytes=most_bytes,
-            split_effort=split_effort,
-        )
+        self.envelope = Envelope(law.floor, self._cells(law.start()), most_bytes=most_bytes)
         self._waiting: dict[int, _Cell[Knowledge]] = {}
 
     def attempt(self, randomness: Randomness) -> tuple[int, ...] | None:
@@ -113,9 +103,11 @@ class PolytopeCover(Generic[Knowledge]):
     def _split(self) -> None:
         """Replace the polytopes that wait by their halves."""
         halves = {slot: self._halves(cell) for slot, cell in self._waiting.items()}
-        cells = iter(self._cells([part for parts in halves.values() for part in parts]))
+        cells = self._cells([part for parts in halves.values() for part in parts])
+        self.envelope.effort += int(sum(cell.effort for cell in cells))
+        found = iter(cells)
         self.envelope.replace(
-            {slot: list(islice(cells, len(parts))) for slot, parts in halves.items()}
+            {slot: list(islice(found, len(parts))) for slot, parts in halves.items()}
         )
         self._waiting.clear()
 
@@ -143,6 +135,7 @@ class PolytopeCover(Generic[Knowledge]):
                 frame=frame,
                 known=view.known,
                 cut=view.cut,
+                effort=view.effort,
             )
             for part, view, frame in zip(parts, views, Frame.around(stack), strict=True)
         ]
