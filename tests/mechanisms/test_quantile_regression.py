@@ -626,6 +626,20 @@ def test_without_an_intercept_columns_are_divided_by_their_extent() -> None:
         assert found == {"x": pytest.approx(1.5, abs=0.02)}
 
 
+@pytest.mark.parametrize("mechanism", ["kng", "exponential"])
+@pytest.mark.parametrize("filled", [0, 1, 20])
+def test_rows_without_an_intercept_may_be_almost_all_zero(filled: int, mechanism: str) -> None:
+    """Such rows say nothing of any coefficient: the search for a start has no scale from them."""
+    generator = np.random.default_rng(4)
+    rows = 400
+    x = generator.uniform(0.5, 1, rows) * (np.arange(rows) < filled)
+    values = {"x": x.tolist(), "z": (-x).tolist(), "y": generator.uniform(-1, 1, rows).tolist()}
+    statistic = QuantileRegression(target="y", features=("x", "z"), intercept=False, bound=2.0)
+    columns = dict.fromkeys(values, NUMBER)
+    found = release(statistic, values, columns, epsilon="1", mechanism=mechanism)
+    assert sum(map(abs, found.values())) <= 2 + 1e-9
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

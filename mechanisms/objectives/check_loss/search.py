@@ -209,10 +209,12 @@ def search(law: CheckLossLaw, within: Start[Undecided], each: int = 1) -> Hint |
     smoothed = Smoothed.of(law, each)
     half = np.array(within.box.sides) / 2 / scale
     centre = np.array(within.box.lower) / scale + half
-    if not len(smoothed.y):
-        return None
     reach = np.abs(smoothed.z) @ half
-    fits = [smoothed.fit(centre, min(1.0, float(np.quantile(reach, 0.9)))), smoothed.squares()]
+    if not reach.any():  # no record says anything of a coefficient
+        return None
+    # Where nearly all records are 0, the others alone have a scale.
+    usual = float(np.quantile(reach, 0.9)) or float(reach.max())
+    fits = [smoothed.fit(centre, min(1.0, usual)), smoothed.squares()]
     u = min((fit for fit in fits if np.isfinite(fit).all()), key=smoothed.loss, default=centre)
     if each == 1:
         u = smoothed.polished(u)
