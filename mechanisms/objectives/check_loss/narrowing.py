@@ -154,6 +154,8 @@ class _Losses:
         self.settled_error = 32 * SPACING * sizes
         self.z, self.target = records.z[index], records.target[index]
         self.counts = records.counts[index].astype(np.float64)
+        # of a sum that may cancel
+        self.slope_error = (len(index) + 8) * SPACING * (self.counts @ np.abs(self.z))
         self.start, self.start_error, _ = self._open(point[None, :])
 
     def least_rise(self, centres: Floats, halves: Floats, largest: Floats) -> Floats:
@@ -162,7 +164,7 @@ class _Losses:
         ``largest`` bounds |theta - theta(p)| on each patch.
         """
         value, error, slope = self._open(centres)
-        tilt = np.abs(slope + self.settled @ self.shear) * (1 + _MARGIN)
+        tilt = np.abs(slope + self.settled @ self.shear) * (1 + _MARGIN) + self.slope_error
         rise = (centres - self.point) @ self.shear.T @ self.settled + value - self.start
         rise -= (tilt * halves).sum(axis=1) + error + self.start_error
         return np.asarray(rise - largest @ self.settled_error)

@@ -214,6 +214,11 @@ def floats(balls: Sequence[arb]) -> Floats:
     return np.array([float(entry.mid()) for entry in balls], dtype=np.float64)
 
 
+def radii(balls: Sequence[arb]) -> Floats:
+    """Return the radii as floats, or above them."""
+    return np.array([float(entry.rad()) * (1 + FLOAT_SLACK) for entry in balls], dtype=np.float64)
+
+
 def magnitudes(balls: Sequence[arb]) -> Floats:
     """Return floats whose product with FLOAT_SLACK bounds the error of :func:`floats`."""
     sizes = [abs(float(entry.mid())) + 2 / FLOAT_SLACK * float(entry.rad()) for entry in balls]

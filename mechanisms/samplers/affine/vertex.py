@@ -53,7 +53,13 @@ from mechanisms.exact.balls import float_below, norm_one, rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.samplers.affine.cone import Cone, build_cone
 from mechanisms.samplers.affine.path import Vertex
-from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, floats, magnitudes
+from mechanisms.samplers.affine.posterior import (
+    FLOAT_SLACK,
+    AffinePosterior,
+    floats,
+    magnitudes,
+    radii,
+)
 from mechanisms.samplers.affine.tries import WORD_BITS, Verdict
 from mechanisms.samplers.affine.two_sided import WORDS, TwoSided, two_sided
 
@@ -343,19 +349,22 @@ def _least_excess(vertex: Vertex, cone: Cone, rates: Rates) -> float:
     along the steepest edge lowers it by the largest (coefficient / rate).
     """
     count, columns = len(vertex.support), cone.image.ncols()
-    base = floats(cone.base.entries())
+    base, off = floats(cone.base.entries()), radii(cone.base.entries())
     image = floats(cone.image.entries()).reshape(-1, columns)
+    wide = radii(cone.image.entries()).reshape(-1, columns)
     least = math.inf
     for place, sign in vertex.support:
-        row = -sign * image[place]
-        drops = list(row[:count] / np.array(rates.slack))
-        drops.append(row[count] / rates.price)
+        row, more = -sign * image[place], wide[place]
+        drops = list((row[:count] + more[:count]) / np.array(rates.slack))
+        drops.append((row[count] + more[count]) / rates.price)
         for other, plus in enumerate(rates.others.plus):
-            minus = rates.others.minus_hints[other]
-            drops.append((row[count] + row[count + 1 + other]) / plus)
-            drops.append((row[count] - row[count + 1 + other]) / minus)
+            entry, minus = count + 1 + other, rates.others.minus_hints[other]
+            both = more[count] + more[entry]
+            drops.append((row[count] + row[entry] + both) / plus)
+            drops.append((row[count] - row[entry] + both) / minus)
         steepest = max(drops)
         if steepest > 0:
-            least = min(least, sign * base[place] / steepest)
-    # A hundredth covers the errors of these floats; where no sign can turn, any threshold holds.
+            least = min(least, (sign * base[place] - off[place]) / steepest)
+    # A hundredth covers the rounding of these operations; where no sign can turn, any threshold
+    # holds.
     return 0.99 * least if math.isfinite(least) else 1e300
