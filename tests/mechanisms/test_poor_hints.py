@@ -26,6 +26,7 @@ from mechanisms.objectives.check_loss import (
     StoredRows,
     approach,
     narrowing,
+    search,
     survey,
 )
 from mechanisms.objectives.gradient_norms import Linf, NormName
@@ -116,6 +117,24 @@ def test_a_start_far_from_the_minimiser_has_true_bounds(
         parted += len(parts) > 1
         assert too_high_of_losses(law, parts) == 0
     assert parted > 10
+
+
+@pytest.mark.parametrize("kind", LAWS)
+@pytest.mark.parametrize("failure", [np.linalg.LinAlgError, ZeroDivisionError, ValueError])
+def test_a_search_that_fails_leaves_theta_whole(
+    kind: str, failure: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what the rows are would decide whether there is an answer."""
+
+    def fails(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(search.Smoothed, "fit", fails)
+    rows, counts = distinct_rows(codes(2))
+    law = LAWS[kind](Records.counted(rows, counts, grid_bits=BITS, radius=2 << BITS))
+    [whole] = law.start(law.records.space)
+    assert whole.box == law.records.space.root()
+    assert whole.exponent == 0
 
 
 @pytest.mark.parametrize("kind", LAWS)

@@ -200,10 +200,19 @@ class Smoothed:
 
 
 def search(law: CheckLossLaw, within: Start[Undecided], each: int = 1) -> Hint | None:
-    """Minimise the loss smoothed by kernels of shrinking width, in floats.
+    """Return about where the loss is least, if that can be told.
 
     ``each`` says for how many rows a record stands, where records are a sample.
     """
+    try:
+        return _search(law, within, each)
+    except (ArithmeticError, ValueError):
+        # Without a hint a draw takes longer. A search that failed it would tell of the rows.
+        return None
+
+
+def _search(law: CheckLossLaw, within: Start[Undecided], each: int) -> Hint | None:
+    """Minimise the loss smoothed by kernels of shrinking width, in floats."""
     records = law.records
     scale = 2.0**records.grid_bits
     smoothed = Smoothed.of(law, each)
