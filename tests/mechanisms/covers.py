@@ -1,13 +1,18 @@
-"""The law of what covers draw, beside every point's own exponent."""
+"""What covers draw and laws bound, beside every point's own exponent."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from mechanisms.samplers.envelopes import Trial, first_kept
+from mechanisms.samplers.polytopes import PolytopeLaw, Stack
+from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
 
+_PATHS, _CUTS = 9, 30
 _EACH = 200  # draws by one cover: the first ones cut it, the others find it as it is
 
 
@@ -37,3 +42,30 @@ def require_law(
         for _ in range(_EACH)
     ]
     check_draws(draws, truth, twins=others)
+
+
+def below_on_paths(
+    law: PolytopeLaw[Any], exact: Callable[[tuple[int, ...]], float]
+) -> tuple[int, int]:
+    """Return how many points of polytopes down random paths of cuts are below their bounds.
+
+    And how many polytopes have a bound that says something.
+    """
+    rng, randomness, wrong, informative = random.Random(3), seeded_randomness(3), 0, 0
+    parts = law.start()
+    for part in [*parts, *parts[-1:] * (_PATHS - 1)]:
+        stack, known, exponent = Stack([part.polytope]), part.known, part.exponent
+        for _ in range(_CUTS):
+            chosen = rng.randrange(len(stack.polytopes))
+            polytope, frame = stack.polytopes[chosen], Frame.around(stack)[chosen]
+            view = law.views([known] * len(stack.polytopes), stack)[chosen]
+            known, exponent = view.known, max(exponent, view.exponent)
+            informative += view.exponent > 1
+            for point in (frame.draw_point(randomness) for _ in range(4)):
+                wrong += polytope.holds(point) and exponent > exact(point) * (1 + 1e-12)
+            cut = view.cut or frame.halving(len(polytope.walls))
+            kept = [half for half in polytope.halves(cut) if half is not None] if cut else []
+            if not kept:
+                break
+            stack = Stack(kept)
+    return wrong, informative

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import random
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -28,11 +28,10 @@ from mechanisms.objectives.logistic_law.polytopes import trials
 from mechanisms.objectives.rows import distinct_rows
 from mechanisms.privacy import Epsilon
 from mechanisms.samplers.envelopes import Trial, first_kept
-from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, Stack
-from mechanisms.samplers.polytopes.frame import Frame
+from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.testing import seeded_randomness
-from tests.mechanisms.covers import require_law
+from tests.mechanisms.covers import below_on_paths, require_law
 from tests.mechanisms.logistic_data import features, labelled
 
 NORMS: tuple[NormName, ...] = ("linf", "l2", "l1")
@@ -70,28 +69,8 @@ def exact(law: LogisticLayers, point: tuple[int, ...]) -> float:
         return float(law.exponent(None, point, 256).mid())
 
 
-def paths_below(law: LogisticLayers, *, paths: int = 8, steps: int = 30) -> tuple[int, int]:
-    """Return how many points of polytopes down random paths of cuts are below their bounds.
-
-    And how many polytopes have a bound that says something.
-    """
-    rng, randomness, wrong, informative = random.Random(3), seeded_randomness(3), 0, 0
-    for part in [*law.start(), *law.start()[-1:] * (paths - 1)]:
-        stack, known, exponent = Stack([part.polytope]), part.known, part.exponent
-        for _ in range(steps):
-            chosen = rng.randrange(len(stack.polytopes))
-            polytope, frame = stack.polytopes[chosen], Frame.around(stack)[chosen]
-            view = law.views([known] * len(stack.polytopes), stack)[chosen]
-            known, exponent = view.known, max(exponent, view.exponent)
-            informative += view.exponent > 1
-            for point in (frame.draw_point(randomness) for _ in range(4)):
-                wrong += polytope.holds(point) and exponent > exact(law, point) * (1 + 1e-12)
-            cut = view.cut or frame.halving(len(polytope.walls))
-            kept = [half for half in polytope.halves(cut) if half is not None] if cut else []
-            if not kept:
-                break
-            stack = Stack(kept)
-    return wrong, informative
+def paths_below(law: LogisticLayers) -> tuple[int, int]:
+    return below_on_paths(law, partial(exact, law))
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -8,13 +8,13 @@ integers where that leaves it open.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import starmap
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.exact.floats import SPACING
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
+from mechanisms.objectives.starts import on_polytopes
 from mechanisms.samplers.polytopes import Cut, Part, Polytope
 
 _CHUNK_ROWS = 1 << 14  # keeps the table of vertices and records small
@@ -58,18 +58,8 @@ class Arrangement:
         Nothing is decided outside of the inner box, where hardly any weight is: what is known there
         is :attr:`unread`, and :attr:`root` on the parts.
         """
-        space = self.records.space
-        left: Polytope | None = Polytope.cross(space.dimension, space.radius)
-        inner, *outer = self.law.start(space)
-        parts: list[Part[Undecided]] = []
-        # the slabs outside of the inner box come off one by one, as Box.less cuts them
-        for cut in starmap(Cut, space.faces(inner.box)) if outer else ():
-            left, slab = left.halves(cut) if left else (None, None)
-            if slab is not None:
-                parts.append(Part(slab, outer[0].exponent, self.unread))
-        if left is not None:
-            parts.append(Part(left, inner.exponent, inner.known))
-        return parts
+        starts = self.law.start(self.records.space)
+        return on_polytopes(self.records.space, starts, starts[0].known, self.unread)
 
     def whole(self) -> Part[Undecided]:
         """Return Theta, every record open."""

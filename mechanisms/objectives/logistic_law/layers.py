@@ -21,7 +21,6 @@ halfway, or where g has risen so far above its value at a vertex that hardly any
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import starmap
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -33,7 +32,8 @@ from mechanisms.objectives.logistic_law.boxes import GradientBoxes, Local
 from mechanisms.objectives.logistic_law.expansion import MARGIN, Expansion
 from mechanisms.objectives.logistic_law.hulls import nearest_to_zero, telling
 from mechanisms.objectives.logistic_law.models import Lined, Model, expanded
-from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, Stack, View
+from mechanisms.objectives.starts import on_polytopes
+from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Stack, View
 
 COARSE = 1.0
 """On polytopes wider than this in theta an expansion says nothing."""
@@ -48,17 +48,8 @@ _TINY = 1e-200  # keeps quotients by nothing finite
 def begun(law: GradientBoxes) -> list[Part[Expansion | None]]:
     """Return the boxes' start as polytopes: what is far from a minimiser is bounded."""
     space = law.frame.space
-    left: Polytope | None = Polytope.cross(space.dimension, space.radius)
-    inner, *outer = law.start(space)
-    parts: list[Part[Expansion | None]] = []
-    # the slabs outside of the inner box come off one by one, as Box.less cuts them
-    for cut in starmap(Cut, space.faces(inner.box)) if outer else ():
-        left, slab = left.halves(cut) if left else (None, None)
-        if slab is not None:
-            parts.append(Part(slab, outer[0].exponent, None))
-    if left is not None:
-        parts.append(Part(left, inner.exponent, inner.known.expansion))
-    return parts
+    starts = law.start(space)
+    return on_polytopes(space, starts, starts[0].known.expansion, None)
 
 
 class _Rise(NamedTuple):

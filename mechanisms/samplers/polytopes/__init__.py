@@ -2,8 +2,8 @@
 
 A :class:`PolytopeCover` keeps one grid point with probability exactly proportional to
 ``exp(-E(theta))``, where the law bounds E below on polytopes and says where to cut them
-(:class:`~mechanisms.samplers.polytopes.law.PolytopeLaw`). It is for records of few distinct
-rows, whose hyperplanes are the cuts; :mod:`mechanisms.samplers.boxes` is for many.
+(:class:`~mechanisms.samplers.polytopes.law.PolytopeLaw`). It is for laws that lie along the
+hyperplanes of rows, or in a thin layer; :mod:`mechanisms.samplers.boxes` is for the others.
 
 May enter: what the engine itself needs; laws live in ``objectives``. May import: ``envelopes``,
 ``exact`` and ``randomness``.
