@@ -2,7 +2,7 @@
 
 A job may take minutes, and all the memory there is. So each is drawn in a process of its
 own (:mod:`app.processes.draw_child`), which holds up nobody and takes no other with it
-when it is lost. A few are kept for the next jobs.
+when it is lost. As many as there are lanes are kept for the next jobs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from app.processes.channel import pickled, unpickled
 from app.processes.crews import Crew
 from app.processes.draw_orders import FORKS, Answers, Batch, DrawOrder, NoAnswer, answer_of
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
+from app.services.releases.jobs import ROOM
 from app.store import DatasetRecord, ReleaseRecord
 
 
@@ -27,7 +28,7 @@ class JobProcesses:
     Parameters
     ----------
     count
-        How many draw at once.
+        How many draw at once, beside those that are late.
     order
         What each is told at first.
     """
@@ -37,7 +38,7 @@ class JobProcesses:
         self._order = pickled(order)
         self._crew = Crew(FORKS)
         # a thread per process waits for its answer
-        self._threads = ThreadPoolExecutor(max(count, 1), thread_name_prefix="job")
+        self._threads = ThreadPoolExecutor(max(count + ROOM * count, 1), thread_name_prefix="job")
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
         self._erased: set[str] = set()
@@ -77,7 +78,12 @@ class JobProcesses:
             self._crew.end(process.channel)
             raise
         with self._lock:
-            self._idle.append(process)
+            if kept := len(self._idle) < self.count:
+                self._idle.append(process)
+            else:
+                self._all.discard(process)
+        if not kept:
+            self._crew.end(process.channel)
         # A data set may have been erased while it was drawn from.
         self._end_what_read_erased()
         return answer_of(answered)

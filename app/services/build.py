@@ -294,6 +294,7 @@ def _build_drawing(
         draws=draws,
         processes=processes.jobs,
         taken_ms=moments.lane_taken_ms,
+        late_ms=moments.late_ms,
     )
     releases = ReleaseService(
         store=store,

@@ -24,7 +24,7 @@ from app.services.releases.draws import DrawDiedError
 from app.store import LedgerIdentity, SigningKey
 from tests.app.forks import forked, own_host, wait
 from tests.app.ledgers import Place
-from tests.app.test_jobs import BOB, ask, final, new_dataset, opened
+from tests.app.test_jobs import ADA, BOB, ask, final, new_dataset, opened, question
 
 PARENT = """
 import sys, time
@@ -166,6 +166,40 @@ def test_a_process_that_has_read_an_erased_data_set_ends(tmp_path: Path) -> None
             drawn = await final(services, asked.id)
             assert (drawn.state, drawn.attempts) == (ReleaseState.RELEASED, 1)
             wait(lambda: not is_running(pid), 5)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.wide
+def test_a_late_draw_has_a_process_beside_the_lanes(tmp_path: Path) -> None:
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+
+    async def scenario() -> None:
+        spawned = processes(tmp_path)
+        async with opened(place, spawned) as (_, services):
+            services.jobs.late_ms = lambda _: 100
+            services.jobs.start()
+            dataset = await new_dataset(services)
+            await final(services, (await ask(services, dataset, "a")).id)
+            [late] = forked(job_processes)
+            os.kill(late, signal.SIGSTOP)
+            try:
+                stuck = await ask(services, dataset, "b")
+                while (await services.releases.get(stuck.id, caller=BOB)).worker is None:
+                    await asyncio.sleep(0.01)
+                other = await services.releases.submit(dataset, question(), idem="a", caller=ADA)
+                async with asyncio.timeout(60):
+                    while other.state is ReleaseState.DEBITED:
+                        await asyncio.sleep(0.01)
+                        other = await services.releases.get(other.id, caller=ADA)
+                assert other.state is ReleaseState.RELEASED
+                assert len(forked(job_processes)) == 2
+            finally:
+                os.kill(late, signal.SIGCONT)
+            assert (await final(services, stuck.id)).attempts == 1
+            # no more are kept than there are lanes
+            wait(lambda: len(forked(job_processes)) == 1)
+            await final(services, (await ask(services, dataset, "c")).id)
 
     asyncio.run(scenario())
 

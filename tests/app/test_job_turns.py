@@ -16,6 +16,7 @@ from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.releases.jobs import SHORT_JOB_S
+from app.services.releases.public_moments import PublicMoments
 from app.store import Charged, Debit, ReleaseRecord
 from app.store.ledger.pauses import PAUSE_SET, Paused
 from tests.app.callers import register
@@ -110,6 +111,28 @@ def test_a_lane_for_short_jobs_takes_no_long_one(ledger: Ledger) -> None:
     assert {each.id for each in found if each} == {short.id, left.id}
     found = [claim(ledger), claim(ledger)]
     assert [each and each.id for each in found] == [long.id, None]
+
+
+def test_nothing_of_some_people_is_claimed(ledger: Ledger) -> None:
+    for person in ("ann", "bob", "cat"):
+        queue(ledger, person, "a")
+    ledger.debit("left", principal="ann", worker="dead")
+    found = [
+        claim(ledger, without=without) for without in (["ann", "bob"], ["ann", "bob"], ["ann"])
+    ]
+    assert [each and each.principal for each in found] == ["cat", None, "bob"]
+    found = [claim(ledger, without=[], longest_s=SHORT_JOB_S) for _ in range(3)]
+    assert [each and each.principal for each in found] == ["ann", "ann", None]
+
+
+def test_a_draw_is_not_late_before_twice_its_deadline(ledger: Ledger) -> None:
+    for slot_ms in (0, 100):
+        moments = PublicMoments(slot_ms)
+        long, small = queue(ledger, "ann", f"l{slot_ms}"), ledger.debit(f"s{slot_ms}")
+        plan = f'{{"job": {{"deadline_s": {LONG}, "expected_s": 8}}}}'
+        assert moments.late_ms(long._replace(plan=plan)) == 2000 * LONG
+        assert moments.late_ms(small) == 4000
+    assert moments.lane_taken_ms(small) * 2 == moments.late_ms(small), "a public moment"
 
 
 def test_a_person_has_so_many_unfinished_jobs_and_no_more(ledger: Ledger) -> None:

@@ -1,7 +1,11 @@
-"""One person's flood of jobs, and another person's single job, on a service as it is delivered."""
+"""Another person's single job, behind a flood of jobs or draws that do not end.
+
+On a service as it is delivered.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,9 @@ import httpx
 import pytest
 from sqlalchemy import Connection, text
 
+from app.processes.jobs import JobProcesses
+from app.services.releases.public_moments import PublicMoments
+from app.store import DatasetRecord, ReleaseRecord
 from app.store.ledger import release_queries
 from tests.contract.service import Service, ask, make_key, running, upload
 
@@ -71,8 +78,58 @@ def test_a_flood_holds_nobody_up_on_one_lane(tmp_path: Path) -> None:
     assert behind_s < most_s
 
 
-def first_in_first_out(connection: Connection, *, longest_s: int | None = None) -> str | None:
-    del longest_s
+def never_ending(monkeypatch: pytest.MonkeyPatch, without: str) -> None:
+    """Have every draw go on for ever, but for those of one data set."""
+    draw = JobProcesses.draw
+
+    async def drawn(
+        self: JobProcesses, record: ReleaseRecord, dataset: DatasetRecord, manifest: str | None
+    ) -> bytes | None:
+        if dataset.id != without:
+            await asyncio.Event().wait()
+        return await draw(self, record, dataset, manifest)
+
+    monkeypatch.setattr(JobProcesses, "draw", drawn)
+
+
+def behind_what_never_ends(
+    service: Service, monkeypatch: pytest.MonkeyPatch, *, most_s: float
+) -> float:
+    """Return how long a job takes while draws of another person fill every lane, and more wait."""
+    with service.client() as admin:
+        other, own = (
+            str(upload(admin, ROWS, columns=WIDE, budget={"epsilon": "10"})["id"]) for _ in range(2)
+        )
+        never_ending(monkeypatch, own)
+        with (
+            service.client(make_key(admin, "analyst")["secret"]) as ann,
+            service.client(make_key(admin, "analyst")["secret"]) as bob,
+        ):
+            for _ in range(6):
+                assert ask(ann, other, MEDIAN, epsilon="0.001").status_code == 202
+            time.sleep(1)
+            return takes(bob, own, most_s=most_s)
+
+
+def test_draws_that_do_not_end_hold_nobody_else_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"response_slot_ms": 100, "job_processes": 2, "drain_timeout_s": 1}
+    with running(tmp_path / "data", **settings) as service:
+        assert behind_what_never_ends(service, monkeypatch, most_s=60) < 60
+
+
+def test_twin_lanes_that_are_kept_for_ever_are_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PublicMoments, "late_ms", lambda *_: 10**9)
+    settings = {"response_slot_ms": 100, "job_processes": 2, "drain_timeout_s": 1}
+    with running(tmp_path / "data", **settings) as service:
+        assert behind_what_never_ends(service, monkeypatch, most_s=15) >= 15
+
+
+def first_in_first_out(connection: Connection, **which: object) -> str | None:
+    del which
     query = "SELECT id FROM release WHERE state = 'debited' AND worker IS NULL ORDER BY number"
     found: str | None = connection.execute(text(f"{query} LIMIT 1")).scalar_one_or_none()
     return found

@@ -11,13 +11,19 @@ taken: the job's deadline, or a doubling of it. So when anything is claimed foll
 what was asked for and when, and from which doublings draws took.
 
 Where there are several lanes one takes short jobs only. What is short is public.
+
+**Late draws.** How long a draw takes has no bound. One that is late, at twice its deadline,
+goes on beside the lanes and leaves its lane to others; that is a public moment as well. There
+is room for twice as many as there are lanes. A person with a late draw has no more draws
+at work than there are lanes, so nobody takes all of that room.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -40,6 +46,9 @@ from app.store import DatasetRecord, ReleaseRecord, Store, Task
 SHORT_JOB_S = 4
 """A job with a later deadline is not short."""
 
+ROOM = 2
+"""For so many late draws there is room, for each lane."""
+
 _LOG = logging.getLogger(__name__)
 _PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
@@ -50,7 +59,7 @@ class JobDrawing(Protocol):
 
     @property
     def count(self) -> int:
-        """Return how many draw at once."""
+        """Return how many draw at once, beside those that are late."""
 
     async def draw(
         self, record: ReleaseRecord, dataset: DatasetRecord, manifest: str | None
@@ -107,6 +116,8 @@ class JobRunner:
     taken_ms
         For how long a release takes its lane, a public time in milliseconds: so long, or
         twice or four times as long and so on. 0: until it is drawn.
+    late_ms
+        After how long its draw is late, a public time in milliseconds.
     look_s
         How often it looks for what other processes have queued or left, where
         there may be any; in this process :meth:`wake` is enough.
@@ -122,6 +133,7 @@ class JobRunner:
         draws: DrawService,
         processes: JobDrawing,
         taken_ms: Callable[[ReleaseRecord], int],
+        late_ms: Callable[[ReleaseRecord], int],
         look_s: float = 1.0,
     ) -> None:
         self._store = store
@@ -132,7 +144,11 @@ class JobRunner:
         self._processes = processes
         self.look_s = look_s if store.shared else None
         self.taken_ms = taken_ms
+        self.late_ms = late_ms
         self._lanes: Sequence[_Lanes] = ()
+        self._room = 0
+        self._held: dict[asyncio.Task[None], str] = {}
+        self._late: set[asyncio.Task[None]] = set()
         self._taken: set[asyncio.Task[None]] = set()
         self._working: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
@@ -142,6 +158,7 @@ class JobRunner:
     def start(self) -> None:
         """Begin to claim, first of all what a dead process left behind."""
         self._lanes = _lanes(self._processes.count)
+        self._room = ROOM * self._processes.count
         self.wake()
         self._loops = [asyncio.ensure_future(self._run(lanes)) for lanes in self._lanes]
 
@@ -195,28 +212,50 @@ class JobRunner:
             record = await self._next(lanes)
             task = asyncio.ensure_future(self._work(record))
             self._working[record.id] = task
+            self._held[task] = record.principal
             taken = asyncio.ensure_future(self._take(lanes, record, task))
             self._taken.add(taken)
             taken.add_done_callback(self._taken.discard)
 
     async def _take(self, lanes: _Lanes, record: ReleaseRecord, work: asyncio.Task[None]) -> None:
-        """Have a lane taken while a release is drawn, and on until a public moment."""
+        """Have a lane, or room for what is late, taken until a public moment after a draw."""
         loop = asyncio.get_running_loop()
         # By the loop's clock: the lane's time must not jump with the machine's.
         begun_ms = int(1000 * loop.time())
-        await asyncio.wait([work])
+        await asyncio.wait([work], timeout=self.late_ms(record) / 1000)
+        # without room it keeps its lane
+        while not work.done() and not self._room:
+            await asyncio.wait([work], timeout=_PAUSE_S)
+        late = not work.done()
+        if late:
+            _LOG.info("a late draw leaves its lane", extra={"release": record.id})
+            self._room -= 1
+            self._late.add(work)
+            lanes.free.release()
+            await asyncio.wait([work])
         if self._working.get(record.id) is work:
             del self._working[record.id]
         drawn_ms = int(1000 * loop.time())
         free_ms = Schedule(begun_ms, self.taken_ms(record)).first_from(drawn_ms)
         await asyncio.sleep((free_ms - drawn_ms) / 1000)
+        del self._held[work]
+        self._late.discard(work)
         await self._at_last(
             lambda work: work.releases.leave_queue(record.id),
             lambda error: _LOG.error(
                 "not out of the queue", extra={"release": record.id, **describe(error)}
             ),
         )
-        lanes.free.release()
+        if late:
+            self._room += 1
+        else:
+            lanes.free.release()
+
+    def _waiting(self) -> Collection[str]:
+        """Return the people who wait until one of their late draws has ended."""
+        at_work = Counter(self._held.values())
+        late = {self._held[work] for work in self._late}
+        return [person for person in late if at_work[person] >= self._processes.count]
 
     async def _next(self, lanes: _Lanes) -> ReleaseRecord:
         """Wait for a release that nobody draws, and claim it."""
@@ -240,13 +279,15 @@ class JobRunner:
     async def _claim(self, lanes: _Lanes) -> ReleaseRecord | None:
         if self._store.frozen is not None:  # what was drawn in another time must not be again
             return None
-        longest_s = lanes.longest_s
+        longest_s, without = lanes.longest_s, self._waiting()
         # A reader looks first: an idle queue then costs no write.
-        if not await anyio.to_thread.run_sync(self._is_something_left, longest_s):
+        if not await anyio.to_thread.run_sync(self._is_something_left, longest_s, without):
             return None
         worker = self.draws.worker
         claim = asyncio.ensure_future(
-            self.draws.surely(lambda work: work.releases.claim(worker, longest_s=longest_s))
+            self.draws.surely(
+                lambda work: work.releases.claim(worker, longest_s=longest_s, without=without)
+            )
         )
         try:
             # Shielded: a claim that is being committed cannot be called back.
@@ -258,9 +299,10 @@ class JobRunner:
                 await self._hand_back(record)
             raise
 
-    def _is_something_left(self, longest_s: int | None) -> bool:
+    def _is_something_left(self, longest_s: int | None, without: Collection[str]) -> bool:
         with self._store.reading() as reader:
-            return reader.releases.to_draw(longest_s=longest_s) is not None
+            found = reader.releases.to_draw(longest_s=longest_s, without=without)
+            return found is not None
 
     async def _work(self, record: ReleaseRecord) -> None:
         """See to it that a claimed release becomes final, or that somebody else draws it."""

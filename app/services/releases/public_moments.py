@@ -67,8 +67,11 @@ class PublicMoments:
         """
         if self._slot_ms == 0:
             return 0
-        job = job_of_record(record)
-        return 1000 * (SHORTEST_DEADLINE_S if job is None else job.deadline_s)
+        return 1000 * _deadline_s(record)
+
+    def late_ms(self, record: ReleaseRecord) -> int:
+        """Return after how long a draw is late, in milliseconds: twice its deadline."""
+        return 2 * 1000 * _deadline_s(record)
 
     def retry_after_s(self, record: ReleaseRecord) -> int:
         """Return in how many seconds it is worth asking for an unfinished release again."""
@@ -88,6 +91,11 @@ def job_of_record(record: ReleaseRecord) -> Job | None:
     """Return the job that a stored release was made as, or None."""
     job = json.loads(record.plan).get("job")
     return None if job is None else Job.of_json(job)
+
+
+def _deadline_s(record: ReleaseRecord) -> int:
+    job = job_of_record(record)
+    return SHORTEST_DEADLINE_S if job is None else job.deadline_s
 
 
 def _ms(moment: str) -> int:

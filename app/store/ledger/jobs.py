@@ -61,6 +61,7 @@ _NEXT = (
         _IS_CHARGED,
         _IS_LEFT,
         func.coalesce(_job.deadline_s, 0) <= bindparam("longest_s"),
+        _release.principal.not_in(bindparam("without", expanding=True)),
         ~is_paused(),
     )
     # Who was never served comes first, as turn 0.
@@ -94,13 +95,16 @@ _UNFINISHED = (
 )
 
 
-def next_to_draw(connection: Connection, *, longest_s: int | None = None) -> str | None:
+def next_to_draw(
+    connection: Connection, *, longest_s: int | None = None, without: Collection[str] = ()
+) -> str | None:
     """Return the charged release whose turn it is of those nobody draws, or None.
 
     They are the queue, and what the dead have left. ``longest_s``: only jobs with a public
-    deadline of so many seconds or fewer.
+    deadline of so many seconds or fewer. ``without``: nothing that these people asked for.
     """
-    wanted = {"longest_s": _AT_MOST_S if longest_s is None else longest_s}
+    longest_s = _AT_MOST_S if longest_s is None else longest_s
+    wanted = {"longest_s": longest_s, "without": [*without]}
     found: str | None = connection.execute(_NEXT, wanted).scalar_one_or_none()
     return found
 

@@ -155,9 +155,11 @@ class Releases:
         records = self._with_results(found[: fitting(each, most_bytes)])
         return ReleasePage(tuple(records), more=len(records) < len(sizes))
 
-    def to_draw(self, *, longest_s: int | None = None) -> ReleaseRecord | None:
+    def to_draw(
+        self, *, longest_s: int | None = None, without: Collection[str] = ()
+    ) -> ReleaseRecord | None:
         """Return the charged release that is drawn next: see :mod:`app.store.ledger.jobs`."""
-        found = next_to_draw(self._connection, longest_s=longest_s)
+        found = next_to_draw(self._connection, longest_s=longest_s, without=without)
         return None if found is None else _only(self._heads(_GET, {"wanted": found}))
 
     def debited(self) -> tuple[ReleaseRecord, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Update, bindparam, func, select, update
@@ -213,15 +213,17 @@ class ReleasesWriter(Releases):
             raise SomeRefusedError("not every release was waiting for its step")
         return bool(rows) and changed == len(rows)
 
-    def claim(self, worker: str, *, longest_s: int | None = None) -> ReleaseRecord | None:
+    def claim(
+        self, worker: str, *, longest_s: int | None = None, without: Collection[str] = ()
+    ) -> ReleaseRecord | None:
         """Give a worker the release whose turn it is of those nobody draws; None: there is none.
 
         One from the queue is in its first attempt. One that a dead process
         left behind is counted another, or is void when it has none left: a
-        record that comes back ``void`` is not to be drawn. ``longest_s`` is as in
-        :func:`app.store.ledger.jobs.next_to_draw`.
+        record that comes back ``void`` is not to be drawn. ``longest_s`` and ``without`` are
+        as in :func:`app.store.ledger.jobs.next_to_draw`.
         """
-        found = self.to_draw(longest_s=longest_s)
+        found = self.to_draw(longest_s=longest_s, without=without)
         if found is None:
             return None
         # Whatever becomes of it: one that is void by now has had its turn as well.
