@@ -6,8 +6,10 @@ nothing loses the oldest of them to whoever comes next. So connections that say 
 keep nobody out, wherever they come from; those with a request are bounded for each address.
 
 Beyond the most that are served there is head room: there probes are answered, and who
-has an admin key. An address is the other end's: an IPv4 address, or the first 64 bits of
-an IPv6 address. Behind a proxy that is the proxy's, for all clients.
+has an admin key. One that is quiet there makes room there, and not among those served.
+
+An address is the other end's: an IPv4 address, or the first 64 bits of an IPv6 address.
+Behind a proxy that is the proxy's, for all clients.
 """
 
 from __future__ import annotations
@@ -36,6 +38,31 @@ class Entry(Enum):
     REFUSED = auto()
 
 
+class _Quiet:
+    """Connections that are quiet, by address; each address has its oldest first."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, dict[Guest, None]] = {}
+
+    def add(self, guest: Guest, address: str) -> None:
+        self._held.setdefault(address, {}).setdefault(guest)
+
+    def discard(self, guest: Guest, address: str) -> None:
+        if (held := self._held.get(address)) is not None:
+            held.pop(guest, None)
+            if not held:
+                del self._held[address]
+
+    def oldest(self, address: str) -> Guest | None:
+        return next(iter(self._held.get(address, ())), None)
+
+    def oldest_of_most(self) -> Guest | None:
+        """Return the oldest of the address that has most of them."""
+        if not self._held:
+            return None
+        return self.oldest(max(self._held, key=lambda each: len(self._held[each])))
+
+
 class Crowd:
     """The connections that are open, by address.
 
@@ -54,15 +81,14 @@ class Crowd:
         self._addresses: dict[Guest, str] = {}
         self._beyond: set[Guest] = set()
         self._served: Counter[str] = Counter()
-        self._quiet: dict[str, dict[Guest, None]] = {}
+        self._quiet, self._quiet_beyond = _Quiet(), _Quiet()
 
     def enter(self, guest: Guest, host: str) -> Entry:
         """Let a connection in, which is quiet at first; another may be dismissed for it."""
         address = address_of(host)
         entry = Entry.SERVED
         if not self._is_room(address):
-            full = len(self._beyond) >= self._head_room
-            entry = Entry.REFUSED if full else Entry.HEAD_ROOM
+            entry = Entry.HEAD_ROOM if self._is_head_room() else Entry.REFUSED
         if entry is Entry.HEAD_ROOM:
             self._beyond.add(guest)
         elif entry is Entry.SERVED:
@@ -75,24 +101,27 @@ class Crowd:
     def _is_room(self, address: str) -> bool:
         """Return whether one more is served, which another may be dismissed for."""
         if self._served[address] >= self._most_each:
-            return self._make_room(address)
-        return len(self._addresses) - len(self._beyond) < self._most or self._make_room(
-            self._noisiest()
-        )
+            return self._dismiss(self._quiet.oldest(address))
+        if len(self._addresses) - len(self._beyond) < self._most:
+            return True
+        return self._dismiss(self._quiet.oldest_of_most())
+
+    def _is_head_room(self) -> bool:
+        if len(self._beyond) < self._head_room:
+            return True
+        return self._dismiss(self._quiet_beyond.oldest_of_most())
 
     def is_quiet(self, guest: Guest) -> None:
         """Hear that no request of a connection is being answered."""
         address = self._addresses.get(guest)
         if address is not None:
-            self._quiet.setdefault(address, {}).setdefault(guest)
+            self._quiet_like(guest).add(guest, address)
 
     def is_served(self, guest: Guest) -> None:
         """Hear that a request of a connection is being answered."""
         address = self._addresses.get(guest)
-        if address is not None and (quiet := self._quiet.get(address)) is not None:
-            quiet.pop(guest, None)
-            if not quiet:
-                del self._quiet[address]
+        if address is not None:
+            self._quiet_like(guest).discard(guest, address)
 
     def leave(self, guest: Guest) -> None:
         """Hear that a connection is closed."""
@@ -105,17 +134,16 @@ class Crowd:
             if not self._served[address]:
                 del self._served[address]
 
-    def _noisiest(self) -> str | None:
-        """Return the address with the most quiet connections."""
-        return max(self._quiet, key=lambda each: len(self._quiet[each]), default=None)
+    def _quiet_like(self, guest: Guest) -> _Quiet:
+        return self._quiet_beyond if guest in self._beyond else self._quiet
 
-    def _make_room(self, address: str | None) -> bool:
-        """Dismiss the oldest quiet connection of an address, if there is one."""
-        for guest in self._quiet.get(address or "", ()):
-            self.leave(guest)
-            guest.dismiss()
-            return True
-        return False
+    def _dismiss(self, guest: Guest | None) -> bool:
+        """Dismiss a connection for another's sake, if there is one."""
+        if guest is None:
+            return False
+        self.leave(guest)
+        guest.dismiss()
+        return True
 
 
 def address_of(host: str) -> str:

@@ -79,6 +79,32 @@ def test_head_room_is_beyond_the_most_and_bounded() -> None:
     assert crowd.enter(held[4], "192.0.2.8") is Entry.SERVED
 
 
+def test_who_waits_in_head_room_makes_no_room_among_the_served() -> None:
+    gone: list[str] = []
+    crowd = crowd_of(2, 2, head_room=2)
+    held = {name: Connection(name, gone) for name in "abcdefg"}
+    for name in "ab":
+        crowd.enter(held[name], "192.0.2.1")
+        crowd.is_served(held[name])
+    for address, name in (("192.0.2.1", "c"), ("192.0.2.2", "d")):
+        assert crowd.enter(held[name], address) is Entry.HEAD_ROOM
+    assert gone == []
+
+
+def test_half_open_connections_keep_nobody_out_of_head_room() -> None:
+    gone: list[str] = []
+    crowd = crowd_of(1, 1, head_room=2)
+    held = {name: Connection(name, gone) for name in "abcdef"}
+    crowd.enter(held["a"], "192.0.2.1")
+    crowd.is_served(held["a"])
+    for name in "bcde":
+        assert crowd.enter(held[name], "192.0.2.1") is Entry.HEAD_ROOM
+    assert gone == ["b", "c"]
+    for name in "de":
+        crowd.is_served(held[name])
+    assert crowd.enter(held["f"], "192.0.2.2") is Entry.REFUSED
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -123,7 +149,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
-def connected(service: Service, stack: ExitStack, count: int, said: bytes) -> list[socket.socket]:
+def connected(
+    service: Service, stack: ExitStack, count: int, said: bytes, *, pause_s: float = 0.3
+) -> list[socket.socket]:
     """Hold connections that have said something."""
     host, port = service.url.removeprefix("http://").split(":")
     held = []
@@ -132,7 +160,7 @@ def connected(service: Service, stack: ExitStack, count: int, said: bytes) -> li
         each.settimeout(10)
         each.sendall(said)
         held.append(each)
-    time.sleep(0.3)
+    time.sleep(pause_s)
     return held
 
 
@@ -192,3 +220,28 @@ def test_an_address_has_a_bound_of_its_own(tmp_path: Path) -> None:
         other.settimeout(10)
         other.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
         assert other.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+
+
+def test_connections_that_displace_each_other_are_no_more_than_may_come_in(
+    tmp_path: Path,
+) -> None:
+    most = 6
+    with running(tmp_path / "data", max_connections=most) as service, ExitStack() as stack:
+        held = connected(service, stack, most, BODY_TO_COME)
+        for _ in range(2 * HEAD_ROOM):
+            held += connected(service, stack, 1, b"", pause_s=0.02)
+            held += connected(service, stack, 1, BODY_TO_COME, pause_s=0.02)
+        open_yet = sum(is_open(each) for each in held)
+        assert open_yet <= most + HEAD_ROOM, "each that goes makes room for one"
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        while connection.recv(1 << 16):
+            pass
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
