@@ -29,15 +29,16 @@ LOOKS_S = 1.5  # one that is late looks for room every second
 
 @dataclass
 class Stuck(Fake):
-    """Draws of which those of some people end when they are told to."""
+    """Draws of which those of some people, and some releases, end when they are told to."""
 
     stuck: dict[str, asyncio.Event] = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)
 
     async def draw(self, record: ReleaseRecord, dataset: Any, manifest: Any) -> bytes | None:
         self.begun.append(record.principal)
-        if record.principal in self.stuck:
-            ends = asyncio.ensure_future(self.stuck[record.principal].wait())
+        told = self.stuck.get(record.id) or self.stuck.get(record.principal)
+        if told is not None:
+            ends = asyncio.ensure_future(told.wait())
             await asyncio.wait(
                 [ends, asyncio.ensure_future(self.stopped.wait())],
                 return_when=asyncio.FIRST_COMPLETED,
@@ -130,6 +131,25 @@ def test_who_has_a_late_draw_does_not_take_all_lanes(tmp_path: Path, count: int)
     asyncio.run(scenario())
 
 
+def test_lanes_that_claim_at_once_do_not_forget_each_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with desk(tmp_path, BOB, count=2) as at:
+            mine = [await at.ask(BOB, idem) for idem in "abcd"]
+            first = at.draws.stuck[mine[0]] = asyncio.Event()
+            at.services.jobs.start()
+            await at.begins("bob", "bob")
+            await asyncio.sleep(NOT_YET_S)
+            first.set()  # both lanes are free, and look into the queue
+            await at.begins("bob", "bob", "bob")
+            await asyncio.sleep(NOT_YET_S)
+            assert len(at.draws.begun) == 3, "as many are at work as there are lanes"
+            at.draws.stuck["bob"].set()
+            for each in mine:
+                await at.shown(BOB, each)
+
+    asyncio.run(scenario())
+
+
 def test_without_room_a_late_draw_keeps_its_lane(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with desk(tmp_path, ANN, BOB, CAT) as at:
@@ -159,6 +179,24 @@ def test_room_is_free_again_at_a_public_moment_only(tmp_path: Path) -> None:
             await at.shown(BOB, asked[1])
             await asyncio.sleep(LOOKS_S)
             assert at.draws.begun == ["ann", "bob", "cat"], "when it ended is not told"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_has_no_room_takes_it_whether_it_has_ended_or_not(tmp_path: Path, ended: bool) -> None:
+    async def scenario() -> None:
+        async with desk(tmp_path, ANN, BOB, CAT) as at:
+            at.services.jobs.taken_ms = lambda record: 600_000 if record.principal == "cat" else 0
+            asked = [await at.ask(caller) for caller in (ANN, BOB, CAT, DAN)]
+            at.services.jobs.start()
+            await at.begins("ann", "bob", "cat")
+            await asyncio.sleep(NOT_YET_S)  # there is no room for cat's by now
+            if ended:
+                at.draws.stuck["cat"].set()
+                await at.shown(CAT, asked[2])
+            at.draws.stuck["bob"].set()
+            await at.shown(DAN, asked[3])
 
     asyncio.run(scenario())
 

@@ -149,6 +149,7 @@ class JobRunner:
         self._room = 0
         self._held: dict[asyncio.Task[None], str] = {}
         self._late: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
         self._taken: set[asyncio.Task[None]] = set()
         self._working: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
@@ -219,25 +220,16 @@ class JobRunner:
 
     async def _take(self, lanes: _Lanes, record: ReleaseRecord, work: asyncio.Task[None]) -> None:
         """Have a lane, or room for what is late, taken until a public moment after a draw."""
-        loop = asyncio.get_running_loop()
-        # By the loop's clock: the lane's time must not jump with the machine's.
-        begun_ms = int(1000 * loop.time())
-        await asyncio.wait([work], timeout=self.late_ms(record) / 1000)
-        # without room it keeps its lane
-        while not work.done() and not self._room:
-            await asyncio.wait([work], timeout=_PAUSE_S)
-        late = not work.done()
+        over = asyncio.ensure_future(self._until_public(record, work))
+        self._taken.add(over)
+        over.add_done_callback(self._taken.discard)
+        late = await self._is_late(record, work, over)
         if late:
             _LOG.info("a late draw leaves its lane", extra={"release": record.id})
             self._room -= 1
             self._late.add(work)
             lanes.free.release()
-            await asyncio.wait([work])
-        if self._working.get(record.id) is work:
-            del self._working[record.id]
-        drawn_ms = int(1000 * loop.time())
-        free_ms = Schedule(begun_ms, self.taken_ms(record)).first_from(drawn_ms)
-        await asyncio.sleep((free_ms - drawn_ms) / 1000)
+        await over
         del self._held[work]
         self._late.discard(work)
         await self._at_last(
@@ -250,6 +242,30 @@ class JobRunner:
             self._room += 1
         else:
             lanes.free.release()
+
+    async def _until_public(self, record: ReleaseRecord, work: asyncio.Task[None]) -> None:
+        """Wait for a draw, and on until a public moment."""
+        loop = asyncio.get_running_loop()
+        # By the loop's clock: the lane's time must not jump with the machine's.
+        begun_ms = int(1000 * loop.time())
+        await asyncio.wait([work])
+        if self._working.get(record.id) is work:
+            del self._working[record.id]
+        drawn_ms = int(1000 * loop.time())
+        free_ms = Schedule(begun_ms, self.taken_ms(record)).first_from(drawn_ms)
+        await asyncio.sleep((free_ms - drawn_ms) / 1000)
+
+    async def _is_late(
+        self, record: ReleaseRecord, work: asyncio.Task[None], over: asyncio.Task[None]
+    ) -> bool:
+        """Return whether a draw is late, once there is room for it; without, it keeps its lane."""
+        await asyncio.wait([work], timeout=self.late_ms(record) / 1000)
+        if work.done():
+            return False
+        # Until it is over, and not until it has ended: room is no stopwatch either.
+        while not over.done() and not self._room:
+            await asyncio.wait([over], timeout=_PAUSE_S)
+        return not over.done()
 
     def _waiting(self) -> Collection[str]:
         """Return the people who wait until one of their late draws has ended."""
@@ -264,7 +280,9 @@ class JobRunner:
             # Before the look, so that what comes in meanwhile is not overlooked.
             lanes.something.clear()
             try:
-                found = await self._claim(lanes)
+                # One after the other, so that each knows whose draws the others have begun.
+                async with self._turn:
+                    found = await self._claim(lanes)
             except Exception as error:
                 _LOG.error("queue not readable", extra=describe(error))
                 await asyncio.sleep(_PAUSE_S)
