@@ -252,6 +252,24 @@ def test_strangers_who_live_in_the_same_places_are_no_overlap() -> None:
             assert not tables_overlap(one, other), (columns, mine)
 
 
+def test_what_the_handbook_says_is_not_recognised() -> None:
+    """Under other columns: a telling column in other units, and as many made-up rows."""
+    frame = table()
+    kept, others = halves(frame)
+    old = digested(frame, kept)
+    assert tables_overlap(digested(frame.with_columns(pl.col("age") * 1.1), others), old)
+    scaled = frame.with_columns(pl.col("income") * 1.1)
+    assert not tables_overlap(digested(scaled, others), old)
+    made_up = pl.DataFrame([shuffled(frame[[name]])[name] for name in others])
+    made_up = made_up.hstack([frame[name].reverse() for name in kept]).select(frame.columns)
+    mixed = pl.concat([frame, made_up])
+    assert tables_overlap(digested(mixed, others), old)
+    noise = np.random.default_rng(5).random((len(mixed), 2))
+    hidden = mixed.with_columns(more=noise[:, 0], noise=noise[:, 1])
+    assert not tables_overlap(digested(hidden, others), old)
+    assert tables_overlap(digested(hidden, kept), old), "what is declared again is recognised"
+
+
 @pytest.mark.wide
 def test_what_is_kept_of_a_file_is_bounded() -> None:
     rows = 50_000

@@ -174,6 +174,23 @@ def test_a_start_looks_at_keys_policies_archives_and_caps(place: Place, statemen
     store.close()
 
 
+def test_a_cap_edited_for_as_long_as_a_charge_takes_is_not_found(place: Place) -> None:
+    """As the threat model says: by which rules a charge was judged no entry holds."""
+    with opened(place) as ledger:
+        ledger.store.write(
+            lambda u: u.accounts.set_cap(
+                ledger.account, ANALYST, 1, principal=CURATOR, reason="a slice"
+            )
+        )
+        with pytest.raises(Problem, match="budget-exceeded"):
+            ledger.debit("a", 3)
+        edit(place, "UPDATE cap SET amount = 3")
+        ledger.debit("a", 3)
+        assert ledger.store.verify().faults != (), "while it stands there it is found"
+        edit(place, "UPDATE cap SET amount = 1")
+        assert ledger.store.verify().ok
+
+
 # Entries of an earlier version
 
 

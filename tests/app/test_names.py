@@ -38,7 +38,11 @@ def test_a_name_has_one_spelling(twin: str) -> None:
     "name",
     [
         " ", "\u3000", "A\u200bda", "Ada\N{SOFT HYPHEN}", "Ada\ufe0f", "\N{HANGUL FILLER}",
-        "Ada\u202eadA", "Ad\u034fa", "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 6,
+        "Ada\u202eadA", "Ad\u034fa", "Ada\N{MUSICAL SYMBOL NULL NOTEHEAD}", "Ad\ufffca",
+        "Ada\N{KHITAN SMALL SCRIPT FILLER}", "A\N{DUPLOYAN THICK LETTER SELECTOR}da",
+        "Ad\N{BRAHMI NUMBER JOINER}a", "Ad\N{TIFINAGH CONSONANT JOINER}a",
+        "Ad\N{SOYOMBO SUBJOINER}a", "Ad\N{ZANABAZAR SQUARE SUBJOINER}a",
+        "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 6,
     ],
 )  # fmt: skip
 def test_a_name_can_be_seen(name: str) -> None:

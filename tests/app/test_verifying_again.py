@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -186,7 +187,10 @@ def test_a_note_is_kept_of_a_large_ledger_alone(ledger: Ledger) -> None:
         for other in (replace(small, ledger="another"), replace(small, epoch=2)):
             assert reader.verify(since=other).since is None
         assert reader.verify(since=small).since == small.size
-        for content in ("", "{}", "[]", '{"accounts": 3}', "\udcff"):
+        sound = json.loads(large.to_json())
+        damaged = ({"size": None}, {"size": "x"}, {"part": []}, {"peaks": ["zz"]}, {"epoch": "y"})
+        texts = [json.dumps({**sound, **each}) for each in damaged]
+        for content in ("", "{}", "[]", '{"accounts": 3}', "\udcff", *texts):
             note.write_text(content, "utf-8", "surrogatepass")
             assert earlier_mark(note, signed=False) is None
     keep_mark(ledger.place.directory / "no such" / "place", replace(found, mark=large))

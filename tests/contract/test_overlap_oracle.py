@@ -84,8 +84,14 @@ def test_no_account_is_a_way_to_ask(nosy: httpx.Client, rows: list[str]) -> None
 
 
 def test_a_few_people_among_many_strangers_are_not_told(nosy: httpx.Client) -> None:
-    file = file_of([*STRANGERS[40:60], *PEOPLE[:4]])
-    assert send_upload(nosy, file, money()).status_code == 201
+    """However often one asks: a no is no refusal, and does not count."""
+    first = upload(nosy, file_of([*STRANGERS[40:60], *PEOPLE[:4]]), columns=COLUMNS)
+    for number in range(MOST + 1):
+        strangers = people(100 + number, rows=16)
+        attached = money(account=first["account"], budget=None)
+        assert send_upload(nosy, file_of([*strangers, *PEOPLE[:4]]), attached).status_code == 201
+    file = file_of([*people(99, rows=16), *PEOPLE[:5]])
+    assert_problem(send_upload(nosy, file, money()), 409, "overlapping-dataset")
 
 
 def test_an_admin_vouches_for_few_rows(admin: httpx.Client, archived: httpx.Client) -> None:

@@ -28,9 +28,17 @@ _RANGES = (
     (0x17B4, 0x17B5),  # inherent vowels of Khmer
     (0x180B, 0x180F),  # selectors of Mongolian
     (0x2800, 0x2800),  # the empty pattern of Braille
+    (0x2D7F, 0x2D7F),  # joiners and fillers, which draw nothing themselves
     (0x3164, 0x3164),
     (0xFE00, 0xFE0F),  # selectors of variants
     (0xFFA0, 0xFFA0),
+    (0xFFFC, 0xFFFC),  # stands for a picture that is not there
+    (0x1107F, 0x1107F),
+    (0x11A47, 0x11A47),
+    (0x11A99, 0x11A99),
+    (0x16FE4, 0x16FE4),
+    (0x1BC9D, 0x1BC9D),
+    (0x1D159, 0x1D159),  # the head of a note that has none
     (0xE0100, 0xE01EF),
 )
 _INVISIBLE = frozenset(chr(code) for first, last in _RANGES for code in range(first, last + 1))

@@ -74,7 +74,9 @@ class Mark:
         try:
             said = json.loads(content)
             heads = {name: (int(seq), str(head)) for name, (seq, head) in said["accounts"].items()}
-            return cls(**{**said, "accounts": heads})
+            numbers = {name: int(said[name]) for name in ("epoch", "releases", "part", "size")}
+            peaks = [bytes.fromhex(each).hex() for each in said["peaks"]]
+            return cls(**{**said, **numbers, "accounts": heads, "peaks": peaks})
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
 
