@@ -61,8 +61,10 @@ def test_what_waits_is_listed_and_approved(
     assert row.xpath("td/a/text()")[0] == "mean of income"
     assert "Table <2>" in listed.text
     page = sheet_of(curator, release)
+    assert "that is left" in page.text
     done = curator.send(page, "Approve", reason="within the protocol")
     assert "approved" in done.text
+    assert "Cost epsilon 0.5 Worth" in done.text, "what is left does not have its price any more"
     assert release not in curator.open("/desk/reviews").tree.xpath("string(//table[1])")
     assert float(spent(admin, reviewed)) == float(before) + 0.5
 
