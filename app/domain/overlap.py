@@ -42,7 +42,8 @@ taken for the same people, since nothing says that they are others; an admin can
 uploaded that has seen it; nobody else may ask for single persons by uploads of a few
 rows. So with the data of others nothing is compared below :data:`OTHERS`, and an upload
 that could tell persons and is smaller is not compared with them at all: it is refused
-whatever they hold.
+whatever they hold. Rows count once, however often they are written: whoever guesses how often
+each of a few rows is in a table of others is not told so.
 
 Rows, shares and counts stay inside: what is told is that there is an overlap.
 """

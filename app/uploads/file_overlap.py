@@ -55,7 +55,7 @@ def _sums_overlap(
         return False
     any_all = one.left_out is None or other.left_out is None
     if any_all and one.whole == other.whole and one.whole is not None:
-        return one.whole_bits >= MIN_BITS and one.sample.rows >= floor.compared
+        return one.whole_bits >= MIN_BITS and len(one.sample.digests) >= floor.compared
     # Above it one of the two has kept nothing, so nothing there can be compared.
     limit = min(one.sample.limit, other.sample.limit)
     few, many = sorted(

@@ -48,7 +48,7 @@ class Newcomer:
         if _people_overlap(new.people, old.people, floor):
             return True
         if new.whole is not None and new.whole == old.whole and new.whole_bits >= MIN_BITS:
-            return new.kept[0].sample.rows >= floor.compared
+            return len(new.kept[0].sample.digests) >= floor.compared
         pairs = (*_same_columns(new, old), *self._common_singles(old, floor))
         return any(_samples_overlap(*pair, floor) for pair in pairs) or self._file.overlaps(
             old.file, floor

@@ -110,6 +110,25 @@ def test_who_resembles_everybody_needs_no_company(nosy: httpx.Client) -> None:
     upload(nosy, "a,b\n0,1\n1,1\n", columns=columns)
 
 
+@pytest.mark.parametrize("counts", [(4_321, 15_679), (700, 800, 500)])
+def test_nobody_is_told_how_often_values_are_in_anothers_data(
+    nosy: httpx.Client, archived: httpx.Client, counts: tuple[int, ...]
+) -> None:
+    """Who guesses all counts of a few values is told no more than who errs by one."""
+    values = "abc"[: len(counts)]
+    columns = {"ill": {"type": "category", "values": [*values]}}
+
+    def rows(*counts: int) -> str:
+        return "ill\n" + "".join(f"{x}\n" * n for x, n in zip(values, counts, strict=True))
+
+    upload(archived, rows(*counts), columns=columns)
+    # must fail: whoever has seen the rows is told
+    assert_problem(send_upload(archived, rows(*counts), spec(columns=columns)), 409)
+    first, second, *others = counts
+    for guess in (counts, (first - 1, second + 1, *others)):
+        assert send_upload(nosy, rows(*guess), spec(columns=columns)).status_code == 201
+
+
 def test_refusals_are_written_down_and_few_a_day(
     service: Service, admin: httpx.Client, nosy: httpx.Client, archived: httpx.Client
 ) -> None:
