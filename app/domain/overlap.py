@@ -43,8 +43,8 @@ uploaded that has seen it; nobody else may ask for single persons by uploads of 
 rows. So with the data of others nothing is compared below :data:`OTHERS`, and an upload
 that could tell persons and is smaller is not compared with them at all: it is refused
 whatever they hold. Rows count once, however often they are written, and rows with the same values
-in other columns are the same: whoever guesses how often each of a few rows is in a table of others is
-not told so. The price is that nobody sees two people bring the same table of a few booleans.
+in other columns are the same: whoever guesses how often each of a few rows is in a table of
+others is not told so. The price is that nobody sees two people bring one table of a few booleans.
 
 Rows, shares and counts stay inside: what is told is that there is an overlap.
 """

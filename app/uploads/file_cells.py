@@ -1,8 +1,9 @@
 """One column of a file, declared or not, as plain values: the same in every format.
 
-A number is a number in any spelling and of any type; true is 1 and false is 0. A date
-or a time is its milliseconds since 1970. Other texts count without surrounding blanks
-and without case. What is empty or no finite number counts as missing.
+A number is a number in any spelling and of any type, with a decimal comma and signs
+between groups of three digits too; true is 1 and false is 0. A date or a time is its
+milliseconds since 1970. Other texts count without surrounding blanks and without case.
+What is empty or no finite number counts as missing.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from numpy.typing import NDArray
 from app.uploads.grids import Ends
 from app.uploads.prf import BLANK, Prf
 from app.uploads.samples import Digests
-from app.uploads.spellings import Places, dictionary_of
+from app.uploads.spellings import Places, dictionary_of, spelt_numbers
 
 _LOOKED_AT = 1 << 10  # cells that tell whether a column repeats itself
 _FEW = 0.25  # of the cells: fewer different ones are read once each, and looked up
 _DATE, _TIME = "%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f"
 _DATE_CHARS, _TIME_CHARS = 10, 19
 _TRUTHS = {"true": 1.0, "false": 0.0}
+_WITH_SIGNS = r"^[+-]?[0-9]*(?:[ .,'][0-9]+)+(?:e[+-]?[0-9]+)?$"
+_SIGNS = ((",", "."), (",", " "), (",", "'"), (".", ","), (".", " "), (".", "'"))
+"""Before decimals, and between groups of three digits: what fits first counts."""
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -117,7 +121,7 @@ class CellReader:
             return found
         others = (numbers.is_null() & (stripped != "")).fill_null(value=False)
         left = stripped.filter(others).str.to_lowercase()
-        values = _times(left)
+        values = _spelt(left, _times(left))
         for text, truth in _TRUTHS.items():
             values[(left == text).to_numpy()] = truth
         told = np.isfinite(values)
@@ -154,6 +158,20 @@ def _floats(cells: pl.Series) -> Numbers:
     """Return a column's numbers, NaN where there is none."""
     numbers = cells.cast(pl.Float64)
     return (numbers.fill_null(float("nan")) if numbers.null_count() else numbers).to_numpy()
+
+
+def _spelt(texts: pl.Series, values: Numbers) -> Numbers:
+    """Return the values with those of numbers that are spelt with other signs than programs use.
+
+    Nobody has declared how these columns are spelt, so each text tells by itself.
+    """
+    left = np.flatnonzero(texts.str.contains(_WITH_SIGNS).to_numpy())
+    for point, sign in _SIGNS:
+        if len(left):
+            numbers = _floats(spelt_numbers(texts.gather(left), decimal=point, thousands=sign))
+            values[left] = numbers
+            left = left[np.isnan(numbers)]
+    return values
 
 
 def _times(texts: pl.Series) -> Numbers:

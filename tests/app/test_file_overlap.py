@@ -180,6 +180,25 @@ def test_one_value_in_every_format(form: str, tmp_path: Path) -> None:
         assert ours.sample.digests.tolist() == theirs.sample.digests.tolist()
 
 
+@pytest.mark.parametrize(
+    ("decimal", "thousands"), [(",", ""), (",", "."), (",", " "), (",", "'"), (".", ",")]
+)
+def test_numbers_with_other_signs_are_the_same_people(decimal: str, thousands: str) -> None:
+    """As spreadsheets write them; the other half is declared."""
+    frame = table()
+    signs = str.maketrans({",": thousands, ".": decimal})
+    spelt = frame.with_columns(
+        pl.Series(name, [f"{number:,.2f}".translate(signs) for number in frame[name]])
+        for name in ("income", "food", "rent")
+    )
+    assert spelt["income"].str.contains(decimal, literal=True).all()
+    kept = digested(frame, ["owner", "size"])
+    assert tables_overlap(digested(spelt, ["age"]), kept)
+    assert tables_overlap(kept, digested(spelt, ["age"]))
+    strangers = spelt.with_columns(pl.Series(name, table(seed=2)[name]) for name in spelt.columns)
+    assert not tables_overlap(digested(strangers, ["age"]), kept)
+
+
 def lists(rows: int) -> pl.DataFrame:
     """Return what strangers share: ranks, days one after the other, and places."""
     places = np.random.default_rng(5)
