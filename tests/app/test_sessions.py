@@ -14,7 +14,7 @@ from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.services.people import sessions as sessions_module
 from app.services.people.keys import Caller, KeyService, NewKey
-from app.services.people.sessions import IDLE_S, LONGEST_S, SessionService
+from app.services.people.sessions import IDLE_S, LONGEST_S, MOST_OF_A_KEY, SessionService
 from app.store import Store
 from tests.app.callers import register
 from tests.app.ledgers import Place, opened, place_on
@@ -84,6 +84,18 @@ def test_a_session_ends_with_its_key_and_with_signing_out(desk: Desk) -> None:
         asyncio.run(desk.sessions.begin(key.secret))
     with pytest.raises(Problem, match="unauthorized"):
         desk.keys.holder("key_nobody")
+
+
+def test_a_key_has_so_many_sessions_and_no_more(desk: Desk) -> None:
+    one, other = (desk.key().secret for _ in range(2))
+    stays = asyncio.run(desk.sessions.begin(other))
+    tokens = []
+    for _ in range(MOST_OF_A_KEY + 2):
+        desk.wait(1)
+        tokens.append(asyncio.run(desk.sessions.begin(one)))
+    seen = [desk.seen(token) is not None for token in tokens]
+    assert seen == [False] * 2 + [True] * MOST_OF_A_KEY
+    assert desk.seen(stays) is not None
 
 
 def test_a_form_that_is_sent_many_times_at_once_acts_once(desk: Desk) -> None:

@@ -130,3 +130,13 @@ def test_too_large_a_form_is_refused(service: Service) -> None:
         sent = client.post("/desk/sign-in", data={"key": "x" * 2**20})
         assert sent.status_code == 413
         assert client.post("/desk/sign-in", json={"key": ADMIN_KEY}).status_code == 415
+
+
+def test_signing_in_counts_against_the_keys_rate(tmp_path: Path) -> None:
+    with running(tmp_path / "data", rate_limit_per_minute=5) as limited:
+        with limited.client() as admin:
+            key = make_key(admin, "analyst")["secret"]
+        with httpx.Client(base_url=limited.url) as client:
+            for form in ({"key": key}, {"key": "rd_wrong"}):
+                last = [client.post("/desk/sign-in", data=form).status_code for _ in range(6)]
+                assert last == ([303] * 5 + [429] if form["key"] == key else [401] * 6)

@@ -25,8 +25,11 @@ async def sign_in(request: Request, state: State) -> Response:
     """Begin a session; a wrong key is told as such, and no more."""
     form = await read_form(request)
     wanted = _own(form.text("next"))
+    secret = form.text("key").strip()
     try:
-        token = await state.services.sessions.begin(form.text("key"))
+        caller = await state.services.keys.recognise(secret.encode())
+        await state.rates.take(caller.key)
+        token = await state.services.sessions.begin(secret)
     except Problem as problem:
         if problem.code != "unauthorized":
             raise

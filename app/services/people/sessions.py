@@ -1,7 +1,8 @@
 """Sessions of browsers: signing in with a key, and acting on a form once.
 
 A session lives as long as its key, but at most a day, and ends after an hour in which nothing
-was heard of it. Its token has 256 random bits; the store keeps its SHA-256.
+was heard of it, or when its key has signed in :data:`MOST_OF_A_KEY` times since. Its token has
+256 random bits; the store keeps its SHA-256.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ IDLE_S = 60 * 60
 """A session that was not used for so long is over, in seconds."""
 LONGEST_S = 24 * 60 * 60
 """A session is over after so long in any case, in seconds."""
+MOST_OF_A_KEY = 100
+"""So many sessions of a key are kept; all are looked through at each sign-in."""
 _NOTED_EVERY_S = 60  # a page view is no write
 _FORMS_KEPT_S = 30 * 24 * 60 * 60  # nobody sends a form that was shown a month ago
 _WAIT_S = 0.1  # an act of the same form may be about to end
@@ -63,6 +66,7 @@ class SessionService:
         def write(work: UnitOfWork) -> None:
             work.sessions.sweep(began_before_s=now - LONGEST_S, seen_before_s=now - IDLE_S)
             work.forms.sweep(before_s=now - _FORMS_KEPT_S)
+            work.sessions.keep_latest(caller.key, MOST_OF_A_KEY - 1)
             work.sessions.begin(record)
 
         await self._store.awrite(write)

@@ -24,6 +24,16 @@ _SWEEP = delete(tables.desk_session).where(
     )
 )
 
+_LATEST = (
+    select(_session.token_hash)
+    .where(_session.key_id == bindparam("of_key"))
+    .order_by(_session.began_at_s.desc(), _session.seen_at_s.desc())
+    .limit(bindparam("most"))
+)
+_KEEP = delete(tables.desk_session).where(
+    _session.key_id == bindparam("of_key"), _session.token_hash.not_in(_LATEST)
+)
+
 
 class SessionRecord(NamedTuple):
     """A session; times are seconds since 1970."""
@@ -56,6 +66,10 @@ class SessionsWriter(Sessions):
     def begin(self, record: SessionRecord) -> None:
         """Keep a new session."""
         self._connection.execute(_BEGIN, record._asdict())
+
+    def keep_latest(self, key: str, most: int) -> None:
+        """Forget sessions of a key but for so many, which began last."""
+        self._connection.execute(_KEEP, {"of_key": key, "most": most})
 
     def see(self, token_hash: str, *, at_s: int) -> None:
         """Note that a session was used."""
