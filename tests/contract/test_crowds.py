@@ -24,6 +24,12 @@ BODY_TO_COME = (
 ).encode()
 
 
+FORM_TO_COME = (
+    b"POST /desk/sign-in HTTP/1.1\r\nHost: h\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nkey="
+)
+
+
 class Connection:
     def __init__(self, name: str, gone: list[str]) -> None:
         self._name, self._gone = name, gone
@@ -197,6 +203,17 @@ def test_where_all_have_a_request_there_is_room_for_probes_and_admins(tmp_path: 
             refused = analyst.get("/v1/datasets")
             assert (refused.status_code, refused.json()["code"]) == (503, "busy")
             assert refused.headers["retry-after"] == "1"
+
+
+def test_forms_without_a_key_take_no_head_room(tmp_path: Path) -> None:
+    with (
+        running(tmp_path / "data", max_connections=10) as full,
+        ExitStack() as stack,
+    ):
+        connected(full, stack, 10 + 2 * HEAD_ROOM, FORM_TO_COME)
+        assert httpx.get(f"{full.url}/readyz").status_code == 200
+        with full.client() as admin:
+            assert admin.get("/v1/datasets").status_code == 200
 
 
 def test_an_address_has_a_bound_of_its_own(tmp_path: Path) -> None:

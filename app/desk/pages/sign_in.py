@@ -23,6 +23,8 @@ async def show_sign_in(request: Request) -> Response:
 @router.post("/sign-in")
 async def sign_in(request: Request, state: State) -> Response:
     """Begin a session; a wrong key is told as such, and no more."""
+    if request.scope.get("crowded"):  # anybody could keep a form coming, in the place of a probe
+        raise Problem("busy")
     form = await read_form(request)
     wanted = _own(form.text("next"))
     secret = form.text("key").strip()
