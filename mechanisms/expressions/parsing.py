@@ -194,8 +194,12 @@ class _Reader:
             return Node("text", value=found[1:-1], place=place)
         if not isinstance(value, int | float):
             raise ExpressionError(f"that is not offered here: {_OFFERED}", place)
-        # From the text, since Python's parser has rounded it to a float.
-        number = Fraction(self._source(node))
+        # From the text, since Python's parser has rounded it to a float. Exponents are no longer
+        # than what can be written out: as a fraction 1e-999999999 takes gigabytes, and hours.
+        written = self._source(node)
+        if abs(int(written.lower().partition("e")[2] or 0)) > LONGEST:
+            raise ExpressionError(f"an exponent is from -{LONGEST} to {LONGEST}", place)
+        number = Fraction(written)
         if number > LARGEST:
             raise ExpressionError("a number is at most 1e100", place)
         return Node("number", value=number, place=place)

@@ -188,6 +188,8 @@ def test_bounds_can_be_narrowed_and_values_are_then_clamped() -> None:
         ("log(x=age)", "without names"),
         ("1e101 * age", "at most 1e100"),
         ("1e999", "at most 1e100"),
+        ("age < 1e-999999999", "an exponent is from -2000 to 2000"),
+        ("age < 1E+999999999", "an exponent is from -2000 to 2000"),
         ("0x10 + age", "something is missing"),
         ("12j", "something is missing"),
         ("age\\", "not an expression"),
