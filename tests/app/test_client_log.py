@@ -6,10 +6,11 @@ import base64
 from collections.abc import Sequence
 from hashlib import sha256
 
+import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from app.client import ReceiptError, check_checkpoint, check_growth
+from app.client import ReceiptError, ReleaseDesk, check_checkpoint, check_growth
 from app.domain.checkpoints import Checkpoint
 from app.domain.merkle import consistency_path, root_over
 
@@ -48,6 +49,25 @@ def test_a_log_does_not_shrink_and_is_no_other() -> None:
         check_growth(note(LEAVES[:3], log="release-desk/ledger_2/1"), note(LEAVES[:5]), [], TEXT)
     with pytest.raises(ReceiptError, match="cannot be read"):
         check_growth(note(LEAVES[:3]), note(LEAVES[:5]), ["no hash"], TEXT)
+
+
+@pytest.mark.parametrize(
+    ("newest", "said"),
+    [(note(LEAVES[:3]), "does not begin"), (note(LEAVES[:3], log="release-desk/l/2"), "two logs")],
+)
+def test_a_log_that_has_shrunk_is_called_so_and_not_a_wrong_request(newest: str, said: str) -> None:
+    """The service has no proof for these, and refuses to be asked for one."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/log/checkpoint":
+            return httpx.Response(200, text=newest)
+        return httpx.Response(422, json={"code": "invalid-request", "status": 422})
+
+    with (
+        ReleaseDesk("http://desk", transport=httpx.MockTransport(answer)) as desk,
+        pytest.raises(ReceiptError, match=said),
+    ):
+        desk.check_log(note(LEAVES[:5]), TEXT)
 
 
 @pytest.mark.parametrize("text", ["", "mine", "a\n\nb", "a\nb\nc\n\nd e f\n", "a\n1\n?\n\nd e f\n"])

@@ -197,6 +197,67 @@ def test_the_document_begins_with_the_signed_answer_and_names_its_entries(
     }, "of the columns asked about, and no others"
 
 
+@pytest.mark.parametrize(
+    ("statistic", "title"),
+    [
+        (
+            {"kind": "count", "by": ["of", {"column": "age", "edges": [1, 50, 100]}]},
+            "Count by of, age",
+        ),
+        (
+            {
+                "kind": "linear_regression", "bound": 2, "target": "age",
+                "features": [{"column": "of", "reference": "value"}, {"expr": "pay / 2"}],
+            },
+            "Linear regression of age on of, pay/2",
+        ),
+        (
+            {
+                "kind": "logistic_regression", "bound": 2,
+                "target": {"column": "age", "op": ">", "value": 50},
+                "features": [{"product": [{"log": "pay"}, {"column": "of", "reference": "value"}]}],
+            },
+            "Logistic regression of age on log(pay):of",
+        ),
+        (
+            {
+                "kind": "mean", "columns": ["half"], "derive": {"half": "age * pay"},
+                "where": [{"column": "of", "op": "==", "value": "mean"}],
+            },
+            "Mean of half, with conditions",
+        ),
+    ],
+)  # fmt: skip
+def test_a_question_of_any_form_has_pages_which_name_its_columns_and_no_others(
+    curator: httpx.Client, anonymous: httpx.Client, statistic: dict[str, Any], title: str
+) -> None:
+    """Words of a question, its fields and the categories in it are often columns' names too."""
+    numbers = ("age", "pay", "kind", "value", "mean", "column", "count", "op", "target", "features")
+    columns: dict[str, Any] = {
+        name: {"type": "number", "lower": 1, "upper": 100, "label": f"labelled {name}"}
+        for name in numbers
+    }
+    columns["of"] = {"type": "category", "values": ["value", "mean"]}
+    rows = f"{','.join(columns)}\n" + f"{'40,' * len(numbers)}mean\n" * 60
+    dataset = upload(curator, rows, columns=columns)["id"]
+    asked = ask(curator, dataset, statistic)
+    assert asked.status_code in {201, 202}, asked.text
+    name = settled(curator, asked).json()["id"]
+    assert publish(curator, name).status_code == 201
+    told = anonymous.get(f"/public/releases/{name}.json").json()["data"]["columns"]
+    assert set(told) == ({"age", "of"} if statistic["kind"] == "count" else {"age", "pay", "of"})
+    forms = ["", "/certificate", *(f".{ending}" for ending in FORMS)]
+    pages = [f"/public/releases/{name}{form}" for form in forms]
+    pages += ["/public", "/public/releases.json", "/public/feed.atom"]
+    pages += [f"/public/datasets/{dataset}/{form}.json" for form in EXPORTS]
+    for page in pages:
+        assert anonymous.get(page).status_code == 200, page
+    feed = anonymous.get("/public/feed.atom").text
+    assert f"{title} in" in feed, feed
+    found = anonymous.get("/public/releases.json", params={"q": "labelled op"}).json()
+    assert found["items"] == []
+
+
 def test_nothing_of_other_columns_rows_or_budget_is_told(
     curator: httpx.Client, anonymous: httpx.Client
 ) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from app.services.plans.questions import Question
+from mechanisms.expressions.parsing import parse
 
 _TOLD = frozenset(
     {"kind", "columns", "column", "target", "features", "formula", "where", "by", "parts", "derive"}
 )
+_NAMING = ("columns", "column", "target", "features", "where", "by", "weights")
+"""The fields that name columns; ``edges`` have those of ``columns``."""
 _MOST_NAMED = 4
 _OPERATIONS = {"==": "is", "=": "is", "!=": "is not", "in": "is one of"}
 
@@ -25,22 +29,62 @@ def asked(statistic: Mapping[str, Any]) -> str:
     if "parts" in statistic:
         return "; ".join(asked(part["statistic"]) for part in statistic["parts"])
     target = statistic.get("target")
-    if isinstance(target, Mapping):
-        target = target.get("column")
     names = [statistic["column"]] if "column" in statistic else statistic.get("columns") or ()
-    of = statistic.get("formula") or target or _several(names)
+    of = statistic.get("formula") or (_named(target) if target else _several(names))
     told = str(statistic["kind"]).replace("_", " ") + (f" of {of}" if of else "")
     if statistic.get("features") and not statistic.get("formula"):
         told += f" on {_several(statistic['features'])}"
     if statistic.get("by"):
-        told += f" by {', '.join(statistic['by'])}"
+        told += f" by {', '.join(map(_named, statistic['by']))}"
     return f"{told}, with conditions" if statistic.get("where") else told
 
 
-def _several(names: Sequence[str]) -> str:
+def _several(names: Sequence[object]) -> str:
     """Return names, of many the first."""
     more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(_named, names[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+def _named(part: object) -> str:
+    """Return a column, a group's bands, a target or a feature in a word, as a coefficient has it.
+
+    >>> _named({"product": ["age", {"column": "sex", "reference": "m"}, {"log": "income"}]})
+    'age:sex:log(income)'
+    """
+    if not isinstance(part, Mapping):
+        return str(part)
+    if "product" in part:
+        return ":".join(map(_named, part["product"]))
+    return f"log({part['log']})" if "log" in part else str(part.get("expr") or part["column"])
+
+
+def columns_named(statistic: Mapping[str, Any]) -> frozenset[str]:
+    """Return the columns that a statistic is about, and no word of it that is only called so.
+
+    >>> asked = {"kind": "mean", "columns": ["n"], "derive": {"n": "age / 2"}, "by": ["sex"]}
+    >>> sorted(columns_named(asked | {"where": [{"column": "of", "op": "==", "value": "kind"}]}))
+    ['age', 'n', 'of', 'sex']
+    """
+    parts = (columns_named(part["statistic"]) for part in statistic.get("parts") or ())
+    derived = (
+        parse(text if isinstance(text, str) else text["expr"]).columns
+        for text in (statistic.get("derive") or {}).values()
+    )
+    own = (_columns(statistic.get(name)) for name in _NAMING)
+    return frozenset(chain.from_iterable((*parts, *derived, *own)))
+
+
+def _columns(part: Any) -> Iterator[str]:
+    """Yield the columns in a field that names some: of itself, of conditions or of features."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, Mapping):
+        for name in ("column", "log", "product"):
+            yield from _columns(part.get(name))
+        yield from parse(part["expr"]).columns if "expr" in part else ()
+    else:
+        for each in part or ():
+            yield from _columns(each)
 
 
 def in_words(question: Question) -> str:

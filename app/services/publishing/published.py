@@ -7,8 +7,7 @@ the answer does but what the answer's own words mean.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,14 +15,13 @@ from urllib.parse import quote
 
 from app.domain.datasets import columns_json, derived_json
 from app.services.datasets.datasets import DatasetFacts
-from app.services.plans.wording import asked
+from app.services.plans.wording import asked, columns_named
 from app.services.releases.tidy import TidyRow, tidy_rows
 from app.store import ReleaseRecord
 from app.store.publishing.publications import PublicationRecord
 
 _TOLD = ("type", "lower", "upper", "values", "label", "unit_of_measure", "expr")
 """What is told of a column; how cells were read is of no use to a reader."""
-_WORD = re.compile(r"\w+")
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -147,24 +145,10 @@ def columns_of(
     facts: DatasetFacts, statistic: Mapping[str, Any]
 ) -> Mapping[str, Mapping[str, Any]]:
     """Return the declared facts of the columns that a question names, in the data set's order."""
-    named = set(_names(statistic))
+    named = columns_named(statistic)
     every = {**columns_json(facts.columns), **derived_json(facts.columns)}
     return {
         name: {each: column[each] for each in _TOLD if each in column}
         for name, column in every.items()
         if name in named
     }
-
-
-def _names(part: Any) -> Iterator[str]:
-    """Yield every text in a question, and every word of one: expressions name columns too."""
-    if isinstance(part, Mapping):
-        for name, inner in part.items():
-            yield str(name)
-            yield from _names(inner)
-    elif isinstance(part, list):
-        for inner in part:
-            yield from _names(inner)
-    elif isinstance(part, str):
-        yield part
-        yield from _WORD.findall(part)
