@@ -196,7 +196,8 @@ class ViewedData:
 
     def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
         """Return what was made of the view under this key, or make it."""
-        added = tuple(self.view.key(name) for name in self.view.added)
+        # With the names, by which the key knows its columns: another question may swap them.
+        added = tuple((name, self.view.key(name)) for name in self.view.added)
         return self.data.remembered(("view", added, key), make, size)
 
     def _is_kept(self, name: str) -> bool:

@@ -21,10 +21,14 @@ from app.services.datasets.declarations import declared_columns
 from app.vault.vault import Vault
 from mechanisms.domain import CODE_MAX, NumberColumn
 from mechanisms.expressions.evaluation import decoded
+from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import Sketch
+from mechanisms.statistics.cells.parting import Parting
+from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.questions import viewed
+from mechanisms.statistics.weights import Weights, require_weights, weighted_data
 from tests.app.uploads import DataHere, encode
 
 COLUMNS: dict[str, dict[str, object]] = {
@@ -149,6 +153,25 @@ def test_what_a_question_derives_is_computed_once_for_a_data_set(tmp_path: Path)
     first, again, other = passes
     assert other == first, "another expression is another column"
     assert again < first, "the same one, however it is spelt, is remembered"
+
+
+def test_questions_that_swap_two_names_are_two(tmp_path: Path) -> None:
+    spec = declared({})
+    engine = DataHere(Vault(tmp_path))
+    engine.store("ds_1", io.BytesIO(csv_text().encode()), spec)
+    schema, found = schema_of(spec, rows=None), []
+    older, richer = "age / 2", "income / 2"
+    for derive in ({"one": older, "two": richer}, {"two": older, "one": richer}):
+        asked = viewed(Mean(columns=("one",), derive=derive), schema)
+        view = asked.view.over(engine.open("ds_1"))
+        where = Condition(column="sex", op="==", value="m")
+        (men,) = parts_of(view, Parting.of((where,), (), asked.view.schema))
+        weights = Weights("one", require_weights(asked.view.schema, "one"))
+        sums = weighted_data(view, weights, sums_only=True).gram(["one"])
+        found.append((men.gram(["one"]), [codes.tolist() for codes in men.ordered("one")], sums))
+    ages, incomes = found
+    for of_ages, of_incomes in zip(ages, incomes, strict=True):
+        assert of_ages != of_incomes, "what was remembered of the other question is not told"
 
 
 @pytest.mark.parametrize(
