@@ -75,8 +75,11 @@ def brackets(
 ) -> list[Bracket]:
     """Return the neighbours of each level, for a joint draw at this epsilon; no two are equal.
 
-    ``outside`` is how often an interval may miss.
+    ``outside`` is how often an interval may miss. ``rows`` may be 0: a group may have fewer than
+    one, where they are reckoned to be spread evenly.
     """
+    if rows == 0:
+        return [Bracket(level, None, None) for level in levels]
     unit = float(2 * joint_sensitivity(levels, Adjacency.REPLACE_ONE) / epsilon)
     points, odds = bridge_law(2 * len(levels))
     taken = set(levels)

@@ -14,7 +14,7 @@ import pytest
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Inference, InvalidStatisticError, Outcome, Plan, Statistic
-from mechanisms.domain import NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.inference.bought import COMPOSITION
 from mechanisms.inference.curvature import Curvature
 from mechanisms.inference.neighbours import (
@@ -550,4 +550,18 @@ def test_a_slope_at_its_bound_has_an_interval_that_says_nothing() -> None:
     statistic = LogisticRegression(target="yes", features=("x",), bound=0.5)
     plan = calibrate(statistic, made, Epsilon.parse("20"), inference=SHARE)
     found = inferred(plan.draw(logistic_data(1), seeded_randomness(1)))
+    assert all(term.open for term in found.terms)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_quantiles_of_more_groups_than_rows_are_planned(adjacency: Adjacency) -> None:
+    rows = 1 if adjacency is Adjacency.REPLACE_ONE else None
+    columns = {"x": NumberColumn(Fraction(0), Fraction(1)), "g": CategoryColumn(("a", "b"))}
+    schema = Schema(columns, adjacency, rows, max_rows=1)
+    question = Quantile(column="x", levels=(0.5,), by=("g",))
+    plan = calibrate(question, schema, Epsilon.parse("1"), inference=Fraction(1, 3))
+    data = ArrayData.from_values(schema, {"x": [0.5], "g": ["b"]})
+    found = plan.draw(data, seeded_randomness(1)).inference
+    assert found is not None
+    assert [dict(term.by) for term in found.terms] == [{"g": "a"}, {"g": "b"}]
     assert all(term.open for term in found.terms)
