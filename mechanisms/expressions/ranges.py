@@ -286,7 +286,7 @@ def _log(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]
 
 
 def _log1p(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
-    if low <= -1:
+    if float(low) <= -1:  # it may be above by less than floats tell
         raise _no_value(node, (low, high), "log1p of -1 or less", f"log1p(max({node.args[0]}, 0))")
     return Fraction(math.log1p(low)), Fraction(math.log1p(high))
 

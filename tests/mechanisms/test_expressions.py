@@ -136,6 +136,7 @@ def test_bounds_can_be_narrowed_and_values_are_then_clamped() -> None:
     [
         ("log(income)", r"write log\(max\(income, 1\)\) or log1p\(income\) \(at character 1\)"),
         ("1 + log1p(debt)", r"log1p\(max\(debt, 0\)\) \(at character 5\)"),
+        ("log1p(age * 0 - 1 + 1e-20)", r"log1p of -1 or less has no value"),
         ("sqrt(debt)", r"debt lies between -500 and 500 by its bounds; write sqrt\(max"),
         ("debt^-1", "negative power of 0"),
         ("debt^0.5", "fractional power"),
