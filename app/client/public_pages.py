@@ -86,7 +86,7 @@ def check_page(
     signed = signed_payload(found[2], public_keys, "the document is not signed by this key")
     if sha256(found[1] + b"}").hexdigest() != signed.get("page"):
         raise ReceiptError("the signature belongs to another document, or this one has been edited")
-    page = json.loads(document)
+    page = json.loads(found[1] + b"}")
     receipt = check_receipt(_answer_in(found[1], page), public_keys)
     proof = page.get("proof")
     if not isinstance(proof, Mapping):
