@@ -28,6 +28,7 @@ UNITS: Mapping[TimeKind, str] = {"date": "days", "datetime": "seconds"}
 """What the numbers count."""
 
 _START = date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = (date.min - _START).days, (date.max - _START).days
 _KINDS: Mapping[str, TimeKind] = {"date": "date", "datetime": "datetime"}
 
 
@@ -67,8 +68,15 @@ def offset_s(text: str) -> int:
 
 
 def text_of(kind: TimeKind, number: Fraction | float) -> str:
-    """Return the nearest date, or second, as ISO 8601."""
-    whole = round(number)
+    """Return the nearest date, or second, as ISO 8601: of the years 1 to 9999.
+
+    A mean with much noise may lie beyond them, and so may the ends of its interval.
+
+    >>> text_of("date", 1e12), text_of("datetime", -1e12)
+    ('9999-12-31', '0001-01-01T00:00:00Z')
+    """
+    days = 1 if kind == "date" else SECONDS_PER_DAY
+    whole = min(max(round(number), _FIRST_DAY * days), (_LAST_DAY + 1) * days - 1)
     if kind == "date":
         return (_START + timedelta(days=whole)).isoformat()
     moment = datetime.combine(_START, time(), UTC) + timedelta(seconds=whole)

@@ -89,6 +89,16 @@ def test_dates_read_back_as_they_were_written(text: str) -> None:
     assert text_of("datetime", number_of("datetime", text)) == f"{text}T00:00:00Z"
 
 
+def test_what_lies_beyond_all_dates_is_told_as_the_first_or_the_last() -> None:
+    last, first = "9999-12-31", "0001-01-01"
+    for number, text in ((1e300, last), (-1e300, first)):
+        assert text_of("date", number) == text
+    assert text_of("datetime", 1e300) == f"{last}T23:59:59Z"
+    assert text_of("datetime", -1e300) == f"{first}T00:00:00Z"
+    for text in (first, last):
+        assert text_of("date", number_of("date", text)) == text
+
+
 def test_declarations_of_times_read_back_as_they_were_written() -> None:
     columns = {
         "i": {**INTEGER, "missing": 3, "label": "Age", "unit_of_measure": "years"},

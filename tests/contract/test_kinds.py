@@ -71,6 +71,29 @@ def test_quantiles_and_means_of_dates_are_iso_texts(curator: httpx.Client, datas
     assert isinstance(noise["std"]["admitted"], float)
 
 
+def test_a_mean_beyond_all_dates_is_the_last_or_the_first_one(
+    curator: httpx.Client, dataset: Any
+) -> None:
+    """So much noise takes it there all but surely, and it has been paid for."""
+    question = {"kind": "mean", "columns": ["admitted", "seen"]}
+    answer = ask(curator, dataset["id"], question, epsilon="0.000000001")
+    assert answer.status_code == 201, answer.text
+    value, ends = answer.json()["value"], answer.json()["noise"]["interval_95"]
+    told = [date.fromisoformat(day) for day in (value["admitted"], *ends["admitted"])]
+    assert told[1] <= told[0] <= told[2]
+    assert ends["seen"][0] <= value["seen"] <= ends["seen"][1]
+    derived = curator.post(
+        f"/v1/releases/{answer.json()['id']}/derivations",
+        json={"statistic": {"kind": "mean", "columns": ["admitted"]}},
+    )
+    assert derived.json()["value"] == {"admitted": value["admitted"]}
+    tried = curator.post(
+        f"/v1/datasets/{dataset['id']}/dry-runs",
+        json={"statistic": question, "epsilon": "0.000000001"},
+    )
+    assert tried.status_code == 200, tried.text
+
+
 def test_groups_conditions_and_edges_take_iso_texts(curator: httpx.Client, dataset: Any) -> None:
     mean = {
         "kind": "mean", "columns": ["seen"],
