@@ -70,6 +70,11 @@ class Desk:
         record = await self.services.releases.get(release, caller=caller)
         return ReleaseState(record.state)
 
+    async def ends(self, caller: Caller, *releases: str) -> None:
+        self.draws.stuck[caller.person].set()
+        for release in releases:
+            await self.shown(caller, release)
+
     async def begins(self, *people: str) -> None:
         async with asyncio.timeout(60):
             while self.draws.begun != [*people]:
@@ -106,8 +111,7 @@ def test_a_draw_that_does_not_end_holds_nobody_up(
                 return
             await at.shown(ANN, behind)
             assert await at.state(BOB, stuck) is ReleaseState.DEBITED
-            at.draws.stuck["bob"].set()
-            await at.shown(BOB, stuck)
+            await at.ends(BOB, stuck)
             assert await at.services.jobs.idle() is None
 
     asyncio.run(scenario())
@@ -124,9 +128,7 @@ def test_who_has_a_late_draw_does_not_take_all_lanes(tmp_path: Path, count: int)
             assert len(at.draws.begun) == count, "the others wait for their own"
             for turn, caller in enumerate((ANN, CAT, DAN, ANN)):
                 await at.shown(caller, await at.ask(caller, str(turn)))
-            at.draws.stuck["bob"].set()
-            for each in mine:
-                await at.shown(BOB, each)
+            await at.ends(BOB, *mine)
 
     asyncio.run(scenario())
 
@@ -143,9 +145,7 @@ def test_lanes_that_claim_at_once_do_not_forget_each_other(tmp_path: Path) -> No
             await at.begins("bob", "bob", "bob")
             await asyncio.sleep(NOT_YET_S)
             assert len(at.draws.begun) == 3, "as many are at work as there are lanes"
-            at.draws.stuck["bob"].set()
-            for each in mine:
-                await at.shown(BOB, each)
+            await at.ends(BOB, *mine)
 
     asyncio.run(scenario())
 
@@ -162,8 +162,7 @@ def test_without_room_a_late_draw_keeps_its_lane(tmp_path: Path) -> None:
             await at.shown(DAN, asked[3])
             for caller, release in zip((ANN, CAT), (asked[0], asked[2]), strict=True):
                 assert await at.state(caller, release) is ReleaseState.DEBITED
-                at.draws.stuck[caller.person].set()
-                await at.shown(caller, release)
+                await at.ends(caller, release)
 
     asyncio.run(scenario())
 
