@@ -348,7 +348,7 @@ def test_a_fault_is_one_entry_that_says_what_to_do(
     for part in parts:
         assert part in told
     assert SENTINEL not in answer.text
-    assert "83729" not in answer.text
+    assert "83729.5" not in answer.text
 
 
 def test_an_unknown_parameter_is_told_those_that_exist(analyst: httpx.Client) -> None:
