@@ -8,11 +8,12 @@ the view of the data has the plan's guarantee, under either adjacency, at no cos
 
 *What is computed.* The stored sketches know nothing of the added columns, so sums and counts of
 them are made in a pass over the rows, exactly. Codes and sums are remembered beside the data,
-by the text of the expression. Which are remembered depends on the public row bound alone.
+by a digest of the expression. Which are remembered depends on the public row bound alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -41,6 +42,7 @@ class RowView:
 
     schema: Schema
     added: Mapping[str, DerivedColumn] = field(default_factory=dict)
+    _keys: dict[str, Hashable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def adding(self, definitions: Mapping[str, Definition], places: Mapping[str, str]) -> RowView:
         """Return this view with more columns; ``places`` say where each is asked for.
@@ -60,13 +62,19 @@ class RowView:
         columns = {**self.schema.columns, **{name: each.column for name, each in made.items()}}
         return RowView(replace(self.schema, columns=columns), {**self.added, **made})
 
-    def key(self, name: str) -> str:
-        """Return a text that tells what a column of the view holds."""
-        made = self.added.get(name)
-        if made is None:
+    def key(self, name: str) -> Hashable:
+        """Return what tells what a column of the view holds, from any other column.
+
+        Of an added one a digest of its map and of the keys of what it reads: the texts of columns
+        that are made of one another would double with each.
+        """
+        if name not in self.added:
             return name
-        inner = [f"{each} = {self.key(each)}" for each in made.reads if each in self.added]
-        return "; ".join([made.key, *inner])
+        for each in [] if name in self._keys else self.needed([name]):  # what it is made of first
+            made = self.added[each]
+            told = repr((made.key, [(read, self.key(read)) for read in made.reads]))
+            self._keys.setdefault(each, hashlib.sha256(told.encode()).digest())
+        return self._keys[name]
 
     def needed(self, columns: Sequence[str]) -> list[str]:
         """Return which added columns these are, and which they are made of, in order."""

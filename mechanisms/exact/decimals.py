@@ -38,11 +38,14 @@ def decimal_text(value: Fraction, *, most_digits: int | None = None) -> str:
 
 def _digits(denominator: int) -> int | None:
     """Return the least k with a denominator that divides 10**k; None if there is none."""
-    powers = []
-    for prime in (2, 5):
-        power = 0
-        while denominator % prime == 0:
-            denominator //= prime
-            power += 1
-        powers.append(power)
-    return max(powers) if denominator == 1 else None
+    twos = (denominator & -denominator).bit_length() - 1
+    rest, fives = denominator >> twos, 0
+    # by squares: a denominator of thousands of digits is no thousand divisions
+    powers = [5]
+    while powers[-1] <= rest:
+        powers.append(powers[-1] ** 2)
+    for place in reversed(range(len(powers))):
+        quotient, left = divmod(rest, powers[place])
+        if left == 0:
+            rest, fives = quotient, fives + 2**place
+    return max(twos, fives) if rest == 1 else None

@@ -154,6 +154,7 @@ class _Reader:
         self._text = text
         self._origin = origin
         self._nodes = 0
+        self._digits = 0
         self._forms: Mapping[type[ast.expr], Callable[..., Node]] = {
             ast.Constant: self._constant,
             ast.Name: self._name,
@@ -196,10 +197,14 @@ class _Reader:
             raise ExpressionError(f"that is not offered here: {_OFFERED}", place)
         # From the text, since Python's parser has rounded it to a float. Exponents are no longer
         # than what can be written out: as a fraction 1e-999999999 takes gigabytes, and hours.
-        written = self._source(node)
-        if abs(int(written.lower().partition("e")[2] or 0)) > LONGEST:
+        written, _, power = self._source(node).lower().partition("e")
+        if abs(int(power or 0)) > LONGEST:
             raise ExpressionError(f"an exponent is from -{LONGEST} to {LONGEST}", place)
-        number = Fraction(written)
+        # All of them together, too: the one text has them written out, and is read again.
+        self._digits += len(written) + abs(int(power or 0))
+        if self._digits > LONGEST:
+            raise ExpressionError(f"numbers written out have at most {LONGEST} digits", place)
+        number = Fraction(self._source(node))
         if number > LARGEST:
             raise ExpressionError("a number is at most 1e100", place)
         return Node("number", value=number, place=place)

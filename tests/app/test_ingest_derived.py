@@ -174,6 +174,34 @@ def test_questions_that_swap_two_names_are_two(tmp_path: Path) -> None:
         assert of_ages != of_incomes, "what was remembered of the other question is not told"
 
 
+def test_a_stored_column_that_is_called_like_an_expression_is_another(tmp_path: Path) -> None:
+    derive = {"half": "age / 2", "third": "age / 3"}
+    plain = schema_of(declared({}), rows=None)
+    called = viewed(Mean(columns=("half",), derive=derive), plain).view.added["half"].key
+    columns = {"age": COLUMNS["age"], called: {"type": "number", "lower": 0, "upper": 5000}}
+    spec = declared_columns(columns, {}, adjacency=Adjacency.ADD_REMOVE, max_rows=1000)
+    engine = DataHere(Vault(tmp_path))
+    engine.store("ds_1", io.BytesIO(f'age,"{called}"\n30,1200\n65,4000\n'.encode()), spec)
+    view = viewed(Mean(columns=("half",), derive=derive), schema_of(spec, rows=None)).view
+    data = view.over(engine.open("ds_1"))
+    assert data.gram(["half", "third"]) != data.gram([called, "third"])
+
+
+def test_columns_that_are_made_of_all_before_them_are_told_apart_at_once(tmp_path: Path) -> None:
+    spec = declared({})
+    engine = DataHere(Vault(tmp_path))
+    engine.store("ds_1", io.BytesIO(csv_text().encode()), spec)
+    found = []
+    for first in ("age / 2", "(100 - age) / 2"):
+        derive = {"c0": first}
+        for place in range(1, 100):
+            before = [f"c{each}" for each in range(max(0, place - 9), place)]
+            derive[f"c{place}"] = f"({' + '.join(before)}) / 9"
+        view = viewed(Mean(columns=("c99",), derive=derive), schema_of(spec, rows=None)).view
+        found.append(view.over(engine.open("ds_1")).ordered("c99")[0].tolist())
+    assert found[0] != found[1], "the first column is another, and so is the last"
+
+
 @pytest.mark.parametrize(
     ("derive", "place", "said"),
     [

@@ -268,10 +268,20 @@ def test_roots_are_rounded_up() -> None:
         (Fraction(-1, 20), "-0.05"),
         (Fraction(1, 3), "1/3"),
         (Fraction(0), "0"),
+        (Fraction(7, 10**1999), f"0.{'0' * 1998}7"),
     ],
 )
 def test_decimal_text(value: Fraction, text: str) -> None:
     assert decimal_text(value) == text
+
+
+def test_a_decimal_exists_where_only_twos_and_fives_divide() -> None:
+    for twos, fives, other in itertools.product(range(20), range(20), (1, 3, 7)):
+        value = Fraction(1, 2**twos * 5**fives * other)
+        text = decimal_text(value)
+        assert Fraction(text) == value
+        assert ("/" in text) == (other > 1)
+        assert other > 1 or len(text.partition(".")[2]) == max(twos, fives)
 
 
 def test_a_decimal_with_too_many_digits_is_written_as_a_quotient() -> None:
