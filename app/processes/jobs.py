@@ -91,10 +91,20 @@ class JobProcesses:
     def _take(self, dataset: str) -> _Process:
         """Return a process that is about to read a data set."""
         with self._lock:
-            process = self._idle.pop() if self._idle else self._begin()
+            process = self._kept() or self._begin()
             process.datasets.add(dataset)
             self._all.add(process)
             return process
+
+    def _kept(self) -> _Process | None:
+        """Return a process that waits for a draw, and forget those that have died meanwhile."""
+        while self._idle:
+            process = self._idle.pop()
+            if not process.has_died():
+                return process
+            self._all.discard(process)
+            self._crew.end(process.channel)
+        return None
 
     def _begin(self) -> _Process:
         try:
@@ -103,16 +113,18 @@ class JobProcesses:
             raise DrawDiedError from None
 
     def _ask(self, process: _Process, batch: Batch) -> bytes | NoAnswer:
+        asked = False
         try:
-            # The first message says that it has loaded everything; only then does a
-            # death count as a draw's.
+            # The first message says that it has loaded everything.
             if not process.ready:
                 process.channel.recv_bytes()
                 process.ready = True
             process.channel.send_bytes(pickled(batch))
+            asked = True
             answers: Answers = unpickled(process.channel.recv_bytes())
         except (OSError, EOFError):
-            if process.ready or self._stopped:
+            # Only the death of one that has been asked counts as a draw's.
+            if asked or self._stopped:
                 raise DrawDiedError from None
             raise NoDrawProcessError from None
         [(_, answered)] = answers
@@ -151,3 +163,10 @@ class _Process:
     channel: Connection
     ready: bool = False
     datasets: set[str] = field(default_factory=set)
+
+    def has_died(self) -> bool:
+        """Return whether one that waits for a draw is there no more: it has nothing to say."""
+        try:
+            return self.channel.poll()
+        except OSError:
+            return True

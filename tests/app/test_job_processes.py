@@ -40,7 +40,7 @@ time.sleep(60)
 """
 
 
-def processes(directory: Path) -> JobProcesses:
+def processes(directory: Path, count: int = 1) -> JobProcesses:
     """Return one that signs as some ledger does."""
     order = DrawOrder.of(
         data_dir=directory,
@@ -48,7 +48,7 @@ def processes(directory: Path) -> JobProcesses:
         key=SigningKey.of_bytes(bytes(32)),
         log_level="warning",
     )
-    return JobProcesses(count=1, order=order)
+    return JobProcesses(count=count, order=order)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -89,8 +89,13 @@ def test_a_job_is_drawn_in_a_process_that_may_die(
             assert "coefficients" in answer["value"]
             assert answer["receipt"]
             [process], [pid] = spawned._all, forked(job_processes)
+            os.kill(pid, signal.SIGSTOP)
+            asked = await ask(services, dataset, "b")
+            while spawned._idle:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.5)  # it has been asked by then
             os.kill(pid, signal.SIGKILL)
-            second = await final(services, (await ask(services, dataset, "b")).id)
+            second = await final(services, asked.id)
             assert (second.state, second.attempts) == (ReleaseState.RELEASED, 2)
             assert spawned._all.isdisjoint({process})
             # what the process cannot read is put off, and the process goes on
@@ -110,6 +115,27 @@ def test_a_job_is_drawn_in_a_process_that_may_die(
                 assert len(reader.releases.list(principal=BOB.person)) == 3
         with pytest.raises(DrawDiedError):
             await spawned.draw(second, facts.record, None)
+
+    asyncio.run(scenario())
+
+
+def test_no_attempt_is_lost_to_processes_that_die_while_they_wait(tmp_path: Path) -> None:
+    """As many as a release has attempts may be killed by a machine that is short of memory."""
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+
+    async def scenario() -> None:
+        spawned = processes(tmp_path, count=3)
+        async with opened(place, spawned) as (_, services):
+            dataset = await new_dataset(services)
+            asked = [(await ask(services, dataset, idem)).id for idem in "abc"]
+            services.jobs.start()
+            for release in asked:
+                await final(services, release)
+            for pid in forked(job_processes):
+                os.kill(pid, signal.SIGKILL)
+            wait(lambda: not forked(job_processes))
+            drawn = await final(services, (await ask(services, dataset, "d")).id)
+            assert (drawn.state, drawn.attempts) == (ReleaseState.RELEASED, 1)
 
     asyncio.run(scenario())
 
