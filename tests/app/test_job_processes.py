@@ -91,7 +91,7 @@ def test_a_job_is_drawn_in_a_process_that_may_die(
             [process], [pid] = spawned._all, forked(job_processes)
             os.kill(pid, signal.SIGSTOP)
             asked = await ask(services, dataset, "b")
-            while spawned._idle:
+            while (await services.releases.get(asked.id, caller=BOB)).worker is None:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.5)  # it has been asked by then
             os.kill(pid, signal.SIGKILL)
