@@ -29,10 +29,17 @@ _START_TIMEOUT_S = 60.0
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of 127.0.0.1 that is free, and is given to nobody who asks for any.
+
+    A socket that is bound and does not listen keeps it from them until this process ends. A server
+    may listen there, as each lets its address be used again.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    port = int(holder.getsockname()[1])
+    holder.detach()
+    return port
 
 
 def _begin(serve: Callable[..., None], forking: bool, *told: object) -> None:
