@@ -20,6 +20,7 @@ from app.processes.channel import StarvedError
 from app.processes.crews import Crew
 from app.processes.forking import Forks
 from app.processes.upload_reading import SHARED
+from tests.speed import PATIENCE_S
 
 
 class OwnForks(Forks):
@@ -85,7 +86,7 @@ def children_of(process: int) -> list[int]:
     return [int(child) for child in listed.split()]
 
 
-def wait(condition: Callable[[], object], patience_s: float = 30) -> None:
+def wait(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
     """Wait until a condition holds."""
     until = time.monotonic() + patience_s
     while not condition():

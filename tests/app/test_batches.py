@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from app.services.releases.batches import MOST_MS, Batches, packed
+from tests.speed import PATIENCE_S
 
 
 class Counted(Batches):
@@ -48,7 +49,7 @@ def _nothing(_: object) -> None:
 
 def run(work: Callable[[], Awaitable[object]]) -> None:
     async def limited() -> None:
-        await asyncio.wait_for(work(), 20)
+        await asyncio.wait_for(work(), PATIENCE_S)
 
     asyncio.run(limited())
 
@@ -83,7 +84,7 @@ def test_a_long_one_holds_no_short_one_up(batches: Counted) -> None:
     last = threading.Event()
 
     async def work() -> None:
-        long = batches.submit(lambda _: last.wait(15), expected_ms=5 * MOST_MS)
+        long = batches.submit(lambda _: last.wait(PATIENCE_S), expected_ms=5 * MOST_MS)
         short = [batches.submit(lambda _: 1, expected_ms=0.1) for _ in range(20)]
         assert await asyncio.gather(*short) == [1] * 20
         assert not long.done()
@@ -97,7 +98,9 @@ def test_long_ones_hold_no_short_one_up_however_many(batches: Counted) -> None:
     last = threading.Event()
 
     async def work() -> None:
-        long = [batches.submit(lambda _: last.wait(15), expected_ms=math.inf) for _ in range(9)]
+        long = [
+            batches.submit(lambda _: last.wait(PATIENCE_S), expected_ms=math.inf) for _ in range(9)
+        ]
         short = [batches.submit(lambda _: 1, expected_ms=0.1) for _ in range(20)]
         assert await asyncio.gather(*short) == [1] * 20
         assert not any(call.done() for call in long)
@@ -176,17 +179,17 @@ def test_the_end_cancels_what_has_not_begun() -> None:
 
     def first(_: object) -> bool:
         begun.set()
-        return last.wait(15)
+        return last.wait(PATIENCE_S)
 
     async def work() -> None:
         running = made.submit(first, expected_ms=MOST_MS)
         queued = made.submit(_nothing, expected_ms=MOST_MS)
-        await asyncio.to_thread(begun.wait, 15)
+        await asyncio.to_thread(begun.wait, PATIENCE_S)
         late = made.submit(_nothing, expected_ms=MOST_MS)
         made.close()
         last.set()
         assert await running
-        await asyncio.wait([queued, late], timeout=5)
+        await asyncio.wait([queued, late], timeout=PATIENCE_S)
         assert queued.cancelled()
         assert late.cancelled()
 
@@ -198,11 +201,11 @@ def test_an_event_loop_that_has_ended_is_not_told(caplog: pytest.LogCaptureFixtu
 
     def first(_: object) -> bool:
         begun.set()
-        return last.wait(15)
+        return last.wait(PATIENCE_S)
 
     async def leave() -> None:
         made.submit(first, expected_ms=1)
-        await asyncio.to_thread(begun.wait, 15)
+        await asyncio.to_thread(begun.wait, PATIENCE_S)
 
     asyncio.run(leave())
     last.set()

@@ -17,6 +17,7 @@ from app.services.datasets import budgets as budgets_module
 from app.web.requests.schemas import DatasetSpec
 from mechanisms.privacy import Epsilon
 from tests.app.test_services import ADA, SECRET, new_dataset, opened, question
+from tests.speed import PATIENCE_S
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -44,7 +45,7 @@ def test_a_grant_ends_although_the_ledger_was_busy_and_failed(
             monkeypatch.setattr(store, "awrite", troubled)
             keeping = asyncio.create_task(services.budgets.keep_expiring())
             kinds: list[str] = []
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while "expire" not in kinds:
                     await asyncio.sleep(0.01)
                     with store.reading() as reader:

@@ -10,6 +10,7 @@ import pytest
 
 from app.services.datasets import erasing
 from app.services.datasets.erasing import ErasingService
+from tests.speed import PATIENCE_S
 
 BROKEN = "ds_broken"
 
@@ -35,7 +36,7 @@ def test_one_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def scenario() -> None:
         keeping: asyncio.Task[Any] = asyncio.ensure_future(service.keep_erasing())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while plane.tried.count(BROKEN) < 3:
                 await asyncio.sleep(0.001)
         keeping.cancel()

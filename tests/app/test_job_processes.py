@@ -25,6 +25,7 @@ from app.store import LedgerIdentity, SigningKey
 from tests.app.forks import forked, own_host, wait
 from tests.app.ledgers import Place
 from tests.app.test_jobs import ADA, BOB, ask, final, new_dataset, opened, question
+from tests.speed import PATIENCE_S
 
 PARENT = """
 import sys, time
@@ -157,7 +158,7 @@ def test_a_draw_process_goes_with_its_parent(tmp_path: Path) -> None:
         # neither signal ends it by itself: they may be meant for the parent
         time.sleep(1)
         parent.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while is_running(drawer) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_running(drawer)

@@ -37,6 +37,7 @@ from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from tests.app.callers import register
 from tests.app.ledgers import Place
+from tests.speed import PATIENCE_S
 
 ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
 BOB = Caller(key="key_bob", person="bob", role=Role.ANALYST)
@@ -206,7 +207,7 @@ def test_what_is_woken_while_it_closes_closes(tmp_path: Path, turns: int) -> Non
             services.jobs.wake()
             for _ in range(turns):
                 await asyncio.sleep(0)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await services.jobs.close(timeout_s=1)
 
     asyncio.run(scenario())
@@ -405,7 +406,7 @@ def test_a_stopping_service_waits_for_no_pause(
             handing_back = asyncio.create_task(services.jobs._hand_back(claimed))
             await tries.wait()
             services.jobs._stopping.set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 await handing_back
 
     asyncio.run(scenario())
@@ -478,7 +479,7 @@ def test_what_one_process_erases_others_let_go_of(
             assert not plane._cache._held
             letting_go.cancel()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), PATIENCE_S))
 
 
 def test_servers_and_workers_let_go_of_what_others_erase(
@@ -497,7 +498,7 @@ def test_servers_and_workers_let_go_of_what_others_erase(
         for running in (serves, lambda: _work(settings)):
             looking.clear()
             task = asyncio.ensure_future(running())
-            await asyncio.wait_for(looking.wait(), 20)
+            await asyncio.wait_for(looking.wait(), PATIENCE_S)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -15,6 +15,7 @@ from app.store.errors import StoreClosedError
 from app.store.loop_batching import LONGEST_S, LoopBatches
 from app.store.unit_of_work import UnitOfWork
 from tests.app.ledgers import Ledger, Place, opened
+from tests.speed import PATIENCE_S
 
 
 class Handed:
@@ -26,7 +27,7 @@ class Handed:
 
     async def until(self, groups: int) -> None:
         """Wait until so many groups have come, turn by turn."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.groups) < groups:
                 await asyncio.sleep(0)
 
@@ -39,7 +40,7 @@ def charge(ledger: Ledger, key: str) -> Debit:
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
     async def limited() -> None:
-        await asyncio.wait_for(work(), 20)
+        await asyncio.wait_for(work(), PATIENCE_S)
 
     asyncio.run(limited())
 
@@ -186,20 +187,20 @@ def test_what_waits_when_a_store_is_closed_is_written(place: Place) -> None:
 
         def hold(_: UnitOfWork) -> None:
             begun.set()
-            assert going_on.wait(20)
+            assert going_on.wait(PATIENCE_S)
 
         held = writer.submit(hold)
-        assert begun.wait(20)
+        assert begun.wait(PATIENCE_S)
         waiting = writer.submit(charge(ledger, "k"))
         closing = threading.Thread(target=writer.close)
         closing.start()
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE_S
         while writer._waiting.qsize() < 2:
             assert time.monotonic() < until
             time.sleep(0.001)
         going_on.set()
-        held.result(20)
-        assert waiting.result(20).fresh
-        closing.join(20)
+        held.result(PATIENCE_S)
+        assert waiting.result(PATIENCE_S).fresh
+        closing.join(PATIENCE_S)
         assert not closing.is_alive()
         assert ledger.balance() == (1000, 1, 0)

@@ -59,7 +59,7 @@ from tests.app.test_services import (
     spent,
 )
 from tests.mechanisms.offers import MAX_ROWS, PROOFS, Proof
-from tests.speed import slowness
+from tests.speed import PATIENCE_S, slowness
 
 T = TypeVar("T")
 
@@ -72,6 +72,8 @@ COLUMNS: Mapping[str, Column] = {
 EDGES = {"c0": tuple(float(edge) / 10 for edge in range(101))}
 SLACK_MS = 150.0
 """What a busy machine may add to processor time, and the first use of a module costs."""
+TRIES = 12
+"""So often it is timed, until it is quick: others fill the caches for a while."""
 
 LARGEST: list[tuple[Statistic, str, bool]] = [
     (Moments(columns=NAMES[:64]), "auto", True),
@@ -119,7 +121,7 @@ def test_what_takes_long_is_known_to(statistic: Statistic, mechanism: str, costl
     expected_ms = statistic.planning_ms(schema, mechanism)
     assert (expected_ms > LONGEST_SHORT_MS) is costly
     most_ms = 2 * expected_ms + SLACK_MS
-    assert any(_fresh(statistic, mechanism, schema) < most_ms * slowness() for _ in range(2))
+    assert any(_fresh(statistic, mechanism, schema) < most_ms * slowness() for _ in range(TRIES))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,9 @@ def test_standard_errors_count_in_what_takes_long(
     assert expected_ms > plain.planning_ms(schema)
     assert (expected_ms > LONGEST_SHORT_MS) is costly
     most_ms = 2 * expected_ms + SLACK_MS
-    assert any(_fresh(statistic, mechanism, schema, third) < most_ms * slowness() for _ in range(2))
+    assert any(
+        _fresh(statistic, mechanism, schema, third) < most_ms * slowness() for _ in range(TRIES)
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,13 +236,13 @@ class Held:
         """Make an offer, later."""
         self.made.append(str(asked.epsilon))
         if asked.mechanism == COSTLY:
-            assert self.let_go.wait(15)
+            assert self.let_go.wait(PATIENCE_S)
         return make_offer(facts, asked)
 
     def plan(self, facts: DatasetFacts, asked: Question) -> Plan:
         """Plan a dry run, later."""
         self.made.append(str(asked.epsilon))
-        assert self.let_go.wait(15)
+        assert self.let_go.wait(PATIENCE_S)
         return make_plan(facts, asked)
 
 
@@ -298,7 +302,7 @@ def test_costly_plans_wait_apart_and_not_without_bound(tmp_path: Path, held: Hel
                 _preview(services, dataset, question("1"), accuracy=0.1),
             ):
                 with pytest.raises(Problem, match="busy"):
-                    await asyncio.wait_for(attempt, 10)
+                    await asyncio.wait_for(attempt, PATIENCE_S)
             assert spent(services, dataset) == 0
             # what is short is served meanwhile, and others have their own queue
             anothers = asyncio.ensure_future(_preview(services, dataset, costly("3.5"), caller=ADA))

@@ -33,6 +33,7 @@ from mechanisms.privacy import Epsilon
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.total import Sum
 from tests.app.callers import register
+from tests.speed import PATIENCE_S
 
 ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
 BOB = Caller(key="key_bob", person="bob", role=Role.ANALYST)
@@ -321,12 +322,12 @@ def test_a_slow_reader_does_not_forget_that_a_data_set_was_archived(
             def slow(record: DatasetRecord) -> DatasetFacts:
                 if record.status is DatasetStatus.ACTIVE:
                     read.set()
-                    go.wait(10)
+                    go.wait(PATIENCE_S)
                 return parse(record)
 
             monkeypatch.setattr(dataset_module, "facts_of", slow)
             reading = asyncio.create_task(asyncio.to_thread(services.datasets.view, dataset))
-            await asyncio.to_thread(read.wait, 10)
+            await asyncio.to_thread(read.wait, PATIENCE_S)
             await services.archiving.archive(dataset, caller=ADA)
             go.set()
             await reading

@@ -28,6 +28,7 @@ from app.settings import Settings
 from app.store import ReleaseRecord
 from tests.app.forks import forked, own_host, wait
 from tests.app.test_services import ADA, BOB, new_dataset, opened, question, spent
+from tests.speed import PATIENCE_S
 from tests.tiers import wide
 
 
@@ -50,7 +51,7 @@ def alone(host: None) -> None:
 
 
 async def ended(pids: Sequence[int]) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while set(pids) & set(processes()) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
     return not set(pids) & set(processes())
@@ -60,7 +61,7 @@ async def until_ready(services: Services) -> None:
     """Wait until draws would not wait for a process: it is ready, or there is none to be had."""
     small = services.releases.draws.small_draws
     assert small is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not small.prepare():
             await asyncio.sleep(0.01)
 
@@ -70,7 +71,7 @@ async def ask_all(services: Services, dataset: str, keys: str) -> list[ReleaseRe
     asked = (
         services.releases.submit(dataset, question("0.1"), idem=key, caller=BOB) for key in keys
     )
-    return await asyncio.wait_for(asyncio.gather(*asked), 30)
+    return await asyncio.wait_for(asyncio.gather(*asked), PATIENCE_S)
 
 
 async def erase(services: Services, dataset: str) -> None:
@@ -149,7 +150,7 @@ def test_until_the_process_is_ready_it_is_drawn_here(
 
             async def ask(key: str) -> ReleaseRecord:
                 asked = services.releases.submit(dataset, question("0.1"), idem=key, caller=BOB)
-                return await asyncio.wait_for(asked, 10)
+                return await asyncio.wait_for(asked, 30)
 
             found = [await ask("a")]
             while not ordered or not draws.small_draws._opening.done():
@@ -348,7 +349,7 @@ def test_closing_waits_for_no_draw(tmp_path: Path) -> None:
             with store.reading() as reader:
                 [left] = reader.releases.debited()
             services.jobs.start()
-            await asyncio.wait_for(services.jobs.idle(), 20)
+            await asyncio.wait_for(services.jobs.idle(), PATIENCE_S)
             [found] = await ask_all(services, dataset, "b")
             assert (found.id, found.state, found.attempts) == (left.id, ReleaseState.RELEASED, 2)
 

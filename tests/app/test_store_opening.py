@@ -26,6 +26,7 @@ from app.store.database import lock as lock_module
 from app.store.database.lock import DirectoryLock
 from app.store.errors import PragmaMismatchError, StoreClosedError, UnsupportedDatabaseError
 from tests.app.ledgers import CURATOR, DATABASE_ERRORS, Place, file_of, left_behind, opened, url_of
+from tests.speed import PATIENCE_S
 
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:
@@ -188,8 +189,8 @@ def test_only_one_writing_transaction_runs_at_once(place: Place) -> None:
             return began.wait(0.3)
 
         assert not ledger.store.write(look)
-        assert began.wait(10)
-        waiting.join(10)
+        assert began.wait(PATIENCE_S)
+        waiting.join(PATIENCE_S)
 
 
 def test_a_snapshot_does_not_move(place: Place) -> None:
@@ -331,7 +332,7 @@ def test_who_shares_a_directory_waits_for_the_first(
         with pytest.raises(TimeoutError):
             waiting.result(0.2)
         first.share()
-        second = waiting.result(10)
+        second = waiting.result(PATIENCE_S)
     assert not second.alone
     with pytest.raises(DirectoryLockedError):
         DirectoryLock(tmp_path)

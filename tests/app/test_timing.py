@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app.domain.timing import Schedule, response_schedule
 from app.web.clock import PublicClock
+from tests.speed import PATIENCE_S
 
 MOMENTS = st.integers(min_value=0, max_value=4 * 10**12)
 SLOTS = st.integers(min_value=1, max_value=60_000)
@@ -102,7 +103,7 @@ def test_a_moment_that_has_just_passed_is_not_missed(late_ms: int) -> None:
         clock = PublicClock(SLOT_MS)
         moment = int(time.time() * 1000) - late_ms
         first, second = clock.moment(moment), clock.moment(moment)
-        await asyncio.wait_for(asyncio.gather(first, second), 5)
+        await asyncio.wait_for(asyncio.gather(first, second), PATIENCE_S)
 
     asyncio.run(scenario())
 

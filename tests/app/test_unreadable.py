@@ -25,6 +25,7 @@ from app.store import Store
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile import Quantile
 from tests.app.test_services import ADA, BOB, new_dataset, opened, question, spent
+from tests.speed import PATIENCE_S
 
 ERRORS = [errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOSPC, errno.ENOMEM]
 
@@ -69,7 +70,7 @@ def files(directory: Path, dataset: str) -> list[Path]:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not done():
             await asyncio.sleep(0.01)
 

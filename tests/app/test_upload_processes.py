@@ -29,6 +29,7 @@ from app.vault.lineage import LineageFiles, Origin
 from app.vault.vault import ATTACHED, Vault
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL, DataHere, columns_spec, sample_csv
+from tests.speed import PATIENCE_S
 
 KEY = bytes(range(32))
 ORIGIN = Origin(account="acc_1", adjacency="replace_one", delta=None)
@@ -204,7 +205,7 @@ def test_closing_ends_what_is_under_way(tmp_path: Path) -> None:
     process = storing_process()
     wait(lambda: list(tmp_path.glob("staging/*/part-*")))
     storing.close()
-    upload.join(10)
+    upload.join(PATIENCE_S)
     assert isinstance(upload.failure, ProcessLostError)
     wait(lambda: not Path(f"/proc/{process}").exists(), 5)
     assert files_below(tmp_path) == []

@@ -67,7 +67,7 @@ def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
             raise RuntimeError("the server did not start")
@@ -140,7 +140,7 @@ def ask(
 
 def settled(client: httpx.Client, answer: httpx.Response) -> httpx.Response:
     """Return the answer of a release that was asked for, once it is shown if it is a job."""
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + PATIENCE_S
     while answer.json()["status"] == "running":
         assert time.monotonic() < limit
         time.sleep(0.1)

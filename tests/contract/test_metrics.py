@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.api.counts import Counts
 from app.logs import ALLOWED, AllowListFormatter
 from tests.contract.service import ROWS, ask, assert_problem, make_key, running, send_upload, upload
+from tests.speed import PATIENCE_S
 
 NAMES = {
     "release_desk_info",
@@ -30,7 +31,7 @@ SENTINEL = "sentinel4466882200"
 def scraped(admin: httpx.Client) -> dict[tuple[str, ...], float]:
     """Return every sample by name and labels but the process, once all before is counted."""
     alone = re.compile(r'release_desk_requests_open{process="[0-9a-f]{16}"} 1.0')
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not alone.search((answer := admin.get("/metrics")).text):
         assert time.monotonic() < deadline
     assert answer.status_code == 200
@@ -148,7 +149,7 @@ def test_request_lines_hold_what_is_allowed(
         admin.request("PROPFIND", "/v1/keys", headers={"X-Request-Id": SENTINEL}),
         admin.get("/v1/keys", headers={"Authorization": f"Bearer {SENTINEL}"}),
     ]
-    deadline = time.monotonic() + 10  # a line is written once its answer has left
+    deadline = time.monotonic() + PATIENCE_S  # a line is written once its answer has left
     while len([each for each in lines.records if each.name == "app.requests"]) < len(answers):
         assert time.monotonic() < deadline
         time.sleep(0.01)

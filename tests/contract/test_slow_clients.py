@@ -25,6 +25,7 @@ from tests.contract.service import (
     send_upload,
     upload,
 )
+from tests.speed import PATIENCE_S
 
 HEAD = f"Host: h\r\nAuthorization: Bearer {ADMIN_KEY}\r\n"
 LISTING = f"GET /v1/datasets HTTP/1.1\r\n{HEAD}\r\n".encode()
@@ -284,7 +285,7 @@ def test_uploads_beyond_the_limit_are_told_to_come_back(tmp_path: Path) -> None:
         held = [connect(service) for _ in range(2)]
         for connection in held:
             connection.sendall(head.encode())
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while (answer := send_upload(admin)).status_code == 201:
             assert time.monotonic() < deadline
         assert_problem(answer, 503, "busy")
@@ -337,7 +338,7 @@ def test_an_answer_that_nobody_reads_is_dropped(
         connection.connect((host, int(port)))
         connection.setblocking(False)
         request = f"GET /openapi.json HTTP/1.1\r\n{HEAD}\r\n".encode()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             try:
                 connection.send(request)

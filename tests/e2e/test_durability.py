@@ -18,6 +18,7 @@ from app.store import inspecting
 from tests.app.ledgers import place_on
 from tests.app.postgres import databases
 from tests.e2e.live import LiveServer, release_mean, upload
+from tests.speed import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -84,8 +85,8 @@ class _Load:
                     self.unexpected.append(answer.status_code)
 
     def wait_for(self, count: int) -> None:
-        """Wait until this many releases were acknowledged, at most ten seconds."""
-        deadline = time.monotonic() + 10
+        """Wait until this many releases were acknowledged, or for as long as is patient."""
+        deadline = time.monotonic() + PATIENCE_S
         while len(self.acknowledged) < count and time.monotonic() < deadline:
             time.sleep(0.001)
 

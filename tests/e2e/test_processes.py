@@ -26,6 +26,7 @@ from tests.app.conftest import ON_BOTH
 from tests.app.forked_hosts import LOADED
 from tests.app.ledgers import Place, place_on
 from tests.e2e.live import ADMIN_KEY, LiveServer, free_port, release_mean, upload
+from tests.speed import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -206,7 +207,7 @@ def test_what_a_killed_server_had_in_hand_the_others_answer(tmp_path: Path) -> N
             doomed.kill()
             answers = [future.result(120) for future in futures]
         assert len({content for _, content in answers}) == 16
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with inspecting(place.url) as reader:
                 waiting = len(reader.releases.debited())

@@ -13,6 +13,7 @@ import pytest
 
 from tests.app.ledgers import place_on
 from tests.e2e.live import LiveServer, release_mean, upload
+from tests.speed import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +115,7 @@ def test_an_upload_under_way_is_stored(tmp_path: Path) -> None:
     with LiveServer(tmp_path / "data", RELEASE_DESK_DRAIN_TIMEOUT_S="60") as server:
         thread = threading.Thread(target=send, args=(server,))
         thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         staging = tmp_path / "data" / "staging"
         while not any(staging.iterdir()):
             assert time.monotonic() < deadline
@@ -142,7 +143,7 @@ def test_a_server_says_that_it_stops_before_it_does(tmp_path: Path) -> None:
     ):
         dataset = str(upload(admin, "x\n" + "1\n0\n" * 50, columns)["id"])
         os.kill(server.pid, signal.SIGTERM)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while (ready := httpx.get(f"{server.url}/readyz", verify=False)).status_code == 200:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -174,7 +175,7 @@ def test_a_request_that_is_cut_off_can_be_sent_again(tmp_path: Path) -> None:
         dataset = str(upload(admin, "x\n" + "1\n0\n" * 50, columns)["id"])
         thread = threading.Thread(target=send, args=(server, dataset))
         thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while admin.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]["spent"] == "0":
             assert time.monotonic() < deadline
             time.sleep(0.02)

@@ -38,7 +38,7 @@ def test_it_is_worked_out_once_for_each_object() -> None:
     assert Counted.value.__doc__ == "Return how often it has been worked out."
 
 
-def held_up(kept: Callable[..., Any]) -> bool:
+def held_up(kept: Callable[..., Any], *, patience_s: float = PATIENCE_S) -> bool:
     """Return whether threads wait for one another that work values of two objects out.
 
     One of them has what the other's value takes, as a draw has the working precision.
@@ -53,7 +53,7 @@ def held_up(kept: Callable[..., Any]) -> bool:
         def shadow(self) -> int:
             if self._takes:
                 begun.set()
-                waited.append(not precision.acquire(timeout=2))
+                waited.append(not precision.acquire(timeout=PATIENCE_S))
             return 1
 
     with precision:
@@ -62,7 +62,7 @@ def held_up(kept: Callable[..., Any]) -> bool:
         assert begun.wait(PATIENCE_S)
         reader = threading.Thread(target=lambda: Law(takes=False).shadow)
         reader.start()
-        reader.join(1)
+        reader.join(patience_s)
         stuck = reader.is_alive()
     thread.join()
     reader.join()
@@ -75,7 +75,7 @@ def test_no_value_waits_for_that_of_another_object() -> None:
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="its lock is gone from Python 3.12 on")
 def test_twin_the_library_s_own_waits() -> None:
-    assert held_up(functools.cached_property)  # noqa: TID251
+    assert held_up(functools.cached_property, patience_s=1)  # noqa: TID251
 
 
 def law(number: int, size: int) -> AffinePosterior:
