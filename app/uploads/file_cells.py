@@ -28,6 +28,7 @@ _TRUTHS = {"true": 1.0, "false": 0.0}
 _WITH_SIGNS = r"^[+-]?[0-9]*(?:[ .,'][0-9]+)+(?:e[+-]?[0-9]+)?$"
 _SIGNS = ((",", "."), (",", " "), (",", "'"), (".", ","), (".", " "), (".", "'"))
 """Before decimals, and between groups of three digits: what fits first counts."""
+_GROUPED = r"^[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?$"
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -163,10 +164,13 @@ def _floats(cells: pl.Series) -> Numbers:
 def _spelt(texts: pl.Series, values: Numbers) -> Numbers:
     """Return the values with those of numbers that are spelt with other signs than programs use.
 
-    Nobody has declared how these columns are spelt, so each text tells by itself.
+    Nobody has declared how these columns are spelt, so each text tells by itself. But 12,345 is a
+    whole number where every comma of its block may stand between groups of three digits.
     """
     left = np.flatnonzero(texts.str.contains(_WITH_SIGNS).to_numpy())
-    for point, sign in _SIGNS:
+    commas = texts.gather(left).str.contains(",", literal=True)
+    grouped = texts.gather(left).filter(commas).str.contains(_GROUPED).all()
+    for point, sign in [(".", ","), *_SIGNS] if grouped else _SIGNS:
         if len(left):
             numbers = _floats(spelt_numbers(texts.gather(left), decimal=point, thousands=sign))
             values[left] = numbers

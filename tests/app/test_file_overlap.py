@@ -199,6 +199,23 @@ def test_numbers_with_other_signs_are_the_same_people(decimal: str, thousands: s
     assert not tables_overlap(digested(strangers, ["age"]), kept)
 
 
+def test_whole_numbers_with_commas_between_their_digits_are_the_same_people() -> None:
+    chance = np.random.default_rng(3)
+    frame = pl.DataFrame({name: chance.integers(20, 4_000_000, 300) for name in "abcdef"})
+    spelt = frame.with_columns(
+        pl.Series(name, [f"{number:,}" for number in frame[name]]) for name in frame.columns
+    )
+    assert tables_overlap(digested(spelt, ["b"]), digested(frame, ["a"]))
+    assert tables_overlap(digested(frame, ["b"]), digested(spelt, ["a"]))
+    # where another comma stands before decimals, they all do
+    weights = frame.select(pl.col("a", "b", "c") / 1000)
+    other = weights.with_columns(
+        pl.Series(name, [f"{number:.3f}".replace(".", ",") for number in weights[name]])
+        for name in weights.columns
+    )
+    assert tables_overlap(digested(other, ["b"]), digested(weights, ["a"]))
+
+
 def lists(rows: int) -> pl.DataFrame:
     """Return what strangers share: ranks, days one after the other, and places."""
     places = np.random.default_rng(5)
