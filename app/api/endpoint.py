@@ -21,7 +21,14 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.answers.problems import described, problem_answer
-from app.api.dependencies import CallerAtLeast, JsonBody, SentBack, TakesJson, caller_of
+from app.api.dependencies import (
+    CallerAtLeast,
+    JsonBody,
+    SentBack,
+    TakesJson,
+    caller_of,
+    state_of,
+)
 from app.domain.problems import Problem
 from app.domain.roles import Role
 
@@ -115,10 +122,20 @@ class DirectEndpoint(Endpoint):
         response: Response
         try:
             caller = await caller_of(request, role)
-            response = await self.endpoint(request, caller, await read(request))
+            response = await self.endpoint(request, caller, await self._read(request, read))
         except Problem as problem:
             response = problem_answer(request, problem)
         await response(scope, receive, send)
+
+    async def _read(self, request: Request, read: TakesJson) -> Any:
+        """Return the body. If its answers leave at ticks, so does a refusal of the body."""
+        try:
+            return await read(request)
+        except Problem:
+            if not self.untimed:
+                raise
+            async with state_of(request).clock.answer():
+                raise
 
 
 class DirectRoutes:

@@ -45,6 +45,12 @@ def answered(request: Ask, status: int) -> httpx.Response:
     return answer
 
 
+def posted(client: httpx.Client, dataset: str, body: str, media_type: str) -> httpx.Response:
+    """Send what is no release request to where they go."""
+    headers = {"Content-Type": media_type, "Idempotency-Key": "first"}
+    return client.post(f"/v1/datasets/{dataset}/releases", content=body, headers=headers)
+
+
 def test_no_answer_comes_before_its_tick(client: httpx.Client) -> None:
     dataset = str(upload(client, budget={"epsilon": "1"})["id"])
     requests: dict[str, tuple[Ask, int]] = {
@@ -57,6 +63,9 @@ def test_no_answer_comes_before_its_tick(client: httpx.Client) -> None:
             422,
         ),
         "no such data set": (lambda: ask(client, "ds_absent"), 404),
+        "no such kind": (lambda: ask(client, dataset, {"kind": "absent"}), 422),
+        "no JSON": (lambda: posted(client, dataset, "{", "application/json"), 422),
+        "another media type": (lambda: posted(client, dataset, "{}", "text/plain"), 415),
     }
     for request, status in requests.values():
         answered(request, status)
