@@ -95,8 +95,11 @@ def parse(text: str) -> Node:
     # Python's parser has limits of its own, which a text can meet before ours are counted.
     except (RecursionError, MemoryError, ValueError):
         raise _too_deep() from None
-    reader = _Reader(text, origin)
-    return reader.read(tree.body, 1)
+    node = _Reader(text, origin).read(tree.body, 1)
+    # It is stored as its one text, which is read again.
+    if len(str(node)) > LONGEST:
+        raise ExpressionError(f"an expression has at most {LONGEST} characters, spelled out")
+    return node
 
 
 def _skeleton(text: str) -> tuple[str, list[int]]:

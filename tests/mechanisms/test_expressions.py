@@ -199,6 +199,7 @@ def test_bounds_can_be_narrowed_and_values_are_then_clamped() -> None:
         ("", "is empty"),
         ("  ", "is empty"),
         ("x" * (LONGEST + 1), f"at most {LONGEST} characters"),
+        ("<".join(["income", "age"] * 60), "characters, spelled out"),
         ("(" * 900 + "age", "not an expression"),
         ("(" * 100 + "age" + ")" * 100 + " + 1" * 300, "at most|not an expression"),
         ("-" * 1_900 + "age", f"at most {MOST_NODES} parts"),
