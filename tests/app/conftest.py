@@ -9,6 +9,9 @@ import pytest
 
 from tests.app.homes import Home, home_on
 from tests.app.ledgers import Place, place_on
+from tests.generated import load_examples
+
+load_examples()
 
 ON_BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 

@@ -10,10 +10,10 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
-settings.register_profile("patient", deadline=None)  # a busy machine is not a failure
-settings.load_profile("patient")
+from tests.generated import load_examples
+
+load_examples()
 
 REUSES = 20
 SHARED = {
