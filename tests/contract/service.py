@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -19,6 +20,8 @@ from app.domain.problems import PROBLEMS
 from app.main import create_app
 from app.settings import Settings
 from tests.speed import PATIENCE_S
+
+T = TypeVar("T")
 
 ADMIN_KEY = "contract-tests-bootstrap-key-0123456789"
 
@@ -146,6 +149,29 @@ def settled(client: httpx.Client, answer: httpx.Response) -> httpx.Response:
         time.sleep(0.1)
         answer = client.get(f"/v1/releases/{answer.json()['id']}")
     return answer
+
+
+def in_time(attempt: Callable[[datetime], T]) -> tuple[T, datetime]:
+    """Do something before a moment that is soon, and return what came of it, and the moment.
+
+    Where a busy machine came too late, it is done again before one that is further away.
+    """
+    for seconds in (1, 5, 25):
+        soon = datetime.now(UTC) + timedelta(seconds=seconds)
+        try:
+            done = attempt(soon)
+        except AssertionError:
+            if datetime.now(UTC) < soon:
+                raise
+        else:
+            if datetime.now(UTC) < soon:
+                return done, soon
+    raise AssertionError("too late even for 25 seconds")
+
+
+def sleep_until(moment: datetime) -> None:
+    """Sleep until a moment has surely passed."""
+    time.sleep(max(0.0, (moment - datetime.now(UTC)).total_seconds() + 0.1))
 
 
 def send_raw(client: httpx.Client, path: str, body: bytes) -> httpx.Response:

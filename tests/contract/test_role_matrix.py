@@ -7,11 +7,9 @@ is written down once more below. Every other method is refused, whoever sends it
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +20,15 @@ from app.api.endpoint import ANYONE, router_of
 from app.domain.roles import Role
 from tests.contract.routes import DOCUMENT, ENDPOINTS, ROUTES, Call, Stated, example
 from tests.contract.routes import send as send_call
-from tests.contract.service import Service, ask, assert_problem, make_key, upload
+from tests.contract.service import (
+    Service,
+    ask,
+    assert_problem,
+    in_time,
+    make_key,
+    sleep_until,
+    upload,
+)
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE")
 KEYED: Mapping[str, Role] = {
@@ -146,8 +152,8 @@ def _secret(admin: httpx.Client, role: str, **more: object) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def world(service: Service, admin: httpx.Client, curator: httpx.Client) -> Iterator[World]:
     secrets: dict[str, str | None] = {"nobody": None, "unknown": "rd_" + "x" * 43}
-    expires = datetime.now(UTC) + timedelta(seconds=1)
-    secrets["expired"] = _secret(admin, "admin", expires=expires.isoformat())["secret"]
+    brief, end = in_time(lambda soon: _secret(admin, "admin", expires=soon.isoformat()))
+    secrets["expired"] = brief["secret"]
     revoked = _secret(admin, "admin")
     secrets["revoked"] = revoked["secret"]
     assert admin.delete(f"/v1/keys/{revoked['id']}").status_code == 204
@@ -158,7 +164,7 @@ def world(service: Service, admin: httpx.Client, curator: httpx.Client) -> Itera
     about = {"columns": EXAMPLES["DatasetSpec"]["columns"], "budget": {"epsilon": "1000"}}
     dataset = str(upload(curator, ROWS, **about)["id"])
     reviewed = str(upload(curator, ROWS, **about, policy={"review": "always"})["id"])
-    time.sleep(1.1)
+    sleep_until(end)
     with ExitStack() as held:
         clients = {
             name: held.enter_context(service.client(secret)) for name, secret in secrets.items()

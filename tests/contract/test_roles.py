@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -13,7 +12,9 @@ from tests.contract.service import (
     Service,
     ask,
     assert_problem,
+    in_time,
     make_key,
+    sleep_until,
 )
 
 
@@ -53,13 +54,18 @@ def test_a_revoked_key_is_refused_at_once(service: Service, admin: httpx.Client)
 
 
 def test_a_key_expires_by_itself(service: Service, admin: httpx.Client) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=1)
-    body = {"name": "brief", "role": "analyst", "expires": soon.isoformat()}
-    made = admin.post("/v1/keys", json=body).json()
-    assert datetime.fromisoformat(made["expires"]) == soon
-    with service.client(made["secret"]) as client:
-        assert client.get("/v1/datasets").status_code == 200
-        time.sleep(1.1)
+    def used(soon: datetime) -> str:
+        body = {"name": "brief", "role": "analyst", "expires": soon.isoformat()}
+        made = admin.post("/v1/keys", json=body)
+        assert made.status_code == 201
+        assert datetime.fromisoformat(made.json()["expires"]) == soon
+        with service.client(made.json()["secret"]) as client:
+            assert client.get("/v1/datasets").status_code == 200
+        return str(made.json()["secret"])
+
+    secret, end = in_time(used)
+    sleep_until(end)
+    with service.client(secret) as client:
         assert_problem(client.get("/v1/datasets"), 401, "unauthorized")
 
 
