@@ -19,6 +19,7 @@ import time
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -157,8 +158,9 @@ class DaskExecutor:
                 tls_client_key=key,
                 require_encryption=True,
             )
-        try:
-            return Client(
+        client = Client.__new__(Client)  # at hand where it fails to begin
+        with suppress(Exception):
+            client.__init__(
                 self._scheduler,
                 timeout=CONNECT_S,
                 set_as_default=False,
@@ -166,8 +168,11 @@ class DaskExecutor:
                 # Through the scheduler: this process need not reach, nor be reached by, any worker.
                 direct_to_workers=False,
             )
-        except Exception:
-            raise DataUnreadableError("the Dask scheduler does not answer") from None
+            return client
+        # As garbage it would be closed at any moment, and where another begins just then Dask waits
+        # for a lock of its own for ever. Of what failed in time it says so itself.
+        client.status = "closed"
+        raise DataUnreadableError("the Dask scheduler does not answer")
 
 
 def _log_as_we_do() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import os
@@ -18,7 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 from pydantic import ValidationError
 
 from app.domain.errors import DataUnreadableError
@@ -389,6 +390,22 @@ def test_nobody_at_the_address_is_said_in_a_sentence(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("app.engine.dask.CONNECT_S", 0.5)
     with pytest.raises(NoClusterError, match="no Dask scheduler answers there"):
         Passes(scheduler="tcp://127.0.0.1:9").require()
+
+
+def test_a_way_that_fails_is_closed_before_it_is_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closed as garbage, while another way is opened, it would wait for Dask's lock for ever."""
+
+    async def fail(_: Client, **__: object) -> None:
+        raise ZeroDivisionError
+
+    gc.collect()  # what others have left
+    ended: list[str] = []
+    monkeypatch.setattr(Client, "__del__", lambda client: ended.append(client.status))
+    monkeypatch.setattr(Client, "_ensure_connected", fail)
+    with pytest.raises(NoClusterError):
+        Passes(scheduler="tcp://127.0.0.1:9").require()
+    gc.collect()
+    assert ended == ["closed"]
 
 
 def test_a_cluster_without_tls_is_none_for_who_needs_it(
