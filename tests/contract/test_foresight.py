@@ -50,6 +50,22 @@ def twins(curator: httpx.Client) -> dict[str, list[str]]:
     return pairs
 
 
+def test_a_preview_assumes_no_more_rows_than_there_may_be(
+    curator: httpx.Client, twins: dict[str, list[str]]
+) -> None:
+    """Of more rows than can be, noise would seem smaller than it is, and than its own error."""
+    some = {**MEAN, "where": [{"column": "owner", "op": "==", "value": True}]}
+    for adjacency, question, most in (("add_remove", MEAN, 1000), ("replace_one", some, 40)):
+        dataset = twins[adjacency][0]
+        few, all_rows, more = (
+            preview(curator, dataset, question, assume_rows=rows)
+            for rows in (most // 2, most, 10**9)
+        )
+        assert all_rows["noise"] == more["noise"]
+        assert all_rows["noise"]["std"]["income"] < few["noise"]["std"]["income"]
+        assert more["assume"]["rows"] == most
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("adjacency", ["add_remove", *wide("replace_one")])
 def test_a_preview_foresees_every_kind_and_no_row_changes_a_byte_of_it(

@@ -16,6 +16,7 @@ from app.services.plans.plans import Offer, PlanService, foretell, make_plan
 from app.services.plans.questions import Question
 from app.services.plans.typical import with_typical
 from mechanisms.contract import Noise
+from mechanisms.domain import Schema
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.errors import Asked, is_simulated
 from mechanisms.foresight.foresee import Foresight, foreseeing_ms
@@ -56,6 +57,10 @@ class Wish:
         if self.assume.rows is not None:
             return self.assume
         return replace(self.assume, rows=self.assume_rows)
+
+    def rows_of_ratios(self, schema: Schema) -> int | None:
+        """Return the row count to assume for ratios: of more than can be, noise seems too small."""
+        return None if self.assume_rows is None else min(self.assume_rows, schema.row_bound)
 
 
 class PreviewService:
@@ -154,7 +159,7 @@ def _weighed(
 ) -> dict[str, object]:
     """Return what is said of the plan itself."""
     plan = offer.drawn_here()
-    noise, figure = plan.preview(wish.assume_rows), plan.figure()
+    noise, figure = plan.preview(wish.rows_of_ratios(facts.schema)), plan.figure()
     return {
         "dataset": facts.id,
         "statistic": question.to_json()["statistic"],
@@ -243,7 +248,7 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | No
             plan = make_plan(facts, replace(question, epsilon=epsilon))
         except Problem:  # too little to be split
             return False
-        noise, _figure = plan.preview(wish.assume_rows), plan.figure()
+        noise, _figure = plan.preview(wish.rows_of_ratios(facts.schema)), plan.figure()
         return noise is not None and widest(noise) <= wanted
 
     low, high = 1, MAX_EPSILON_NANOS
