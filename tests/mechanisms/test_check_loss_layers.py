@@ -210,6 +210,19 @@ def test_the_envelope_that_should_be_quicker_comes_first(
     assert isinstance(first, PolytopeCover) == polytopes
 
 
+@pytest.mark.parametrize(("values", "polytopes"), [(CODE_MAX, False), (16, True)])
+def test_the_loss_of_groups_has_polytopes_first_where_many_rows_are_equal(
+    values: int, polytopes: bool
+) -> None:
+    """Dummies of four groups. Where targets differ, boxes are two to five times as quick."""
+    rng = np.random.default_rng(7)
+    x = np.column_stack([np.ones(8_000), np.eye(4)[rng.integers(4, size=8_000), 1:]])
+    y = np.rint((0.2 + x @ [0, 0.1, 0.2, 0.3] + rng.exponential(0.1, 8_000)) * values) / values
+    built = records((x, y.clip(0, 1)), spread=False)
+    first, _ = trials(LossLaw(built, tau=HIGH, rate=Fraction(1, 2)))
+    assert isinstance(first, PolytopeCover) == polytopes
+
+
 def test_a_start_is_at_the_minimiser_itself() -> None:
     """A fit that is some records off would leave the law outside of its box at a large epsilon."""
     for case in ("even", "tied"):

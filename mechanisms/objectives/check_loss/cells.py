@@ -40,6 +40,7 @@ from mechanisms.samplers.polytopes import (
 _MOST_ROWS = 32  # beyond, an arrangement has too many cells to decide one row at a time
 _TOO_MANY = 200_000  # beyond, positions of all records at all vertices take too much memory
 _FEW_DIRECTIONS = 64  # so few distinct x leave thin cells, which polytopes follow best
+_TIED = 64  # equal rows on average: a loss bends at a few heavy hyperplanes
 _SHARP = 2  # nats that a record of the longest x adds at least
 
 
@@ -159,9 +160,10 @@ def _on_polytopes(law: GradientLaw | LossLaw) -> PolytopeLaw[Undecided]:
 
 def _is_for_polytopes(law: GradientLaw | LossLaw) -> bool:
     """Say whether polytopes should be quicker than boxes."""
-    if len(distinct_rows(law.records.x)[1]) <= _FEW_DIRECTIONS:
+    few, gradient = len(law.records.y) <= _MOST_ROWS, isinstance(law, GradientLaw)
+    if len(distinct_rows(law.records.x)[1]) <= _FEW_DIRECTIONS and (
+        few or gradient or law.records.counts.mean() >= _TIED
+    ):
         return True
-    if len(law.records.y) <= _MOST_ROWS:
-        return False
     # Where one record counts much, cells of the arrangement tell.
-    return law.begun[1] or (isinstance(law, GradientLaw) and law.rate > _SHARP)
+    return not few and (law.begun[1] or (gradient and law.rate > _SHARP))
