@@ -19,9 +19,12 @@ decimals they are written with) counts 64 times as many as that even spread.
 *Verdict.* The tables overlap when ``(s - r) / (1 - r)``, the share that chance
 does not explain, is at least ``0.1 + r/2``, and so many common rows would arise
 by chance less than once in 2**20 cases: ``N KL(s || r) >= 20`` bits over ``N``
-rows compared. Besides, two tables with the very same rows as often each overlap
-when chance would repeat their counts less than once in 2**20 cases; this is what
-tells a table of few different rows that comes back unchanged.
+rows compared. A small table has few twins by chance, too: days, or rounded prices. So
+where its twins lower ``r``, their being so few and so many common rows must be as
+unlikely together, for every ``r`` up to the larger one's twins. Besides, two tables
+with the very same rows as often each overlap when chance would repeat their counts
+less than once in 2**20 cases; this is what tells a table of few different rows that
+comes back unchanged.
 
 *Columns that nobody declares.* A file may hold the same people though none of its
 declared columns is known. Its first columns are compared by what stands beside single
@@ -52,13 +55,15 @@ Rows, shares and counts stay inside: what is told is that there is an overlap.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 MIN_SHARE = 0.1
 MIN_BITS = 20.0  # once in 2**20 cases
 _EVEN_SLACK = 64  # rows are never spread as evenly as a full grid would have them
 _ENOUGH_TWINS = 30  # fewer say too little of how often rows recur
+_NEARLY_ALL = 1 - 2.0**-20
+_CHANCES = 32  # that a verdict is tried with
 _LEAST_CHANCE = 2.0**-40
 _COVERED = 0.75
 _FEWEST_COLUMNS = 1.5  # one column alone is shared by strangers: ranks, days, places
@@ -158,7 +163,35 @@ def overlaps(
 ) -> bool:
     """Say whether ``common`` of ``compared`` rows of the smaller table are too many for chance."""
     chance = chance_of_equal(smaller=smaller, larger=larger)
-    return beyond_chance(chance, compared=compared, common=common, floor=floor)
+    if not beyond_chance(chance, compared=compared, common=common, floor=floor):
+        return False
+    # A small table may lack twins by chance: whatever the larger one's are worth, both are rare.
+    share = common / compared
+    return all(
+        compared * _surplus_bits(share, chance) + _few_twins_bits(smaller, larger, chance)
+        >= MIN_BITS
+        for chance in _between(chance, larger.twins)
+    )
+
+
+def _between(low: float, high: float) -> Iterator[float]:
+    """Yield chances from one to another, if that is more, close enough to find the worst."""
+    yield from (low + max(0.0, high - low) * step / _CHANCES for step in range(_CHANCES + 1))
+
+
+def _few_twins_bits(smaller: TableShape, larger: TableShape, chance: float) -> float:
+    """Return how unlikely it is, in bits, that a table has as few twins if chance is as large.
+
+    A row that finds an equal with a probability r among D different ones equals another one with
+    r**2 / D or more. So the pairs of equal rows are about Poisson, at least ``rows**2 r**2 / 2D``.
+    """
+    expected = smaller.rows * (smaller.rows - 1) / 2 * chance**2 / larger.distinct
+    # of many twins there are more pairs: more than two rows are alike
+    seen = -smaller.rows / 2 * math.log1p(-min(smaller.twins, _NEARLY_ALL))
+    if seen >= expected:
+        return 0.0
+    nats = expected - seen + (seen * math.log(seen / expected) if seen else 0.0)  # Chernoff's bound
+    return nats / math.log(2)
 
 
 def is_below(floor: Floor, table: TableShape) -> bool:
@@ -186,13 +219,13 @@ def beyond_chance(chance: float, *, compared: int, common: int, floor: Floor = O
     share = common / compared
     if chance == 1 or share - chance < (MIN_SHARE + chance / 2) * (1 - chance):
         return False
-    return compared * _divergence_bits(share, chance) >= MIN_BITS
+    return compared * _surplus_bits(share, chance) >= MIN_BITS
 
 
 def same_people(*, compared: int, common: int, floor: Floor = OWN) -> bool:
     """Say whether ``common`` of ``compared`` people are too many to be strangers, by their ids.
 
-    >>> same_people(compared=100, common=10), same_people(compared=100, common=2)
+    >>> same_people(compared=100, common=11), same_people(compared=100, common=2)
     (True, False)
     """
     return beyond_chance(0.0, compared=compared, common=common, floor=floor)
@@ -253,7 +286,9 @@ def repeat_bits(counts: list[int]) -> float:
     return math.log2(rows) - nats / math.log(2)
 
 
-def _divergence_bits(share: float, chance: float) -> float:
-    """Return the Kullback-Leibler divergence of two coins, in bits."""
+def _surplus_bits(share: float, chance: float) -> float:
+    """Return the Kullback-Leibler divergence of two coins, in bits; 0 of a share that is less."""
+    if share <= chance:
+        return 0.0
     bits = share * math.log2(share / chance)
     return bits + (0.0 if share == 1 else (1 - share) * math.log2((1 - share) / (1 - chance)))

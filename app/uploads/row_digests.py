@@ -334,7 +334,7 @@ class _Column:
         """Return the logarithm of how many values the column could hold, as it is written."""
         if self.table is not None:
             return math.log2(max(1, int(self._seen.sum())))
-        return self._grid.bits()
+        return self._grid.even_bits()
 
 
 def _column_of(key: bytes, column: ColumnSpec) -> _Column:

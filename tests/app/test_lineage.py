@@ -316,6 +316,40 @@ def test_lists_of_numbers_and_designs_are_shared_by_strangers() -> None:
     assert not found(grid.sample(fraction=0.9, seed=1), grid)
 
 
+@pytest.mark.parametrize("columns", [["day"], ["pay"], ["day", "pay", "owner"]])
+@pytest.mark.parametrize("rows", [60, 100, 300])
+def test_strangers_have_days_and_round_pay_in_common(rows: int, columns: list[str]) -> None:
+    """A small table has no two equal days, and a large one has nearly all the days there are."""
+    chance = np.random.default_rng(rows)
+
+    def frame(rows: int) -> pl.DataFrame:
+        drawn = {
+            "day": pl.Series(20_000 + chance.integers(0, 720, rows)).cast(pl.Date).cast(pl.String),
+            "pay": chance.lognormal(10.5, 0.5, rows).round(-2),
+            "owner": chance.random(rows) < 0.4,
+        }
+        return pl.DataFrame({name: drawn[name] for name in columns})
+
+    kinds: dict[str, dict[str, object]] = {
+        "day": {"type": "date", "lower": "2000-01-01", "upper": "2030-12-31"},
+        "pay": {"type": "number", "lower": 0, "upper": 200_000},
+        "owner": {"type": "boolean"},
+    }
+    spec = parse_columns(
+        {name: kinds[name] for name in columns}, adjacency=Adjacency.REPLACE_ONE, max_rows=None
+    )
+    large = [digests(csv_of(frame(many)), spec) for many in (300, 1_500, 10_000)]
+    for small in (digests(csv_of(frame(rows)), spec) for _ in range(12)):
+        assert not any(tables_overlap(small, old) for old in large)
+        # of the days in a range there are no more than that, however fine a time could be
+        assert all(kept.bits < 10 for kept in small.kept if columns == ["day"])
+    # the same people are found, also among as many others and written twice
+    if len(columns) > 1:
+        before = frame(rows)
+        among = pl.concat([before, frame(rows)])
+        assert found(csv_of(pl.concat([among, among])), csv_of(before), spec)
+
+
 def test_a_third_of_equal_rows_does_not_hide_the_others() -> None:
     nobody = pl.DataFrame({"spent": [0.0] * 300, "owed": [0.0] * 300})
     chance = np.random.default_rng(1)
