@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import cache, lru_cache, partial, reduce
 from typing import Generic
 
 import numpy as np
@@ -55,11 +55,10 @@ class RowView:
         if not definitions:
             return self
         try:
-            made = derived_columns(definitions, self.schema.columns)
+            made, columns = _made(tuple(definitions.items()), _Columns(self.schema.columns))
         except NamedError as error:
             place = part_of(places[error.name], error)
             raise InvalidStatisticError(error.detail, field_name=place) from None
-        columns = {**self.schema.columns, **{name: each.column for name, each in made.items()}}
         return RowView(replace(self.schema, columns=columns), {**self.added, **made})
 
     def key(self, name: str) -> Hashable:
@@ -70,10 +69,11 @@ class RowView:
         """
         if name not in self.added:
             return name
-        for each in [] if name in self._keys else self.needed([name]):  # what it is made of first
-            made = self.added[each]
-            told = repr((made.key, [(read, self.key(read)) for read in made.reads]))
-            self._keys.setdefault(each, hashlib.sha256(told.encode()).digest())
+        if name not in self._keys:
+            # All at once and each once, in their order: to look below each name is quadratic.
+            for each, made in self.added.items():
+                told = repr((made.key, [(read, self._keys.get(read, read)) for read in made.reads]))
+                self._keys[each] = hashlib.sha256(told.encode()).digest()
         return self._keys[name]
 
     def needed(self, columns: Sequence[str]) -> list[str]:
@@ -115,6 +115,28 @@ class RowView:
         made = sum(each.ms_per_row for each in self.added.values())
         summed = _MS_PER_PRODUCT * (len(self.added) + 2) ** 2
         return (made + summed) * self.schema.row_bound
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """A schema's columns, known by which mapping it is: to compare all of them takes long."""
+
+    facts: Mapping[str, Column]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Columns) and other.facts is self.facts
+
+    def __hash__(self) -> int:
+        return id(self.facts)
+
+
+@lru_cache(maxsize=16)  # a simulation makes a hundred plans of one question
+def _made(
+    definitions: tuple[tuple[str, Definition], ...], columns: _Columns
+) -> tuple[Mapping[str, DerivedColumn], Mapping[str, Column]]:
+    """Return derived columns, and all columns that there then are."""
+    made = derived_columns(dict(definitions), columns.facts)
+    return made, {**columns.facts, **{name: each.column for name, each in made.items()}}
 
 
 def part_of(place: str, error: DefinitionError | NamedError) -> str:
@@ -170,7 +192,9 @@ class ViewedData:
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         """Yield blocks of rows in stored order."""
-        known = {name: self._remembered(name) for name in columns if self._is_kept(name)}
+        kept = [name for name in dict.fromkeys(columns) if self._is_kept(name)]
+        made = cache(partial(self._codes, tuple(kept)))  # all in one pass, if one is missing
+        known = {name: self._remembered(name, made) for name in kept}
         needed = self.view.needed([name for name in columns if name not in known])
         stored = self._stored([*columns, *needed], known)
         # Data come in the same blocks each time, so a block's number finds its codes.
@@ -215,20 +239,20 @@ class ViewedData:
             return False
         return self.view.schema.row_bound <= _MOST_REMEMBERED_ROWS
 
-    def _remembered(self, name: str) -> list[NDArray[np.int32]]:
-        """Return a column's codes, block by block."""
+    def _remembered(
+        self, name: str, made: Callable[[], Sequence[Block]]
+    ) -> list[NDArray[np.int32]]:
+        """Return a column's codes, block by block; those that are ``made`` if it is missing."""
         return self.data.remembered(
             ("codes", self.view.key(name)),
-            lambda: self._codes(name),
+            lambda: [block[name] for block in made()],
             lambda found: sum(codes.nbytes for codes in found),
         )
 
-    def _codes(self, name: str) -> list[NDArray[np.int32]]:
-        needed = self.view.needed([name])
+    def _codes(self, names: Sequence[str]) -> list[Block]:
+        needed = self.view.needed(names)
         stored = self._stored(needed, {})
-        return [
-            self.view.widened(block, [name], needed)[name] for block in self.data.blocks(stored)
-        ]
+        return [self.view.widened(block, names, needed) for block in self.data.blocks(stored)]
 
 
 def _gram_of(columns: Sequence[str], block: Block) -> NDArray[np.object_]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,14 +59,19 @@ def decoded(column: NumberColumn, codes: Codes) -> Floats:
     """Return the values that codes stand for, in the column's units, as short decimals."""
     if column.boolean:
         return (codes > 0).astype(np.float64)
-    step = float(column.step)
-    values = np.asarray(float(column.midpoint) + codes * step)
-    digits = _digits(column.step)
+    midpoint, step, digits = _scale(column)
+    values = np.asarray(midpoint + codes * step)
     if abs(digits) > _EXACT_POWERS:
         return values
     power = 10.0 ** abs(digits)
     short = np.rint(values * power) / power if digits >= 0 else np.rint(values / power) * power
     return np.where(np.abs(short - values) <= _HALF_A_STEP * step, short, values)
+
+
+@lru_cache(maxsize=1024)  # of few rows it would take nearly all of the time
+def _scale(column: NumberColumn) -> tuple[float, float, int]:
+    """Return a column's midpoint and step, and the digits that one step still tells."""
+    return float(column.midpoint), float(column.step), _digits(column.step)
 
 
 def _digits(step: Fraction) -> int:

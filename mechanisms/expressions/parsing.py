@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from mechanisms.expressions.refusals import ExpressionError, several_rows, unknown_function
 from mechanisms.expressions.tree import FUNCTIONS, Node, is_name_of_python
@@ -66,6 +67,7 @@ _OFFERED = (
 )
 
 
+@lru_cache(maxsize=128)  # a question's are read for each of many plans
 def parse(text: str) -> Node:
     """Read an expression; which columns there are is not asked here.
 

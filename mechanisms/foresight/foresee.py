@@ -18,11 +18,16 @@ from mechanisms.foresight.errors import (
 from mechanisms.foresight.ranges import ranges_of
 from mechanisms.foresight.trees import at, placed
 from mechanisms.foresight.verdicts import Usefulness, judged
+from mechanisms.grouped import answer_numbers
 from mechanisms.presentation import shown_ranges
 from mechanisms.privacy import Adjacency, PrivacyLoss, split
+from mechanisms.statistics.cells.parting import about_groups
+from mechanisms.statistics.questions import Question, letters_derived
 from mechanisms.statistics.stack import Stack
 
 _STATED_MS, _ADDITIVE_MS, _SIMULATED_MS = 10.0, 60.0, 500.0
+_MS_PER_NUMBER = 0.35  # measured; of the draws of a number in each of many groups
+_MS_PER_LETTER = 0.03  # measured; of expressions that are computed on every sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,10 @@ def foreseeing_ms(statistic: Statistic, schema: Schema) -> float:
         return sum(foreseeing_ms(part.statistic, schema) for part in statistic.parts)
     if not is_simulated(statistic, schema):
         return _STATED_MS
-    return _ADDITIVE_MS if statistic.kind in ADDITIVE else _SIMULATED_MS
+    each_ms = _ADDITIVE_MS if statistic.kind in ADDITIVE else _SIMULATED_MS
+    groups = about_groups(statistic.by, schema) if isinstance(statistic, Question) else 0
+    drawn_ms = _MS_PER_NUMBER * groups * answer_numbers(statistic, schema) if groups else 0.0
+    return each_ms + drawn_ms + _MS_PER_LETTER * letters_derived(statistic)
 
 
 _Found = tuple[Json | None, Json | None, bool]

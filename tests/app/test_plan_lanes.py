@@ -34,9 +34,13 @@ from app.web.requests.schemas import DatasetSpec
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.expressions.parsing import parse
 from mechanisms.foresight.assumptions import Assumptions
+from mechanisms.foresight.foresee import foreseeing_ms
 from mechanisms.geometry import joint_moments, second_moments, smooth
 from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.statistics.cells.parting import Bands
+from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram
@@ -46,6 +50,7 @@ from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.statistics.questions import Derived
 from mechanisms.statistics.stack import MAX_PARTS, Part, Stack
 from mechanisms.statistics.variance import Variance
 from tests.app import test_services
@@ -149,6 +154,38 @@ def test_standard_errors_count_in_what_takes_long(
     assert any(
         _fresh(statistic, mechanism, schema, third) < most_ms * slowness() for _ in range(TRIES)
     )
+
+
+def many_derived(count: int) -> dict[str, str | Derived]:
+    """Return so many columns, each a sum of others in half a page of brackets."""
+    sums = " + ".join(["((c1 + c2) * 0.25 + (c3 + c4) * 0.125)"] * 12)
+    return {f"d{number}": f"c0 * {number + 1} + {sums}" for number in range(count)}
+
+
+@pytest.mark.parametrize(("count", "costly"), [(100, True), (4, False)])
+def test_derived_columns_count_in_what_takes_long(count: int, costly: bool) -> None:
+    derive = many_derived(count)
+    statistic = Mean(columns=tuple(derive), derive=derive)
+    schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, MAX_ROWS, MAX_ROWS)
+    asked = Question(statistic=statistic, mechanism="auto", norm="auto", epsilon=Epsilon.parse("1"))
+    expected_ms = asked.planning_ms(schema)
+    assert (expected_ms > LONGEST_SHORT_MS) is costly
+    for _ in range(TRIES):
+        parse.cache_clear()
+        taken_ms = _fresh(statistic, "auto", replace(schema, columns={**COLUMNS}))
+        if taken_ms < (2 * expected_ms + SLACK_MS) * slowness():
+            return
+    pytest.fail(f"{taken_ms} ms, where {expected_ms} are expected")
+
+
+def test_groups_and_derived_columns_count_in_what_takes_long_to_foresee() -> None:
+    schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, MAX_ROWS, MAX_ROWS)
+    edges = Bands(column="c99", edges=tuple(edge * 10 / 256 for edge in range(257)))
+    assert foreseeing_ms(Mean(columns=("c0",), by=("yes",)), schema) < LONGEST_SHORT_MS
+    assert foreseeing_ms(Mean(columns=NAMES[:38], by=(edges,)), schema) > 1_000
+    derive = many_derived(50)
+    where = (Condition(column="d0", op=">", value=1),)
+    assert foreseeing_ms(Mean(columns=("c0",), derive=derive, where=where), schema) > 500
 
 
 @pytest.mark.parametrize(

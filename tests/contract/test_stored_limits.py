@@ -43,7 +43,7 @@ def test_a_question_has_a_bound_that_everyday_ones_never_meet(
     admin: httpx.Client, dataset: str
 ) -> None:
     spent = admin.get(f"/v1/datasets/{dataset}/budget").json()["epsilon"]["spent"]
-    for path in ("releases", "previews"):
+    for path in ("releases", "previews", "dry-runs"):
         headers = {"Idempotency-Key": "a large one"}
         refused = admin.post(
             f"/v1/datasets/{dataset}/{path}", json=filtered(1_000), headers=headers

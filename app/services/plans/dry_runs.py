@@ -56,6 +56,7 @@ class DryRunService:
         """
         facts = await self._datasets.present(dataset)
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
+        self._plans.require_askable(question)
         made = min(assumed.rows_of(facts.schema), MOST_ROWS) * len(facts.schema.columns)
         expected_ms = (
             question.planning_ms(facts.schema)

@@ -119,8 +119,18 @@ class PlanService:
             ``invalid-request`` when the question does not fit the data set's
             public description or is not offered; ``empty-dataset``; ``too-large``; ``busy``.
         """
-        require_storable(question, self._most_bytes)
+        self.require_askable(question)
         return await self._offer(facts, question, person=person, patient=False)
+
+    def require_askable(self, question: Question) -> None:
+        """Pass for a question that is not too large to be asked anew.
+
+        Raises
+        ------
+        Problem
+            ``too-large``.
+        """
+        require_storable(question, self._most_bytes)
 
     async def _offer(
         self, facts: DatasetFacts, question: Question, *, person: str, patient: bool
@@ -207,7 +217,7 @@ class PlanService:
         Problem
             As :meth:`offer`, and what the function raises.
         """
-        require_storable(question, self._most_bytes)
+        self.require_askable(question)
         if expected_ms <= LONGEST_SHORT_MS:
             offer = await self.offer(facts, question, person=person)
             return await self._short.run(function, offer, facts, question, *arguments)
