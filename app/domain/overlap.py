@@ -14,7 +14,9 @@ table full of twins, so the smaller table's twins, scaled to the larger one's
 size, bound ``r`` from above. And a list of numbers or a full design has no twins
 and is shared all the same, so a table with fewer twins than rows spread evenly
 over its grid would have (2**bits places, from the columns' ranges and the
-decimals they are written with) counts 64 times as many as that even spread.
+decimals they are written with) counts 64 times as many as that even spread. Beside a
+list ``r`` is at least the chance that two rows agree in all other columns. Single columns
+are compared under any names, so of those twins say nothing.
 
 *Verdict.* The tables overlap when ``(s - r) / (1 - r)``, the share that chance
 does not explain, is at least ``0.1 + r/2``, and so many common rows would arise
@@ -102,16 +104,21 @@ class TableShape:
         Share of the rows that occur more than once, in [0, 1].
     bits
         Binary logarithm of the number of different rows the columns could hold.
+    alike
+        The chance that two rows agree in all columns but lists, if one of them is a list.
     """
 
     rows: int
     distinct: float
     twins: float
     bits: float
+    alike: float = 0.0
 
 
-def chance_of_equal(*, smaller: TableShape, larger: TableShape) -> float:
+def chance_of_equal(*, smaller: TableShape, larger: TableShape, same_columns: bool = True) -> float:
     """Return the chance that a row of an unrelated table has an equal in the larger one.
+
+    Twins say nothing of the rows of other columns: these may lie where the larger one's are dense.
 
     >>> ids = TableShape(rows=1000, distinct=1000, twins=0.0, bits=10.0)
     >>> chance_of_equal(smaller=ids, larger=ids)
@@ -123,10 +130,12 @@ def chance_of_equal(*, smaller: TableShape, larger: TableShape) -> float:
     scale = larger.rows / smaller.rows
     bound = min(1.0, (smaller.twins + 1 / smaller.rows) * scale)
     twins = min(larger.twins, bound)
-    even = min(1.0, larger.distinct * 2.0**-larger.bits)
+    even = min(1.0, larger.distinct * math.exp2(-larger.bits))
     told_by_twins = twins >= even and larger.twins * larger.rows >= _ENOUGH_TWINS
-    chance = twins if told_by_twins else max(twins, min(1.0, _EVEN_SLACK * even))
-    return max(_LEAST_CHANCE, chance)
+    chance = max(_LEAST_CHANCE, twins, smaller.alike, larger.alike)
+    if told_by_twins and same_columns:
+        return chance
+    return max(chance, min(1.0, _EVEN_SLACK * even))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +168,16 @@ class ColumnShape:
 
 
 def overlaps(
-    *, smaller: TableShape, larger: TableShape, compared: int, common: int, floor: Floor = OWN
+    *,
+    smaller: TableShape,
+    larger: TableShape,
+    compared: int,
+    common: int,
+    floor: Floor = OWN,
+    same_columns: bool = True,
 ) -> bool:
     """Say whether ``common`` of ``compared`` rows of the smaller table are too many for chance."""
-    chance = chance_of_equal(smaller=smaller, larger=larger)
+    chance = chance_of_equal(smaller=smaller, larger=larger, same_columns=same_columns)
     if not beyond_chance(chance, compared=compared, common=common, floor=floor):
         return False
     # A small table may lack twins by chance: whatever the larger one's are worth, both are rare.

@@ -196,6 +196,10 @@ class FileDigester:
             self._anchors[place].add(cells[place], cells)
         self._seen.add(columns)
 
+    def alike(self, places: Sequence[int]) -> float:
+        """Return the chance that two rows agree in some columns."""
+        return self._seen.alike(places)
+
     def finish(self) -> FileDigests:
         """Return the digests of everything that was added."""
         anchors = {
@@ -250,6 +254,12 @@ class _Seen:
         self._held.append(rows)
         self._size += rows.shape[1]
 
+    def alike(self, places: Sequence[int]) -> float:
+        """Return the chance that two rows agree in some columns, by those looked at."""
+        rows = np.hstack(self._held)[places]
+        _, counts = np.unique(rows, axis=1, return_counts=True)
+        return chance_of_pair(_pairs(counts), rows=rows.shape[1], bits=math.inf)
+
     def shape(self, place: int, grid: Grid) -> ColumnShape:
         """Return what the public rule asks of a column."""
         cells = np.concatenate([held[place] for held in self._held])
@@ -262,6 +272,10 @@ class _Seen:
         else:
             rows, different = present * self._step, distinct * self._step
             listed = is_list(rows=rows, distinct=different, bits=grid.even_bits())
-        equal = int((counts * (counts - 1)).sum()) // 2
-        chance = chance_of_pair(equal, rows=len(cells), bits=bits)
+        chance = chance_of_pair(_pairs(counts), rows=len(cells), bits=bits)
         return ColumnShape(bits=bits, chance=chance, is_list=listed)
+
+
+def _pairs(counts: NDArray[np.int64]) -> int:
+    """Return how many pairs there are of equal ones, which occur so often each."""
+    return int((counts * (counts - 1)).sum()) // 2

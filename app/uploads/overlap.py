@@ -108,4 +108,5 @@ def _samples_overlap(one: Kept, other: Kept, floor: Floor) -> bool:
         compared=compared,
         common=common,
         floor=floor,
+        same_columns=SINGLE not in one.labels,
     )

@@ -29,8 +29,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -71,20 +71,31 @@ class MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One sample with the columns it is over: its labels, and the bits they could hold."""
+    """One sample with the columns it is over: its labels, and the bits they could hold.
+
+    ``alike`` is the chance that two rows agree in all of them but lists, if one is a list.
+    """
 
     labels: tuple[str, ...]
     sample: Sample
     bits: float
+    alike: float = 0.0
 
     @property
     def shape(self) -> TableShape:
         """Return what the public rule asks of a table."""
-        return self.sample.shape(self.bits)
+        return replace(self.sample.shape(self.bits), alike=self.alike)
 
     def facts(self) -> dict[str, object]:
         """Return all but the digests, JSON-ready."""
-        return {"labels": self.labels, "bits": self.bits, **self.sample.facts()}
+        own = {"labels": self.labels, "bits": self.bits, "alike": self.alike}
+        return {**own, **self.sample.facts()}
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], digests: Digests) -> Kept:
+        """Return the inverse of :meth:`facts`; earlier versions did not look for lists."""
+        labels, alike = tuple(map(str, facts["labels"])), float(facts.get("alike", 0.0))
+        return cls(labels, Sample.of(facts, digests), float(facts["bits"]), alike)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +154,7 @@ class RowDigests:
                 raise ValueError("other sizes")
             digests = np.frombuffer(body[:end], dtype="<u8").astype(np.uint64, copy=False)
             pieces = np.split(digests, np.cumsum(sizes)[:-1])
-            kept = tuple(
-                Kept(
-                    tuple(map(str, facts["labels"])), Sample.of(facts, piece), float(facts["bits"])
-                )
-                for facts, piece in zip(header["samples"], pieces, strict=False)
-            )
+            kept = tuple(map(Kept.of, header["samples"], pieces))
             with_file = header["version"] != _WITHOUT_FILE
             file = header["file"] if with_file else FileDigests().facts()
             return cls(
@@ -226,8 +232,19 @@ class RowDigester:
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
         bits = {name: column.bits() for name, column in self._columns.items()}
+        file = self._file.finish()
+        lists = {
+            name
+            for name, column in zip(self._readers, file.columns, strict=True)
+            if column.is_list and name in self._columns
+        }
         rows, *halves = (
-            Kept(labels, sample, math.fsum(bits[name] for name in columns))
+            Kept(
+                labels,
+                sample,
+                math.fsum(bits[name] for name in columns),
+                self._alike(columns - lists) if columns & lists else 0.0,
+            )
             for columns, labels, sampler in self._subsets
             if (sample := sampler.sample()) is not None
         )
@@ -238,11 +255,15 @@ class RowDigester:
         )
         more = (*halves, *singles, *self._numbers.kept())
         kept = (rows, *(each for each in more if _is_telling(each)))
-        counts, file = self._subsets[0][2].counts(), self._file.finish()
+        counts = self._subsets[0][2].counts()
         if counts is None:
             return RowDigests(key_name(self._key), kept, None, 0.0, file)
         whole = hashlib.sha256(rows.sample.digests.tobytes() + counts.tobytes()).hexdigest()
         return RowDigests(key_name(self._key), kept, whole, repeat_bits(counts.tolist()), file)
+
+    def _alike(self, columns: Collection[str]) -> float:
+        """Return the chance that two rows agree in some columns, as far as the file tells."""
+        return self._file.alike([at for at, name in enumerate(self._readers) if name in columns])
 
 
 class _FirstNumbers:

@@ -350,6 +350,33 @@ def test_strangers_have_days_and_round_pay_in_common(rows: int, columns: list[st
         assert found(csv_of(pl.concat([among, among])), csv_of(before), spec)
 
 
+@pytest.mark.parametrize("rows", [40, 200, 1_000])
+@pytest.mark.parametrize(
+    "columns",
+    [["number", "spent"], ["number", "code"], ["number", "place", "owner"], ["code", "age"]],
+)
+def test_strangers_who_are_numbered_are_no_overlap(rows: int, columns: list[str]) -> None:
+    """Beside a running number rows have no twins, however often all else is the same."""
+    chance = np.random.default_rng(rows)
+
+    def frame(rows: int) -> pl.DataFrame:
+        spent = np.where(chance.random(rows) < 0.6, 0, chance.lognormal(3, 1, rows).round(2))
+        drawn = {
+            "number": np.arange(1, rows + 1),
+            "place": np.arange(1_000, 1_000 + rows),
+            "spent": spent,
+            "code": 1_000 + np.minimum(chance.zipf(1.4, rows), 8_000),
+            "age": 1_000 + (8_000 * chance.beta(0.5, 1, rows)).astype(int),
+            "owner": chance.random(rows) < 0.4,
+        }
+        return pl.DataFrame({name: drawn[name] for name in columns})
+
+    spec = spec_of(frame(2), upper=10**6)
+    large = [digests(csv_of(frame(many)), spec) for many in (60, 1_500)]
+    for small in (digests(csv_of(frame(rows)), spec) for _ in range(4)):
+        assert not any(tables_overlap(small, old) for old in large)
+
+
 def test_a_third_of_equal_rows_does_not_hide_the_others() -> None:
     nobody = pl.DataFrame({"spent": [0.0] * 300, "owed": [0.0] * 300})
     chance = np.random.default_rng(1)
