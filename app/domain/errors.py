@@ -30,8 +30,14 @@ class SignerLostError(StorageError):
     """What holds the signing key gives no signature; the answer has been shown to nobody."""
 
 
+_NO_THREAD = "can't start new thread"
+"""What Python says of a system that gives no thread, for want of memory or of a place for it."""
+
+
 def is_of_storage(error: BaseException) -> bool:
     """Return whether disks, files or memory are to blame for an error, and not what was asked."""
     if isinstance(error, OSError):
         return error.errno in _OF_STORAGE
+    if isinstance(error, RuntimeError):
+        return str(error) == _NO_THREAD
     return isinstance(error, StorageError | MemoryError)

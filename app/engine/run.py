@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from app.domain.errors import DataUnreadableError
+from app.domain.errors import DataUnreadableError, is_of_storage
 from app.domain.problems import Problem
 from mechanisms.contract import Data, Outcome, Plan
 from mechanisms.randomness import system_randomness
@@ -20,7 +20,7 @@ def run(plan: Plan, data: Data) -> Outcome:
     DataUnreadableError
         The data could not be read. What was drawn until then is nobody's: it may be drawn again.
     MemoryError
-        There was too little memory, as when a process dies of that.
+        There was too little memory, as when a process dies of that, or no thread or file.
     Problem
         ``release-void``, the same whatever else went wrong. The log gets the name
         of the exception's class: its message, its frames and its chain may
@@ -45,4 +45,4 @@ def _told(error: BaseException) -> Exception:
     """Return what is told of an error: its kind, and nothing it holds."""
     if isinstance(error, DataUnreadableError):
         return DataUnreadableError("the data could not be read")
-    return MemoryError() if isinstance(error, MemoryError) else Problem("release-void")
+    return MemoryError() if is_of_storage(error) else Problem("release-void")

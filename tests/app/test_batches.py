@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from app.domain.errors import StorageError
 from app.services.releases.batches import MOST_MS, Batches, packed
 from tests.speed import PATIENCE_S
 
@@ -226,3 +227,25 @@ def test_as_many_go_together_as_are_short_together(most_ms: float, sizes: list[i
     batches = list(packed(calls, most_ms=most_ms))
     assert [call for batch in batches for call in batch] == calls
     assert [len(batch) for batch in batches] == sizes
+
+
+def test_calls_for_which_the_system_gives_no_thread_may_be_made_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are not told that they are cancelled: who waits for them has not gone."""
+
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scenario() -> None:
+        batches = Batches(threads=1, name="test")
+        with monkeypatch.context() as starved:
+            starved.setattr(threading.Thread, "start", refused)
+            with pytest.raises(StorageError):
+                await batches.submit(_nothing, expected_ms=math.inf)
+        assert await batches.submit(_nothing, expected_ms=math.inf) is None
+        batches.close()
+        with pytest.raises(asyncio.CancelledError):
+            await batches.submit(_nothing, expected_ms=math.inf)
+
+    run(scenario)

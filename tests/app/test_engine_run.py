@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import traceback
@@ -136,3 +137,15 @@ def test_stopping_the_process_is_no_failed_draw(caplog: pytest.LogCaptureFixture
         run(_plan(draw), DATA)
     assert caplog.records == []
     assert logging.getLogger("app.engine.run").level == logging.NOTSET
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("can't start new thread"), OSError(errno.EMFILE, SENTINEL)]
+)
+def test_a_system_that_gives_no_thread_or_file_is_as_one_without_memory(error: Exception) -> None:
+    def draw(data: Data, randomness: Randomness) -> Outcome:
+        raise error
+
+    with pytest.raises(MemoryError) as caught:
+        run(_plan(draw), DATA)
+    assert not any(SENTINEL in text for text in traceback.format_exception(caught.value))

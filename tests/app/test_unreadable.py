@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -18,13 +19,15 @@ from app.processes.draw_orders import NoAnswer, answer_of
 from app.services.background import in_background
 from app.services.build import Services
 from app.services.datasets import readable
+from app.services.datasets.datasets import DatasetService
+from app.services.plans.plans import PlanService
 from app.services.plans.questions import Question
 from app.services.releases import charged_draws, put_off
 from app.services.releases.draws import DrawDiedError
 from app.store import Store
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.quantile import Quantile
-from tests.app.test_services import ADA, BOB, new_dataset, opened, question, spent
+from tests.app.test_services import ADA, BOB, leave_debited, new_dataset, opened, question, spent
 from tests.speed import PATIENCE_S
 
 ERRORS = [errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOSPC, errno.ENOMEM]
@@ -257,3 +260,41 @@ def test_what_a_draw_process_says_is_told_apart() -> None:
         answer_of(NoAnswer.for_want_of(DataUnreadableError()))
     with pytest.raises(DrawDiedError):
         answer_of(NoAnswer.for_want_of(MemoryError()))
+
+
+AWAY = OperationalError("SELECT", {}, Exception("terminating connection"))
+NO_THREAD = RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "error"),
+    [
+        (DatasetService, "facts", AWAY),
+        (DatasetService, "facts", NO_THREAD),
+        (PlanService, "offer_again", NO_THREAD),
+    ],
+    ids=["no database", "no thread for the facts", "no thread for the plan"],
+)
+def test_what_is_in_the_way_of_a_second_draw_makes_no_release_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: type, name: str, error: Exception
+) -> None:
+    """A database that is away, or no thread: nothing has been drawn."""
+    asked, answered = list[object](), getattr(where, name)
+
+    def failing_at_first(*given: Any) -> Any:
+        asked.append(given)
+        if len(asked) < 3:
+            raise error
+        return answered(*given)
+
+    async def scenario() -> None:
+        async with opened(tmp_path, draw_process=False) as (store, services):
+            dataset = await new_dataset(services)
+            left = await leave_debited(services, store, dataset, "a")
+            monkeypatch.setattr(where, name, failing_at_first)
+            services.jobs.start()
+            await until(lambda: state_of(store, left)[0] is not ReleaseState.DEBITED)
+            assert state_of(store, left)[0] is ReleaseState.RELEASED
+            assert spent(services, dataset) == 10**9
+
+    asyncio.run(scenario())

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from app.domain.errors import StorageError
+
 MOST_MS = 10.0
 """Together calculations are expected to take no longer than this; a longer one goes alone."""
 
@@ -95,6 +97,7 @@ class Batches:
         self._short = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._long = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._waiting: list[_Call] = []
+        self._closed = False
 
     def submit(self, *steps: Step, expected_ms: float) -> asyncio.Future[Any]:
         """Have steps taken in a thread; return the future of what the last one comes to."""
@@ -105,8 +108,18 @@ class Batches:
         self._waiting.append(_Call(steps, expected_ms, waiter))
         return waiter
 
+    def _refuse(self, batch: Sequence[_Call], error: RuntimeError) -> None:
+        """Tell calls that no thread takes: they may be made later, or the threads are closed."""
+        if self._closed:
+            _cancel(batch)
+            return
+        # A thread that there is may take it nonetheless; nobody hears what that comes to.
+        for call in batch:
+            Outcome(error=StorageError(str(error))).resolve(call.waiter)
+
     def close(self) -> None:
         """Begin no further call; those not begun are cancelled."""
+        self._closed = True
         for threads in (self._short, self._long):
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -116,8 +129,8 @@ class Batches:
             threads = self._short if batch[0].expected_ms <= MOST_MS else self._long
             try:
                 job = threads.submit(_call_all, batch)
-            except RuntimeError:  # the threads have been closed
-                _cancel(batch)
+            except RuntimeError as error:
+                self._refuse(batch, error)
             else:
                 job.add_done_callback(partial(_report, loop, batch))
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 import anyio.to_thread
 
-from app.domain.errors import ProcessLostError, StorageError
+from app.domain.errors import ProcessLostError, StorageError, is_of_storage
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, may_be_redrawn
 from app.logs import describe
@@ -176,6 +176,11 @@ class DrawService:
             return record
         try:
             facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
+        except Problem as error:  # there is no such data set
+            return await self.void(record, error)
+        except Exception as error:  # a database that is away says nothing of the release
+            raise StorageError("a data set's facts could not be read") from error
+        try:
             question, offer = await self._plans.offer_again(facts, record)
             plan = offer.plan
             if plan is None:  # no job in the version that charged it, and one in this
@@ -185,6 +190,8 @@ class DrawService:
         except (ProcessLostError, StorageError) as error:
             raise StorageError("a plan could not be made again") from error
         except Exception as error:
+            if is_of_storage(error):
+                raise StorageError("a plan could not be made again") from error
             return await self.void(record, error)
         return await self.draw(record, facts, question, plan)
 
