@@ -22,8 +22,8 @@ are compared under any names, so of those twins say nothing.
 does not explain, is at least ``0.1 + r/2``, and so many common rows would arise
 by chance less than once in 2**20 cases: ``N KL(s || r) >= 20`` bits over ``N``
 rows compared. A small table has few twins by chance, too: days, or rounded prices. So
-where its twins lower ``r``, their being so few and so many common rows must be as
-unlikely together, for every ``r`` up to the larger one's twins. Besides, two tables
+both tables' twins being so few and so many common rows must be as unlikely together,
+for every ``r`` up to the share that twins are of either. Besides, two tables
 with the very same rows as often each overlap when chance would repeat their counts
 less than once in 2**20 cases; this is what tells a table of few different rows that
 comes back unchanged.
@@ -180,12 +180,14 @@ def overlaps(
     chance = chance_of_equal(smaller=smaller, larger=larger, same_columns=same_columns)
     if not beyond_chance(chance, compared=compared, common=common, floor=floor):
         return False
-    # A small table may lack twins by chance: whatever the larger one's are worth, both are rare.
+    # A small table may lack twins by chance: whatever those there are tell, all of it is rare.
     share = common / compared
     return all(
-        compared * _surplus_bits(share, chance) + _few_twins_bits(smaller, larger, chance)
+        compared * _surplus_bits(share, chance)
+        + _few_twins_bits(smaller, chance, among=larger)
+        + _few_twins_bits(larger, chance, among=larger)
         >= MIN_BITS
-        for chance in _between(chance, larger.twins)
+        for chance in _between(chance, max(smaller.twins, larger.twins))
     )
 
 
@@ -194,15 +196,15 @@ def _between(low: float, high: float) -> Iterator[float]:
     yield from (low + max(0.0, high - low) * step / _CHANCES for step in range(_CHANCES + 1))
 
 
-def _few_twins_bits(smaller: TableShape, larger: TableShape, chance: float) -> float:
+def _few_twins_bits(table: TableShape, chance: float, *, among: TableShape) -> float:
     """Return how unlikely it is, in bits, that a table has as few twins if chance is as large.
 
     A row that finds an equal with a probability r among D different ones equals another one with
     r**2 / D or more. So the pairs of equal rows are about Poisson, at least ``rows**2 r**2 / 2D``.
     """
-    expected = smaller.rows * (smaller.rows - 1) / 2 * chance**2 / larger.distinct
+    expected = table.rows * (table.rows - 1) / 2 * chance**2 / among.distinct
     # of many twins there are more pairs: more than two rows are alike
-    seen = -smaller.rows / 2 * math.log1p(-min(smaller.twins, _NEARLY_ALL))
+    seen = -table.rows / 2 * math.log1p(-min(table.twins, _NEARLY_ALL))
     if seen >= expected:
         return 0.0
     nats = expected - seen + (seen * math.log(seen / expected) if seen else 0.0)  # Chernoff's bound

@@ -256,9 +256,11 @@ class _Seen:
 
     def alike(self, places: Sequence[int]) -> float:
         """Return the chance that two rows agree in some columns, by those looked at."""
-        rows = np.hstack(self._held)[places]
-        _, counts = np.unique(rows, axis=1, return_counts=True)
-        return chance_of_pair(_pairs(counts), rows=rows.shape[1], bits=math.inf)
+        cells = np.hstack(self._held)[places]
+        # odd factors: the same cells in other columns are no equal rows
+        rows = np.arange(1, 2 * len(places), 2, dtype=np.uint64) @ cells
+        _, counts = np.unique(rows, return_counts=True)
+        return chance_of_pair(_pairs(counts), rows=len(rows), bits=math.inf)
 
     def shape(self, place: int, grid: Grid) -> ColumnShape:
         """Return what the public rule asks of a column."""

@@ -515,6 +515,11 @@ def test_the_rule_asks_for_more_than_chance() -> None:
     rich = TableShape(rows=1_000, distinct=1_000, twins=0, bits=60)
     assert not overlaps(smaller=rich, larger=rich, compared=1_000, common=90)
     assert overlaps(smaller=rich, larger=rich, compared=1_000, common=110)
+    # the smaller one's twins say as well how often rows recur
+    some = TableShape(rows=60, distinct=56, twins=0.13, bits=22)
+    none = TableShape(rows=60, distinct=60, twins=0, bits=22)
+    assert not overlaps(smaller=some, larger=none, compared=56, common=7)
+    assert overlaps(smaller=some, larger=none, compared=56, common=40)
     alone = TableShape(rows=1, distinct=1, twins=0, bits=60)
     assert not overlaps(smaller=alone, larger=rich, compared=1, common=1)
 
