@@ -259,7 +259,15 @@ class RowDigester:
         if counts is None:
             return RowDigests(key_name(self._key), kept, None, 0.0, file)
         whole = hashlib.sha256(rows.sample.digests.tobytes() + counts.tobytes()).hexdigest()
-        return RowDigests(key_name(self._key), kept, whole, repeat_bits(counts.tolist()), file)
+        # a table that only numbers its rows repeats another one that has as many
+        numbered = all(self._is_numbering(name, each) for name, each in bits.items())
+        whole_bits = 0.0 if numbered else repeat_bits(counts.tolist())
+        return RowDigests(key_name(self._key), kept, whole, whole_bits, file)
+
+    def _is_numbering(self, name: str, bits: float) -> bool:
+        """Return whether a column has each number of its range once."""
+        sample = self._singles[name].sample() if name in self._singles else None
+        return sample is not None and not sample.twins and math.exp2(bits) < sample.rows + 0.5
 
     def _alike(self, columns: Collection[str]) -> float:
         """Return the chance that two rows agree in some columns, as far as the file tells."""

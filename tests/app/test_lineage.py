@@ -309,7 +309,9 @@ def test_lists_of_numbers_and_designs_are_shared_by_strangers() -> None:
     def ids(rows: int) -> pl.DataFrame:
         return pl.DataFrame({"id": np.arange(1, rows + 1)})
 
-    assert not found(ids(1_000), ids(5_000))
+    for rows in (60, 5_000):
+        assert not found(ids(1_000), ids(rows))
+        assert not found(ids(rows), ids(rows))
     ages = [pl.DataFrame({"age": np.random.default_rng(s).integers(18, 90, 300)}) for s in (1, 2)]
     assert not found(*ages)
     grid = pl.DataFrame({"x": np.repeat(np.arange(20), 20), "y": np.tile(np.arange(20), 20)})
