@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Protocol
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from mechanisms.exact.balls import dot, rational
@@ -208,9 +210,16 @@ class InterceptHull:
         |u_1| = t has density ∝ s(t)^(d - 1), s(t) = 1 - c t, c = (2 M - 1) / (2 M), and
         given t the others are uniform on [-2 M s(t), 2 M s(t)].
         """
-        nodes, weights = np.polynomial.legendre.leggauss(64)
+        nodes, weights = _nodes()
         t, d, wide = (nodes + 1) / 2, self.dimension, 2 * float(self.weight)
         shrunk = 1 - (wide - 1) / wide * t
         mass = weights * shrunk ** (d - 1)
         second = t**2 + (d - 1) * (wide * shrunk) ** 2 / 3
         return float((mass * second).sum() / mass.sum()) / d
+
+
+@cache  # a plan asks two hundred times, and they take milliseconds
+def _nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the nodes and the weights of Gauss and Legendre's rule."""
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    return nodes, weights

@@ -90,6 +90,8 @@ LARGEST: list[tuple[Statistic, str, bool]] = [
     (LinearRegression(target="c99", features=NAMES[:90]), "objective_perturbation", False),
     (LogisticRegression(target="yes", features=NAMES[:90]), "objective_perturbation", False),
     (QuantileRegression(target="c99", features=NAMES[:90]), "objective_perturbation", False),
+    (QuantileRegression(target="c99", features=NAMES[:3], tau=0.1), "objective_perturbation",
+        False),
     (Histogram(columns=("place", "c0"), edges=EDGES), "auto", True),
     (Histogram(columns=("place",)), "auto", False),
     (Mean(columns=NAMES), "auto", False),

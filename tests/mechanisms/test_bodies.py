@@ -6,6 +6,7 @@ import doctest
 from fractions import Fraction
 from itertools import product
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -175,3 +176,19 @@ def test_a_logistic_fit_by_a_polytope_s_norm_follows_the_exact_law() -> None:
     ours = [float(draw.draw(loss, randomness)[0]) for _ in range(1000)]
     cube = [float(plain.draw(loss, randomness)[0]) for _ in range(1000)]
     assert stats.ks_2samp(ours, cube).pvalue > 1e-6
+
+
+def test_a_plan_works_the_nodes_of_a_rule_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks for the hull's spread at two hundred shares, and each would take milliseconds."""
+    asked, worked_out = list[int](), np.polynomial.legendre.leggauss
+
+    def counted(degree: int) -> Any:
+        asked.append(degree)
+        return worked_out(degree)
+
+    monkeypatch.setattr(np.polynomial.legendre, "leggauss", counted)
+    loss = smoothed_check_loss(
+        3, Fraction(1, 10), Fraction(1, 10), intercept=True, adjacency=Adjacency.REPLACE_ONE
+    )
+    objective_calibration.automatic_q(Fraction(1), loss, "optimal", 100)
+    assert len(asked) <= 1
