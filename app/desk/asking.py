@@ -14,11 +14,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.filled import request_of
+from app.desk.declaring import number_of
+from app.desk.filled import edges_at_fault, request_of
 from app.desk.foreseen import Foreseen, foresee
 from app.desk.forms import EMPTY, FORM_KEY, NONE, Faults, Form
 from app.desk.numbers import numbers_of
 from app.desk.questions import (
+    EDGES,
     OPERATORS,
     at_fields,
     choices_of,
@@ -95,9 +97,9 @@ class Asking:
         except Problem as problem:
             if not fragment:
                 return self.refused(form, problem)
-            told = at_fields(problem)
+            faults = self._faults(form, problem)
+            told = faults.problem
             labels = labels_of(fields_of(form.text("statistic"), self.facts.schema, form), form)
-            faults = Faults(told)
             return page(
                 self.request, "preview.html", seen=None, problem=told, faults=faults, labels=labels
             )
@@ -108,7 +110,14 @@ class Asking:
     def refused(self, form: Form, problem: Problem) -> Response:
         """Show the form with what it was refused for, at the fields that it is about."""
         self.request.scope["problem"] = problem.code
-        return self._form(form, faults=Faults(at_fields(problem)), status=problem.status)
+        return self._form(form, faults=self._faults(form, problem), status=problem.status)
+
+    def _faults(self, form: Form, problem: Problem) -> Faults:
+        """Return what a form was refused for, at the fields that it is about."""
+        found = Faults(at_fields(problem, form))
+        if found.at(EDGES) is None:
+            return found
+        return Faults(found.problem, {EDGES: edges_at_fault(form, self.facts.schema)})
 
     async def sent(self, form: Form) -> PreviewRequest:
         """Return the request that a form makes at the epsilon that it names.
@@ -232,11 +241,10 @@ def _accuracy(form: Form) -> float:
     Problem
         ``invalid-request``: there is none, or it is no number.
     """
-    text = form.required("accuracy")
-    try:
-        return float(text)
-    except ValueError:
-        raise invalid_request("accuracy", "must be a number") from None
+    number = number_of(form.required("accuracy"))
+    if isinstance(number, str):
+        raise invalid_request("accuracy", "must be a number")
+    return float(number)
 
 
 def _with(form: Form, **changed: str) -> Form:

@@ -6,6 +6,7 @@ with a spec comes back by the places of the spec; :func:`at_cells` says which fi
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -195,7 +196,8 @@ def number_of(text: str) -> int | float | str:
     """Return a number as JSON has it; what is none is left to be refused as a text."""
     if _WHOLE.fullmatch(text):
         return int(text)
-    return float(text) if _DECIMAL.fullmatch(text) else text
+    number = float(text) if _DECIMAL.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else text
 
 
 def _lines(text: str) -> list[str]:

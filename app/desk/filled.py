@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.desk.forms import Form
-from app.desk.questions import fields_of, room_of
+from app.desk.questions import EDGES, conditions_in, derived_in, fields_of
 from app.domain.problems import invalid_request
 from mechanisms.catalog import STATISTICS
+from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.statistics.cells.axes import axis_of
 
 _NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$", re.ASCII)
 _WHOLE = 1e15  # below it a float that is whole is written without a point
@@ -64,10 +67,12 @@ def _is_json_number(text: str) -> bool:
     if not _NUMBER.fullmatch(text):
         return False
     try:
-        json.loads(text.lstrip("+"))
+        number = json.loads(text.lstrip("+"))
     except ValueError:  # such as 01 and .5, which people write
         return False
-    return True
+    return bool(
+        abs(number) <= sys.float_info.max
+    )  # else no request can hold it, and no field is told
 
 
 def _value(text: str, name: str, schema: Schema) -> Any:
@@ -104,10 +109,10 @@ def _read_target(form: Form, name: str, schema: Schema) -> Any:
 
 
 def _read_where(form: Form, _: str, schema: Schema) -> list[dict[str, Any]]:
+    # one without its column is refused: to leave it out would ask something else
     return [
-        _comparison(form, f"where {at}", name, schema)
-        for at in room_of(form)
-        if (name := form.text(f"where {at} column"))
+        _comparison(form, f"where {at}", form.text(f"where {at} column"), schema)
+        for at in conditions_in(form)
     ]
 
 
@@ -138,9 +143,11 @@ def _read_features(form: Form, name: str, schema: Schema) -> list[Any]:
 
 def _read_parts(form: Form, name: str, _: Schema) -> Any:
     try:
-        return json.loads(form.text(name) or "[]")
+        told = json.loads(form.text(name) or "[]")
+        json.dumps(told, allow_nan=False)
     except (ValueError, RecursionError):
-        raise invalid_request("parts", "is not JSON") from None
+        raise invalid_request("parts", "is not JSON, or has a number that is too large") from None
+    return told
 
 
 def _edges_of(form: Form, schema: Schema) -> Iterator[tuple[str, list[Any]]]:
@@ -152,6 +159,20 @@ def _edges_of(form: Form, schema: Schema) -> Iterator[tuple[str, list[Any]]]:
         if text:
             words = [each.strip() for each in text.split(",")]
             yield name, [*words] if timed else _numbers_in(text)
+
+
+def edges_at_fault(form: Form, schema: Schema) -> str:
+    """Return the field of the first column whose edges are missing, or do not fit it."""
+    given = dict(_edges_of(form, schema))
+    for name in form.texts("columns"):
+        column = schema.columns.get(name)
+        try:
+            if column is not None:
+                axis_of(name, column, given.get(name))
+        except InvalidStatisticError:
+            return f"{EDGES} {name}"
+    derived = [name for name in derived_in(form) if name in form.texts("columns")]
+    return f"{EDGES} {derived[0]}" if derived else "columns"
 
 
 _READ: Mapping[str, Callable[[Form, str, Schema], Any]] = {

@@ -24,6 +24,8 @@ from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 CONDITIONS = 3
 """How many conditions an empty form has room for."""
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in")
+EDGES = "edges"
+"""What a request calls the edges of all its columns, each of which has a field of its own."""
 _TEXTS: Mapping[str, tuple[str, str]] = {
     "levels": ("Levels", "Between 0 and 1, with commas between them: 0.25, 0.5, 0.75."),
     "tau": ("Level", "Between 0 and 1; 0.5 fits the median. Empty: 0.5."),
@@ -102,6 +104,16 @@ def room_of(form: Form) -> range:
     names = {name for name, _ in form.pairs}
     filled = takewhile(lambda at: f"where {at} column" in names, count())
     return range(max(CONDITIONS, len([*filled])))
+
+
+def conditions_in(form: Form) -> Sequence[int]:
+    """Return the places of the conditions of which anything is filled in.
+
+    >>> conditions_in(Form([("where 0 column", ""), ("where 1 column", ""), ("where 1 op", "<")]))
+    [1]
+    """
+    parts = ("column", "op", "value")
+    return [at for at in room_of(form) if any(form.text(f"where {at} {part}") for part in parts)]
 
 
 def _widened(field: Field, derived: Sequence[str], form: Form) -> Field:
@@ -305,8 +317,8 @@ _FIELDS: Mapping[str, Callable[[str, str, Schema], list[Field]]] = {
 }
 
 
-def at_fields(problem: Problem) -> Problem:
-    """Return a refusal whose places are the fields of the form."""
+def at_fields(problem: Problem, form: Form) -> Problem:
+    """Return a refusal whose places are the fields of the form that it is about."""
     errors = problem.extras.get("errors")
     about = _AT.get(str(problem.extras.get("rule", problem.code)))
     if about is not None:
@@ -315,13 +327,15 @@ def at_fields(problem: Problem) -> Problem:
         )
     if problem.code != "invalid-request" or not isinstance(errors, list):
         return problem
-    return invalid_requests([(_field_named(e["field"]), e["message"]) for e in errors])
+    return invalid_requests([(_field_named(e["field"], form), e["message"]) for e in errors])
 
 
-def _field_named(place: str) -> str:
+def _field_named(place: str, form: Form) -> str:
     inner = place.removeprefix("body.").removeprefix("statistic.")
     if found := re.match(r"where\[(\d+)\]\.?(\w*)", inner):
-        return f"where {found[1]} {found[2] or 'value'}"
+        condition = f"where {conditions_in(form)[int(found[1])]}"
+        about = "value" if form.text(f"{condition} column") else "column"
+        return f"{condition} {found[2] or about}"
     if found := re.match(r"target\.(\w+)", inner):
         return "target" if found[1] == "column" else f"target {found[1]}"
     if found := re.match(r"edges\.([^\[]+)", inner):

@@ -372,3 +372,60 @@ def test_what_is_too_dear_is_said_at_the_epsilon(analyst: Browsing, admin: httpx
         assert refused.tree.get_element_by_id("epsilon").get("aria-invalid") == "true"
         (told,) = refused.alerts()
         assert "Epsilon: " in told
+
+
+_MEAN = {"columns": ["income"]}
+_EDGED = {"columns": ["region", "income", "food"], "edges income": "0, 50, 100"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "filled", "place"),
+    [
+        ("mean", {**_MEAN, "wanted": "accuracy", "accuracy": "1e999"}, "accuracy"),
+        ("mean", {**_MEAN, "wanted": "accuracy", "accuracy": "nan"}, "accuracy"),
+        ("quantile", {"levels": "0.5, 1e999"}, "levels"),
+        ("quantile", {"levels": "9" * 500}, "levels"),
+        (
+            "linear_regression",
+            {"target": "food", "features": ["income"], "bound": "1e999"},
+            "bound",
+        ),
+        ("stack", {"parts": "[1e999]"}, "parts"),
+        ("histogram", {**_EDGED, "edges food": ""}, "edges food"),
+        ("histogram", {**_EDGED, "edges food": "5, 1"}, "edges food"),
+        ("histogram", {**_EDGED, "edges food": "0, 1e999"}, "edges food"),
+        ("histogram", {**_EDGED, "edges income": "x", "edges food": "0, 5"}, "edges income"),
+        ("count", {}, "where"),
+        (
+            "count",
+            {"where 1 column": "income", "where 1 op": ">", "where 1 value": "x"},
+            "where 1 value",
+        ),
+    ],
+)
+def test_every_fault_is_at_its_field_and_the_alert_leads_there(
+    analyst: Browsing, dataset: str, kind: str, filled: dict[str, str | list[str]], place: str
+) -> None:
+    asked = {"epsilon": "0.1", "wanted": "epsilon", **filled}
+    wrong = analyst.send(form_of(analyst, dataset, kind), "Preview", status=422, **asked)
+    (link,) = wrong.tree.xpath("//*[@role='alert']//a/@href")
+    assert link == f"#{ident(place)}"
+    assert wrong.tree.get_element_by_id(link.removeprefix("#")).get("aria-invalid") == "true"
+    assert _fault(wrong, ident(place))
+
+
+@pytest.mark.parametrize(
+    ("filled", "place"),
+    [
+        ({"where 1 op": ">"}, "where 1 column"),
+        ({"where 1 op": ">", "where 1 value": "5"}, "where 1 column"),
+        ({"where 1 value": "5"}, "where 1 op"),
+    ],
+)
+def test_a_condition_without_its_column_is_not_left_out(
+    analyst: Browsing, dataset: str, filled: dict[str, str], place: str
+) -> None:
+    """What would be asked then, and paid for, is another question."""
+    asked = {"columns": ["income"], "epsilon": "0.1", "wanted": "epsilon", **filled}
+    wrong = analyst.send(form_of(analyst, dataset, "sum"), "Preview", status=422, **asked)
+    assert _fault(wrong, ident(place))

@@ -167,6 +167,17 @@ def test_mistakes_of_form_and_of_rules_come_together(curator: Browsing) -> None:
     assert faults <= _faults(sent).keys(), "what people are told by needs sound columns"
 
 
+def test_a_number_that_is_too_large_is_told_at_its_cell_beside_all_else(curator: Browsing) -> None:
+    page = _draft(curator)
+    wrong = {
+        **FILLED, "name": "", "columns.0.upper": "1e999", "columns.0.missing": "-1e999",
+        "columns.0.typical": "mean 1e999\nstd 1", "columns.1.typical": "1e999", "max_rows": "1e999",
+    }  # fmt: skip
+    checked = curator.send(page, "Check", status=422, **wrong)
+    at = {"Name", "age upper", "age missing", "age typical", "is_owner typical", "Max rows"}
+    assert _faults(checked).keys() == at
+
+
 TYPICAL_OF = {
     "columns.0.typical": "mean 40\nstd: 12.5",
     "columns.2.typical": "north = 0.3\nsouth 2",
