@@ -9,7 +9,8 @@ from app.services.publishing.published import Published
 _PUBLISHER = "Release Desk"
 _LATEX = str.maketrans(
     {
-        "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
+        "\\": r"\textbackslash{}", "{": r"\textbraceleft{}", "}": r"\textbraceright{}",
+        "&": r"\&", "%": r"\%", "$": r"\$",
         "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     }
 )  # fmt: skip
@@ -21,7 +22,11 @@ def citation(published: Published, address: str) -> str:
 
 
 def bibtex(published: Published, address: str) -> str:
-    """Return an entry of BibTeX; what LaTeX would take for commands is escaped."""
+    """Return an entry of BibTeX; what LaTeX would take for commands is escaped.
+
+    BibTeX itself knows no escapes. It counts every brace to find where a text ends, so a name's
+    own are none in the file.
+    """
     members = {
         "title": f"{{{published.title.translate(_LATEX)}}}",
         "author": f"{{{_PUBLISHER}}}",
