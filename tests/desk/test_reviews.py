@@ -237,6 +237,23 @@ def test_comments_are_for_all_or_among_reviewers(
     assert "thank you" in sheet_of(curator, release).text
 
 
+def test_what_is_ticked_stays_so_where_a_text_is_refused(
+    curator: Browsing, asker: Asker, admin: httpx.Client
+) -> None:
+    """A comment among reviewers that was too long must not go to everybody, once it is shorter."""
+    lines = ["Is it public?", "Is it small?"]
+    own = str(upload(admin, policy={"review": "always"}, checklist=lines)["id"])
+    release, long = asker.asks(own), "x" * 3000
+    page = sheet_of(curator, release)
+    refused = curator.send(page, "Comment", status=422, comment=long, private="yes")
+    curator.send(refused, "Comment", comment="for us")
+    assert "for us" not in sheet_of(asker.browsing, release).answer.text
+    refused = curator.send(page, "Comment", status=422, comment=long)
+    assert not refused.tree.xpath("//input[@name='private' and @checked]")
+    refused = curator.send(page, "Reject", status=422, reason=long, checked=["2"])
+    assert refused.tree.xpath("//input[@name='checked' and @checked]/@value") == ["2"]
+
+
 def test_of_two_who_decide_at_once_one_is_told(
     curator: Browsing, second: Browsing, asker: Asker, reviewed: str
 ) -> None:
