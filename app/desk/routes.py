@@ -31,6 +31,8 @@ from app.web.state import AppState
 
 _LOG = logging.getLogger("app.requests")
 SIGN_IN = "/desk/sign-in"
+_LONGEST_QUERY = 8_000
+"""What is longer is left out of the way back: quoted once more, it would be too long."""
 
 
 class Page(APIRoute):
@@ -86,6 +88,9 @@ def _again(problem: Problem) -> dict[str, str]:
 def _to_sign_in(request: Request) -> Response:
     """Lead to where one signs in, and from there back to what was to be seen."""
     wanted = request.url.path if request.method in ("GET", "HEAD") else ""
+    query = request.url.query
+    if wanted and 0 < len(query) <= _LONGEST_QUERY:
+        wanted += f"?{query}"
     asked = f"?next={quote(wanted)}" if wanted not in ("", "/desk") else ""
     response = RedirectResponse(SIGN_IN + asked, status_code=303)
     response.headers["Cache-Control"] = "no-store"

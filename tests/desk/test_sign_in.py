@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlencode
 
 import httpx
 import pytest
 
 from app.desk.addresses import ROUTERS
 from app.desk.routes import VisitorAtLeast
-from tests.contract.service import ADMIN_KEY, Service, make_key, running
+from tests.contract.service import ADMIN_KEY, Service, make_key, running, upload
 from tests.desk.browsing import Browsing, Page, nobody, signed_in
 
 OPEN = {
@@ -32,6 +33,25 @@ def test_the_desk_begins_with_signing_in(service: Service) -> None:
         assert "rd_wrong" not in wrong.answer.text
         shown = browsing.send(wrong, "Sign in", key=ADMIN_KEY, status=404)
         assert shown.path == "/desk/nowhere"  # what was asked for first
+
+
+def test_signing_in_leads_back_to_what_was_asked_with_all_that_was_filled_in(
+    service: Service, admin: httpx.Client
+) -> None:
+    """A preview has an address that can be sent to somebody."""
+    dataset = upload(admin)["id"]
+    asked = {
+        "statistic": "mean", "columns": "income", "wanted": "epsilon", "epsilon": "0.125",
+        "purpose": "a//b & c=d?\ne", "act": "preview",
+    }  # fmt: skip
+    address = f"/desk/datasets/{dataset}/ask?{urlencode(asked)}"
+    with nobody(service) as browsing:
+        shown = browsing.send(browsing.open(address), "Sign in", key=ADMIN_KEY)
+        assert str(shown.answer.url).endswith(address)
+        assert "epsilon 0.125" in shown.text
+    with nobody(service) as browsing:
+        long = browsing.open(f"/desk/releases?status={'x' * 9000}")
+        assert browsing.send(long, "Sign in", key=ADMIN_KEY).path == "/desk/releases"
 
 
 def test_every_page_but_that_one_needs_somebody() -> None:
