@@ -195,6 +195,23 @@ def test_words_and_policy_are_edited_and_bounds_are_not(
     assert facts["columns"]["income"]["upper"] == 100
 
 
+def test_all_that_is_wrong_with_an_edit_is_told_at_its_field(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    page = curator.open(_open(curator, upload(admin)).links()["Edit"])
+    long = "x" * 400
+    wrong = curator.send(
+        page, "Save", status=422, reason="the board", notices=f"Old.\n\n{long}",
+        checklist=f"{long}\nIs it public?", **{"label.1": "food", "label.2": long},
+    )  # fmt: skip
+    (alert,) = wrong.alerts()
+    assert "region label: must have at most 300 characters" in alert
+    assert "Notices: line 3 must have" in alert
+    assert "Checklist: line 1 must have" in alert
+    for link in wrong.tree.xpath("//*[@role='alert']//a/@href"):
+        assert wrong.tree.get_element_by_id(link.removeprefix("#")).get("aria-invalid") == "true"
+
+
 def test_archiving_says_what_it_does_and_asks_first(admin: httpx.Client, curator: Browsing) -> None:
     dataset = upload(admin)
     settled(admin, ask(admin, dataset["id"]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -14,7 +15,7 @@ from app.desk.lists import address
 from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of, state_of
 from app.domain.datasets import columns_json
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.services.datasets.datasets import DatasetFacts
 from app.services.datasets.policies import policy_json
 from app.services.plans.questions import POLICY_KINDS
@@ -23,14 +24,15 @@ from app.web.requests.reviews import DatasetEdit
 router = router_of("editing")
 
 _COLUMN = "column."
+_ONE_OF = re.compile(r"(labels|notices|checklist)\[(\d+)\]", re.ASCII)
 _RENAMED = {
     "policy.review": "review",
     "policy.reviewers": "reviewers",
     "policy.max_epsilon_per_release": "max_epsilon_per_release",
     "policy.allowed": "allowed",
 }
+_LABELS = {"reviewers": "Who decides", "allowed": "Statistics that may be asked"}
 _CHOICES: Mapping[str, Any] = {
-    "labels": {"reviewers": "Who decides", "allowed": "Statistics that may be asked"},
     "reviews": [(each, each) for each in ("never", "always", "above")],
     "reviewers": [("1", "one"), ("2", "two, who do not see each other’s vote")],
     "kinds": [(kind, kind.replace("_", " ")) for kind in POLICY_KINDS],
@@ -48,10 +50,12 @@ def show_edit(request: Request, visitor: CuratorVisitor, dataset: str) -> Respon
 async def edit(request: Request, visitor: CuratorVisitor, state: State, dataset: str) -> Response:
     """Change what differs from what is there; the reason stays in the ledger."""
     form = await read_form(request)
+    labelled: list[str] = []
 
     async def act() -> str:
         there = _present(await state.services.datasets.present(dataset))
         changed = dict(_changes(_given(form), there))
+        labelled.extend(changed.get("labels", ()))
         asked = read_as(DatasetEdit, {**changed, "reason": form.text("reason")})
         if not changed:
             raise invalid_request("reason", "explains nothing: no field was changed")
@@ -62,8 +66,33 @@ async def edit(request: Request, visitor: CuratorVisitor, state: State, dataset:
         return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
         above = {"policy.review": "review_above"} if form.text("review") == "above" else {}
-        faults = Faults(problem, {**_RENAMED, **above})
+        faults = Faults(_at_fields(problem, form, labelled), {**_RENAMED, **above})
         return await run_in_threadpool(_shown, request, dataset, form, faults)
+
+
+def _at_fields(problem: Problem, form: Form, labelled: Sequence[str]) -> Problem:
+    """Return a refusal by fields of the form; ``labelled`` are the columns whose labels were sent.
+
+    What is wrong with a line of several is told by the line's number.
+    """
+    if problem.code != "invalid-request":
+        return problem
+    return invalid_requests([_at_field(*each, form, labelled) for each in Faults(problem).all])
+
+
+def _at_field(place: str, message: str, form: Form, labelled: Sequence[str]) -> tuple[str, str]:
+    if (found := _ONE_OF.fullmatch(place)) is None:
+        return place, message
+    name, at = found[1], int(found[2])
+    if name == "labels":
+        column = next(each for each, value in form.pairs if value == labelled[at] and _names(each))
+        return f"label.{column.removeprefix(_COLUMN)}", message
+    numbered = enumerate(form.text(name).splitlines(), start=1)
+    return name, f"line {[number for number, line in numbered if line.strip()][at]} {message}"
+
+
+def _names(field: str) -> bool:
+    return field.startswith(_COLUMN)
 
 
 def _present(facts: DatasetFacts) -> Mapping[str, Any]:
@@ -95,7 +124,7 @@ def _given(form: Form) -> Mapping[str, Any]:
         "labels": {
             column: form.text(f"label.{name.removeprefix(_COLUMN)}") or None
             for name, column in form.pairs
-            if name.startswith(_COLUMN)
+            if _names(name)
         },
     }
 
@@ -138,13 +167,15 @@ def _shown(
     request: Request, dataset: str, form: Form | None = None, faults: Faults = NONE
 ) -> Response:
     facts = state_of(request).services.datasets.view(dataset).facts
+    columns = list(enumerate(columns_json(facts.columns)))
     return page(
         request,
         "edit.html",
         status=faulted(request, faults),
         facts=facts,
         form=form or _filled(_present(facts)),
-        columns=list(enumerate(columns_json(facts.columns))),
+        columns=columns,
         faults=faults,
+        labels={**_LABELS, **{f"label.{at}": f"{name} label" for at, name in columns}},
         **_CHOICES,
     )
