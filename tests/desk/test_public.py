@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.contract.service import Service, ask, settled, upload
+from tests.contract.service import Service, ask, running, settled, upload
 from tests.desk.browsing import Browsing, Page, nobody
+from tests.speed import PATIENCE_S
 
 AWKWARD = "</script><b>\"survey\" & 'more'"
 PURPOSE = "</script><script>alert(1)</script>"
@@ -221,6 +224,31 @@ def test_a_certificate_fits_on_a_sheet(anybody: Browsing, answer: dict[str, Any]
     assert page.heading == "Certificate of differential privacy"
     assert answer["guarantee"]["theorem"] in page.text
     assert not page.tree.xpath("//table")
+
+
+def test_the_page_carries_the_proof_that_its_charge_is_in_the_log(
+    tmp_path: Path,
+) -> None:
+    """As its JSON does."""
+    with (
+        running(tmp_path / "data", checkpoint_s=0.05) as service,
+        service.client() as admin,
+        nobody(service) as reader,
+    ):
+        release = ask(admin, upload(admin)["id"]).json()["id"]
+        publish(admin, release)
+        address, until = f"/public/releases/{release}", time.monotonic() + PATIENCE_S
+        while "proof" not in (told := reader.client.get(f"{address}.json").json()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        page, proof = reader.open(address), told["proof"]
+        assert f"Leaf {proof['index']}, of " in page.text
+        assert all(each in page.text for each in proof["path"])
+        shown = page.tree.xpath("string(//details[summary='Inclusion proof']//pre)")
+        assert shown == proof["checkpoint"]
+        assert page.links()["without this service"] == "/docs/checking"
+        certificate = reader.open(f"{address}/certificate")
+        assert f"leaf {proof['index']} of the ledger's public log" in certificate.text
 
 
 def test_a_withdrawn_release_is_a_tombstone(anybody: Browsing, admin: httpx.Client) -> None:

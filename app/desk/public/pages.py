@@ -93,7 +93,10 @@ def _release(request: Request, state: State, release: str, template: str) -> Res
             request, "public_tombstone.html", {}, status=410, release=release, **problem.extras
         )
     base = base_of(request, state.settings.public_url)
-    return _kept(request, template, {"Link": signposts(published, base)}, **_shown(published, base))
+    # of what the document has at its end: absent until a checkpoint covers the charge
+    proof = state.services.log.prove(published.release.account, published.release.seq)
+    shown = {**_shown(published, base), "proof": proof}
+    return _kept(request, template, {"Link": signposts(published, base)}, **shown)
 
 
 def _shown(published: Published, base: str) -> dict[str, Any]:
