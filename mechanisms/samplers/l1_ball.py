@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact.fractions import solve
+from mechanisms.exact.fractions import fmpq_matrix, solve, to_fraction
 
 Vector = NDArray[Any]
 """A float64 array, or an object array of ``Fraction``."""
@@ -90,6 +90,7 @@ class _Walk:
     def __init__(self, problem: Quadratic, free: Vector) -> None:
         self._problem = problem
         self._free = free
+        self._exact = fmpq_matrix(problem.hessian) if problem.exact else None
         start = int(np.argmax(np.abs(free)))
         self._signs = np.zeros(len(free), dtype=np.int8)
         self._signs[start] = 1 if free[start] > 0 else -1
@@ -112,7 +113,7 @@ class _Walk:
             self._shrink(target, signed)
             return True
         self._theta = target
-        gradient = self._problem.hessian @ target + self._problem.linear
+        gradient = self._pulled(target) + self._problem.linear
         # At the minimum no |gradient_j| off the face is above the multiplier.
         excess = np.where(self._signs == 0, np.abs(gradient), tau) - tau
         tolerance = 0 if self._problem.exact else _FLOAT_TOLERANCE * float(np.abs(gradient).max())
@@ -124,6 +125,13 @@ class _Walk:
             self._cross()
             return True
         return False
+
+    def _pulled(self, target: Vector) -> Vector:
+        """Return H theta: of Fractions by FLINT, as Python's would take most of a draw's time."""
+        if self._exact is None:
+            return np.asarray(self._problem.hessian @ target)
+        product = self._exact * fmpq_matrix([[entry] for entry in target])
+        return np.array([to_fraction(entry) for entry in product.entries()], dtype=object)
 
     def _shrink(self, target: Vector, signed: Vector) -> None:
         """Stop where the first coordinate reaches zero, and leave it there."""

@@ -234,3 +234,28 @@ def test_a_minimiser_at_a_vertex_has_zeros_elsewhere() -> None:
     loss = LeastSquaresObjective(identity, [Fraction(0)] * 3)
     problem = Problem(loss, Fraction(1), Fixed(0.5, -50.0, 0.1), L1Ball(Fraction(1)), -12)
     assert certified_minimiser(problem) == (0, 4096, 0)
+
+
+def test_a_long_exact_walk_multiplies_few_fractions_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of many coefficients, a gradient at each step by Python's fractions takes seconds."""
+    rng, size = np.random.default_rng(5), 30
+    factor = rng.integers(-9, 10, (size, size))
+    hessian = factor @ factor.T + np.eye(size, dtype=np.int64)
+    problem = Quadratic(
+        _exactly(hessian.astype(float)),
+        _exactly(rng.integers(-99, 100, size).astype(float)),
+        Fraction(1),
+        exact=True,
+    )
+    count, multiplied = 0, Fraction.__mul__
+
+    def counted(one: Fraction, two: Fraction) -> Fraction:
+        nonlocal count
+        count += 1
+        return multiplied(one, two)
+
+    monkeypatch.setattr(Fraction, "__mul__", counted)
+    assert problem.minimise().signs is not None
+    assert count < size**2
