@@ -20,8 +20,9 @@ from tests.contract.service import Service, make_key
 
 pytestmark = pytest.mark.slow
 
+# The narrower one is a phone's, and what a desk's window is at four times the size of letters.
 LOOKS: tuple[dict[str, Any], ...] = (
-    {"color_scheme": "light", "viewport": {"width": 390, "height": 800}},
+    {"color_scheme": "light", "viewport": {"width": 320, "height": 800}},
     {"color_scheme": "dark", "viewport": {"width": 1200, "height": 900}},
 )
 EVERYWHERE = ("/desk", "/desk/datasets", "/desk/releases", "/desk/reviews", "/desk/audit")
@@ -32,6 +33,7 @@ OF_CURATORS = (
 OF_ANALYSTS = (
     "data-set", "versions", "release", "waiting", "changes", "revision", "rejected", "review",
 )  # fmt: skip
+DOCUMENTS = ("/docs", "/docs/http", "/problems", "/problems/budget-exceeded")
 OF_ALL = ("public", "certificate", "tombstone")
 MOST_BYTES = 120_000
 
@@ -61,7 +63,10 @@ def test_everybody_can_use_every_page(visits: Visits, desk: Desk, person: str | 
             *EVERYWHERE, "/desk/datasets/new", *(desk.pages[name] for name in OF_CURATORS),
         ],
         "admin": ["/desk", "/desk/keys", desk.pages["revocation"], "/desk/audit"],
-        None: ["/public", "/public?q=nothing+like+this", *(desk.pages[name] for name in OF_ALL)],
+        None: [
+            "/public", "/public?q=nothing+like+this", *DOCUMENTS,
+            *(desk.pages[name] for name in OF_ALL),
+        ],
     }[person]  # fmt: skip
     visits.expected |= {404, 410}
     visited(visits, desk.keys[person] if person else None, shown)

@@ -84,6 +84,7 @@ def _parser() -> MarkdownIt:
     parser.add_render_rule("html_block", _own_html)
     parser.add_render_rule("html_inline", _own_html)
     parser.add_render_rule("code_inline", _code)
+    parser.add_render_rule("fence", _listing)
     return parser
 
 
@@ -97,6 +98,11 @@ def _code(renderer: Any, tokens: Sequence[Token], at: int, *_: Any) -> str:
     text = escape(tokens[at].content)
     code = f"<code>{text}</code>"
     return f'<a href="{text}">{code}</a>' if _OWN_PAGE.fullmatch(text) else code
+
+
+def _listing(renderer: Any, *told: Any) -> str:
+    """Return a listing that the keyboard reaches: a wide one is scrolled."""
+    return str(renderer.fence(*told)).replace("<pre>", '<pre tabindex="0">', 1)
 
 
 def _plain(content: Token) -> str:
