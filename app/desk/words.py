@@ -10,7 +10,7 @@ from zlib import crc32
 
 from markupsafe import Markup, escape
 
-from app.services.plans.wording import asked
+from app.services.plans.wording import asked, asked_in_full
 from app.services.releases.numerals import number, within
 
 _ROUGH = 3  # of expected errors, which are known no better
@@ -106,6 +106,7 @@ def noted(note: str | None) -> str:
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "about": about,
     "asked": asked,
+    "asked_in_full": asked_in_full,
     "measured": measured,
     "drawn": drawn,
     "ident": ident,

@@ -63,6 +63,38 @@ def test_the_page_shows_every_number_as_a_table_and_a_chart(
     assert drawn.get("aria-label")
 
 
+def test_pages_say_which_records_a_number_is_about(
+    anybody: Browsing, chief: Browsing, admin: httpx.Client
+) -> None:
+    """Without its conditions a count, and its methods paragraph, would be about anybody."""
+    dataset = upload(admin, overlap=INVENTED)["id"]
+    where = [
+        {"column": "region", "op": "==", "value": "north"},
+        {"column": "income", "op": "in", "value": [40, 60]},
+    ]
+    cells = {"kind": "histogram", "columns": ["income", "food"], "where": where}
+    cells["edges"] = {"income": [0, 50, 100], "food": [0, 25, 50]}
+    said = "where region is north, where income is one of 40, 60"
+    edges = "edges of income = 0, 50, 100", "edges of food = 0, 25, 50"
+    confirmed = chief.open(
+        f"/desk/datasets/{dataset}/ask?statistic=count&where+0+column=region&where+0+op=%3D%3D"
+        "&where+0+value=north&wanted=epsilon&epsilon=0.1&act=release"
+    )
+    assert "count, where region is north" in confirmed.text
+    release = ask(admin, dataset, cells, epsilon="0.1").json()["id"]
+    publish(admin, release)
+    address = f"/public/releases/{release}"
+    for page in (
+        chief.open(f"/desk/releases/{release}"),
+        anybody.open(address),
+        anybody.open(f"{address}/certificate"),
+    ):
+        assert said in page.text
+        assert all(each in page.text for each in edges)
+    methods = anybody.open(address).tree.xpath("string(//section[@aria-labelledby='methods'])")
+    assert f"What was asked, in full: histogram of income, food, {said}" in methods
+
+
 def test_numbers_have_the_digits_that_are_worth_reading(
     shown: Page, answer: dict[str, Any]
 ) -> None:

@@ -10,8 +10,11 @@ from app.services.plans.questions import Question
 from mechanisms.expressions.parsing import parse
 
 _TOLD = frozenset(
-    {"kind", "columns", "column", "target", "features", "formula", "where", "by", "parts", "derive"}
-)
+    {
+        "kind", "columns", "column", "target", "features", "formula", "where", "by", "parts",
+        "derive", "edges",
+    }
+)  # fmt: skip
 _NAMING = ("columns", "column", "target", "features", "where", "by", "weights")
 """The fields that name columns; ``edges`` have those of ``columns``."""
 _MOST_NAMED = 4
@@ -93,7 +96,7 @@ def in_words(question: Question) -> str:
     What is rare is told as ``name = value``, so nothing of it is left out.
     """
     statistic: Any = question.to_json()["statistic"]
-    told = [*_statistic(statistic), f"for an epsilon of {question.epsilon}"]
+    told = [asked_in_full(statistic), f"for an epsilon of {question.epsilon}"]
     if question.mechanism != "auto":
         told.append(f"drawn by {question.mechanism.replace('_', ' ')}")
     if question.norm != "auto":
@@ -102,6 +105,16 @@ def in_words(question: Question) -> str:
         told.append(f"of which {question.inference} goes to standard errors")
     sentence = ", ".join(told)
     return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def asked_in_full(statistic: Mapping[str, Any]) -> str:
+    """Return what a statistic is, of which records too, so that nothing of it is left out.
+
+    >>> where = [{"column": "sex", "op": "==", "value": "f"}]
+    >>> asked_in_full({"kind": "sum", "columns": ["pay", "tax"], "where": where})
+    'sum of pay, tax, where sex is f'
+    """
+    return ", ".join(_statistic(statistic))
 
 
 def _statistic(statistic: Mapping[str, Any]) -> Iterator[str]:
@@ -118,6 +131,8 @@ def _statistic(statistic: Mapping[str, Any]) -> Iterator[str]:
         yield f"in every group of {_value(statistic['by'])}"
     for name, text in (statistic.get("derive") or {}).items():
         yield f"with {name} = {_value(text)}"
+    for name, edges in (statistic.get("edges") or {}).items():
+        yield f"edges of {name} = {_value(edges)}"
     for name, value in statistic.items():
         if name not in _TOLD and value not in (None, (), [], {}):
             yield f"{name.replace('_', ' ')} = {_value(value)}"
@@ -138,7 +153,28 @@ def _value(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return " ".join(_value(each) for each in value.values())
+        return _part(value)
     if isinstance(value, Sequence):
         return ", ".join(map(_value, value))
-    return str(value)
+    return str(value).removesuffix(".0")
+
+
+def _part(told: Mapping[str, Any]) -> str:
+    """Return a target, a feature, a group's bands or an expression, whole.
+
+    >>> _part({"product": ["age", {"column": "sex", "reference": "m"}, {"log": "pay"}]})
+    'age × sex beside m × log(pay)'
+    >>> _part({"column": "age", "edges": [0, 18]}), _part({"expr": "2 * x", "lower": 0, "upper": 4})
+    ('age in bands of 0, 18', '2 * x from 0 to 4')
+    """
+    if "product" in told:
+        return " × ".join(map(_value, told["product"]))
+    if "log" in told:
+        return f"log({told['log']})"
+    name = str(told.get("expr") or told.get("column"))
+    if "op" in told:
+        return f"{name} {told['op']} {_value(told['value'])}"
+    for member, words in (("reference", "beside"), ("edges", "in bands of"), ("lower", "from")):
+        if told.get(member) is not None:
+            name += f" {words} {_value(told[member])}"
+    return f"{name} to {_value(told['upper'])}" if told.get("upper") is not None else name

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from app.domain.datasets import columns_json, derived_json
 from app.services.datasets.datasets import DatasetFacts
-from app.services.plans.wording import asked, columns_named
+from app.services.plans.wording import asked, asked_in_full, columns_named
 from app.services.releases.tidy import TidyRow, tidy_rows
 from app.store import ReleaseRecord
 from app.store.publishing.publications import PublicationRecord
@@ -95,6 +95,11 @@ class Published:
     def about(self) -> str:
         """Return what was asked, as words."""
         return asked(json.loads(self.release.request)["statistic"])
+
+    @property
+    def question(self) -> str:
+        """Return what was asked in full, with its conditions: which records a number is about."""
+        return asked_in_full(json.loads(self.release.request)["statistic"])
 
     @property
     def day(self) -> str:

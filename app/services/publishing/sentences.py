@@ -85,6 +85,7 @@ def methods(published: Published) -> str:
         f"We report a {published.about} of the data set “{published.dataset}”, released under "
         f"{promised['definition']} with epsilon = {answer['epsilon']} and "
         f"{promised['adjacency'].replace('_', '-')} adjacency ({promised['protects']}). "
+        f"What was asked, in full: {published.question}. "
         f"{f'Columns were clamped to public bounds: {bounds}. ' if bounds else ''}"
         f"The noise was calibrated by the {answer['mechanism'].replace('_', '-')} mechanism{norm} "
         f"({promised['theorem']}; sensitivity {promised['sensitivity']} "
