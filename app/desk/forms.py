@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.domain.hashing import sha256_hex
 from app.domain.problems import Problem, invalid_request
 from app.services.people.keys import Caller
 from app.web.requests.base import Request as Asked
@@ -27,7 +28,7 @@ Model = TypeVar("Model", bound=Asked)
 _MOST_FIELDS = 20_000  # the table of a data set's columns has several for each
 _MOST_KEY = 100
 FORM_KEY = "form_key"
-"""The field whose value makes a form count once (see :func:`act_once`)."""
+"""The field whose value makes a form count once (see :attr:`Form.once`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,19 @@ class Form:
         if not 1 <= len(key) <= _MOST_KEY:
             raise invalid_request(FORM_KEY, "is missing; load the page again")
         return key
+
+    @property
+    def once(self) -> str:
+        """Return what the form counts once by: its key, and all that it was filled in with.
+
+        A double click sends the same again. Whoever goes back and changes something wants it done.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request``: it has no key.
+        """
+        return sha256_hex(json.dumps([self.key, *self.pairs]).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +195,7 @@ async def act_once(
 ) -> Response:
     """Do what a form asks for once, and lead to the page that shows it: post, redirect, get."""
     state: AppState = request.state.app
-    location = await state.services.sessions.once(form.key, caller=caller, act=act)
+    location = await state.services.sessions.once(form.once, caller=caller, act=act)
     return see(location)
 
 

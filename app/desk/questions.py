@@ -46,6 +46,9 @@ _LABELS: Mapping[str, str] = {
     "inference": "Share for standard errors",
     FORM_KEY: "The form",
 }
+_SENT_BEFORE = (
+    "was sent before with another question, which was asked then; look at this one, and send it now"
+)
 _FEW = ("mechanism", "norm", "inference")
 """Fields that every statistic has and few questions need."""
 _AT: Mapping[str, str] = {"budget-exceeded": "epsilon", "max_epsilon_per_release": "epsilon"}
@@ -325,6 +328,8 @@ def at_fields(problem: Problem, form: Form) -> Problem:
         return Problem(
             problem.code, problem.detail, errors=[{"field": about, "message": problem.detail}]
         )
+    if problem.code == "idempotency-key-reused":
+        return invalid_requests([(FORM_KEY, _SENT_BEFORE)])
     if problem.code != "invalid-request" or not isinstance(errors, list):
         return problem
     return invalid_requests([(_field_named(e["field"], form), e["message"]) for e in errors])

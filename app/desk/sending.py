@@ -74,11 +74,11 @@ async def take_in_once(
 
     async def act() -> str:
         view, report = await store()
-        _READ.hold(caller.person, form.key, (view.facts.id, report))
+        _READ.hold(caller.person, form.once, (view.facts.id, report))
         return address(path_of("datasets", view.facts.id), done=done)
 
     answer = await act_once(request, form, caller=caller, act=act)
-    read = _READ.look(caller.person, form.key)
+    read = _READ.look(caller.person, form.once)
     if read is not None:
         reports.send_along(request, answer, *read)
     return answer

@@ -136,6 +136,14 @@ def test_a_question_is_confirmed_paid_for_once_and_shown(
         again = somebody.send(confirm, "Release")
         assert shown.path == again.path
         assert spent(admin, own) == "0.5"
+        changed = somebody.send(page, "Release", columns=["food"], epsilon="0.25", wanted="epsilon")
+        refused = somebody.send(changed, "Release", status=422)
+        assert "The form: was sent before with another question" in refused.alerts()[0]
+        assert spent(admin, own) == "0.5"
+        look = somebody.send(refused, "Release")
+        assert "mean of food" in look.text, "with a key of its own, since it is another question"
+        somebody.send(look, "Release")
+        assert spent(admin, own) == "0.75"
         assert shown.heading.startswith("Mean of data set")
         assert "Table <1>" in shown.text
         assert shown.tree.xpath("//table//th[normalize-space()='income']")

@@ -122,9 +122,11 @@ def test_a_grant_that_is_sent_twice_is_one(admin: httpx.Client, curator: Browsin
         assert shown.heading == dataset["name"]
     assert "The grant is in the ledger." in shown.text
     assert admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"] == "1.5"
+    curator.send(page, "Grant", epsilon="0.125", reason="back, and changed: not the same again")
+    assert admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"] == "1.625"
     again = curator.open(page.path)
     curator.send(again, "Grant", epsilon="0.25", reason="and more", expires="2999-01-01")
-    assert admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"] == "1.75"
+    assert admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"] == "1.875"
 
 
 def test_a_grant_is_refused_at_its_fields(admin: httpx.Client, curator: Browsing) -> None:

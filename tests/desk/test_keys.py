@@ -27,7 +27,8 @@ def test_the_secret_of_a_new_key_is_shown_once(
     page = chief.open("/desk/keys")
     assert page.heading == "Keys"
     assert page.labels() == ["Name", "Role", "Expires", "Person"]
-    made = chief.send(page, "Make key", name=name, role="analyst", expires="2999-01-01")
+    filled = {"role": "analyst", "expires": "2999-01-01"}
+    made = chief.send(page, "Make key", name=name, **filled)
     (secret,) = _secrets(made)
     with signed_in(service, secret) as browsing:
         assert browsing.open("/desk").path == "/desk"
@@ -35,8 +36,12 @@ def test_the_secret_of_a_new_key_is_shown_once(
     assert name in chief.open("/desk/keys").text
     assert made.answer.headers["cache-control"] == "no-store"
     # a double click makes no second key, and shows the same secret
-    assert _secrets(chief.send(page, "Make key", name=name, role="analyst")) == [secret]
+    assert _secrets(chief.send(page, "Make key", name=name, **filled)) == [secret]
     assert _keys(admin, name) == 1
+    # whoever goes back and writes another name wants another key
+    (other,) = _secrets(chief.send(page, "Make key", name=f"{name}, again", **filled))
+    assert other != secret
+    assert _keys(admin, f"{name}, again") == 1
 
 
 def test_a_key_is_refused_at_its_fields(admin: httpx.Client, chief: Browsing) -> None:

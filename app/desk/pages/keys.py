@@ -49,14 +49,14 @@ async def make_key(request: Request, visitor: AdminVisitor, state: State) -> Res
             person=asked.person,
             caller=visitor,
         )
-        _MADE.hold(visitor.person, form.key, made)
+        _MADE.hold(visitor.person, form.once, made)
         return address(_HERE, done="made")
 
     try:
         answer = await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
         return await run_in_threadpool(_shown, request, form, Faults(problem))
-    made = _MADE.look(visitor.person, form.key)
+    made = _MADE.look(visitor.person, form.once)
     return answer if made is None else await run_in_threadpool(_shown, request, made=made)
 
 
