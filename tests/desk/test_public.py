@@ -302,6 +302,13 @@ def test_a_withdrawn_release_is_a_tombstone(anybody: Browsing, admin: httpx.Clie
     assert release["id"] not in anybody.open("/public").answer.text
 
 
+def test_a_search_for_more_than_anybody_means_is_a_search(anybody: Browsing) -> None:
+    page = anybody.open("/public")
+    found = anybody.send(page, "Search", q="lighthouse " * 100)
+    assert found.heading == "Public releases"
+    assert "Nothing that is public fits." in found.text
+
+
 @pytest.mark.wide
 def test_what_is_public_is_found_by_filling_in_a_form(
     anybody: Browsing, admin: httpx.Client

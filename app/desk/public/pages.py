@@ -28,6 +28,7 @@ from app.web.caching import base_of, public_answer
 router = APIRouter(prefix="/public", tags=["public"], route_class=Page)
 
 _ON_A_PAGE = 25
+_MOST_SAID = 200
 _MOST_ROWS = 500
 """Rows in the table of a release's page; its CSV file has all."""
 _IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -39,7 +40,12 @@ def _told(text: str) -> str:
     return text if text.isprintable() else ""
 
 
-Said = Annotated[str, Query(max_length=200), AfterValidator(_told)]
+def _first(text: str) -> str:
+    """Return as much of a text as is searched for: whoever pastes a page is shown what is found."""
+    return _told(text[:_MOST_SAID])
+
+
+Said = Annotated[str, AfterValidator(_first)]
 Id = Annotated[str, Path(), AfterValidator(_told)]
 
 
