@@ -1,7 +1,7 @@
 """One column of a file, declared or not, as plain values: the same in every format.
 
-A number is a number in any spelling and of any type, with a decimal comma and signs
-between groups of three digits too; true is 1 and false is 0. A date or a time is its
+A number is a number in any spelling and of any type, with a decimal comma and signs or
+spaces between groups of three digits too; true is 1 and false is 0. A date or a time is its
 milliseconds since 1970. Other texts count without surrounding blanks and without case.
 What is empty or no finite number counts as missing.
 """
@@ -25,6 +25,8 @@ _FEW = 0.25  # of the cells: fewer different ones are read once each, and looked
 _DATE, _TIME = "%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f"
 _DATE_CHARS, _TIME_CHARS = 10, 19
 _TRUTHS = {"true": 1.0, "false": 0.0}
+_SPACES = r"[\u00a0\u2000-\u200a\u202f\u205f]"
+"""Thin spaces, and those at which no line ends: they stand between groups of digits, too."""
 _WITH_SIGNS = r"^[+-]?[0-9]*(?:[ .,'][0-9]+)+(?:e[+-]?[0-9]+)?$"
 _SIGNS = ((",", "."), (",", " "), (",", "'"), (".", ","), (".", " "), (".", "'"))
 """Before decimals, and between groups of three digits: what fits first counts."""
@@ -167,6 +169,7 @@ def _spelt(texts: pl.Series, values: Numbers) -> Numbers:
     Nobody has declared how these columns are spelt, so each text tells by itself. But 12,345 is a
     whole number where every comma of its block may stand between groups of three digits.
     """
+    texts = texts.str.replace_all(_SPACES, " ")
     left = np.flatnonzero(texts.str.contains(_WITH_SIGNS).to_numpy())
     commas = texts.gather(left).str.contains(",", literal=True)
     grouped = texts.gather(left).filter(commas).str.contains(_GROUPED).all()

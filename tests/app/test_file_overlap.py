@@ -199,6 +199,18 @@ def test_numbers_with_other_signs_are_the_same_people(decimal: str, thousands: s
     assert not tables_overlap(digested(strangers, ["age"]), kept)
 
 
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u202f"])
+def test_numbers_with_any_spaces_between_their_digits_are_the_same_people(space: str) -> None:
+    chance = np.random.default_rng(4)
+    frame = pl.DataFrame({name: chance.integers(20, 4_000_000, 300) for name in "abcdef"})
+    spelt = frame.with_columns(
+        pl.Series(name, [f"{number:,}".replace(",", space) for number in frame[name]])
+        for name in "cdef"
+    ).with_columns(pl.Series("b", table(seed=2)["income"][:300]))
+    assert tables_overlap(digested(spelt, ["b"]), digested(frame, ["a"]))
+    assert tables_overlap(digested(frame, ["a"]), digested(spelt, ["b"]))
+
+
 def test_whole_numbers_with_commas_between_their_digits_are_the_same_people() -> None:
     chance = np.random.default_rng(3)
     frame = pl.DataFrame({name: chance.integers(20, 4_000_000, 300) for name in "abcdef"})
