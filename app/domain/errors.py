@@ -19,6 +19,7 @@ class StorageError(Exception):
 
 _OF_STORAGE = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EROFS}
+    | {errno.EFBIG, errno.ESTALE}
 )
 
 

@@ -248,6 +248,8 @@ def of_driver(orig: Exception, **known: object) -> DBAPIError:
         (of_driver(psycopg.errors.DiskFull()), True),
         (of_driver(psycopg.errors.SerializationFailure()), False),
         (OSError(errno.EMFILE, "too many"), True),
+        (OSError(errno.EFBIG, "more than a file may hold"), True),
+        (OSError(errno.ESTALE, "its server has another disk now"), True),
         (OSError(errno.EPERM, "not yours"), False),
         (AnchorError("not the disk's"), False),
     ],
@@ -257,9 +259,10 @@ def test_the_disk_is_told_apart(error: Exception, told: bool) -> None:
         raise error
 
 
-def test_a_full_disk_of_the_anchor_is_told_too() -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
+def test_a_full_disk_of_the_anchor_is_told_too(number: int) -> None:
     anchor = AnchorError("cannot be written")
-    anchor.__cause__ = OSError(errno.ENOSPC, "full")
+    anchor.__cause__ = OSError(number, "full")
     with pytest.raises(DiskError), disk_errors_told():
         raise anchor
 
