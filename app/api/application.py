@@ -28,6 +28,7 @@ def bare_application(lifespan: Lifespan | None = None, *, origins: Sequence[str]
         title="Release Desk",
         version=_version(),
         lifespan=lifespan,
+        openapi_url=None,  # it would be encoded for everybody who asks
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

@@ -14,7 +14,9 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
+from app.api.application import bare_application
 from app.api.openapi.snapshot import snapshot
 from app.api.pages.layout import inline
 from app.domain.problems import PROBLEMS
@@ -32,6 +34,16 @@ def test_the_snapshot_is_up_to_date() -> None:
 
 def test_the_service_serves_it(anonymous: httpx.Client) -> None:
     assert anonymous.get("/openapi.json").json() == DOCUMENT
+
+
+def test_it_is_encoded_once() -> None:
+    """Anybody may ask for it, and it is long."""
+    app = bare_application()
+    with TestClient(app) as client:
+        first = client.get("/openapi.json")
+        app.openapi = lambda: pytest.fail("encoded again")  # type: ignore[method-assign]
+        assert client.get("/openapi.json").content == first.content
+    assert first.headers["content-type"] == "application/json"
 
 
 def _references(part: Any) -> set[str]:

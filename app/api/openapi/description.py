@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from app.api.answers.problems import ProblemAnswer
 from app.api.endpoint import Endpoint
@@ -27,14 +30,26 @@ _FRAMEWORK_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Let the application describe itself with :func:`describe`, once."""
+    """Let the application describe itself with :func:`describe`, once, and show that.
+
+    As a text it is made once, too: anybody may ask for it, and it is long.
+    """
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             app.openapi_schema = describe(app)
         return app.openapi_schema
 
+    @cache
+    def text() -> str:
+        return bytes(JSONResponse(app.openapi()).body).decode()
+
+    async def get_text(_: Request) -> Response:
+        return Response(text(), media_type="application/json")
+
     app.openapi = openapi  # type: ignore[method-assign]
+    app.state.openapi_text = text
+    app.add_route("/openapi.json", get_text, include_in_schema=False)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

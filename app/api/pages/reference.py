@@ -20,7 +20,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/docs/reference")
 def get_reference(request: Request) -> Response:
     """Show every operation and every body."""
-    return page("Reference", _reference(json.dumps(request.app.openapi())))
+    return page("Reference", _reference(request.app.state.openapi_text()))
 
 
 @cache
