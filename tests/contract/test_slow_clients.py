@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -350,6 +351,23 @@ def test_an_answer_that_nobody_reads_is_dropped(
             pytest.fail("the connection was never dropped")
     (held,) = open_now
     assert held.transport.is_closing()
+
+
+def test_who_leaves_amid_many_answers_is_no_failure_of_ours(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Requests in one piece wait for each other's answers, and nobody takes those."""
+    requests = f"GET /openapi.json HTTP/1.1\r\n{HEAD}\r\n".encode() * 20
+    for _ in range(5):
+        with connect(service) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sendall(requests)
+            connection.recv(1)
+            time.sleep(0.2)
+    with service.client() as client:
+        assert client.get("/livez").status_code == 200
+    time.sleep(0.5)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def ten_releases_s(admin: httpx.Client, dataset: str) -> float:

@@ -20,7 +20,11 @@ from enum import Enum, auto
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from app.api.answers.problems import problem_response
 from app.api.serving.middleware import SAFE_HEADERS
@@ -52,6 +56,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._crowd: Crowd = self.app_state["app"].crowd
         self._unread_s = 0.0
         self._behind = False
+        self._answered: RequestResponseCycle | None = None
         self._await(_Phase.HEAD)
         self._watch = self.loop.call_later(_TICK_S, self._look)
         entry = self._crowd.enter(self, self.client[0] if self.client else "")
@@ -64,6 +69,7 @@ class PatientProtocol(HttpToolsProtocol):
         """Stop watching, and leave."""
         self._watch.cancel()
         self._crowd.leave(self)
+        self._give_up()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -101,6 +107,8 @@ class PatientProtocol(HttpToolsProtocol):
         self._await(_Phase.BODY)
         self._crowd.is_served(self)
         super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
 
     def on_body(self, body: bytes) -> None:
         """Note that there is a body still, and not headers behind its end."""
@@ -115,6 +123,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Give a client who is still sending a moment to read the answer."""
+        if self.pipeline:
+            self._answered, _ = self.pipeline[-1]
         super().on_response_complete()
         self._since = self.loop.time()
         if not self.pipeline and self.cycle.response_complete:
@@ -148,6 +158,7 @@ class PatientProtocol(HttpToolsProtocol):
         stuck = self.transport.is_closing() or self.flow.write_paused
         self._unread_s = self._unread_s + _TICK_S if stuck else 0.0
         if self._unread_s > self._settings.write_timeout_s:
+            self._give_up()
             self.transport.abort()
         elif not self.transport.is_closing() and self._phase is not _Phase.NOTHING:
             self._look_at_request(self.loop.time() - self._since)
@@ -173,14 +184,19 @@ class PatientProtocol(HttpToolsProtocol):
         """Close the connection, with a last word if there is one."""
         if self.transport.is_closing():
             return
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        self._give_up()
         if problem is not None:
             _log_refusal(problem)
             self.transport.write(_last_words(problem))
         self.transport.close()
         self._phase = _Phase.NOTHING
+
+    def _give_up(self) -> None:
+        """Tell whoever makes an answer that nobody reads it; others may wait behind that one."""
+        for cycle in (self._answered, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
 
 
 def _log_refusal(problem: Problem) -> None:
