@@ -162,6 +162,12 @@ def simulated_truths(asked: Asked, assumptions: Assumptions) -> list[Json]:
     return [samples[sample][1] for sample in range(_SAMPLES)]
 
 
+def simulating_ms(asked: Asked, assumptions: Assumptions) -> float:
+    """Return about how many milliseconds its draws take that are simulated, by public facts."""
+    size = _size(asked, assumptions)
+    return max(size.draws * size.asked.plan().expected_ms, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     mean: Json

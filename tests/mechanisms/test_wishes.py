@@ -13,10 +13,16 @@ import pytest
 from app.services.plans.questions import read_question
 from mechanisms.catalog import calibrate
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.foresight import wishes
 from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.errors import Asked
+from mechanisms.foresight.errors import Asked, simulating_ms
 from mechanisms.foresight.trees import at, numbers
-from mechanisms.foresight.wishes import MOST_TRIED, searched, smallest_epsilon
+from mechanisms.foresight.wishes import (
+    LEAST_TRIED,
+    MOST_TRIED,
+    searched,
+    smallest_epsilon,
+)
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import seeded_randomness
@@ -49,6 +55,55 @@ def test_the_least_is_found_to_a_tenth_wherever_the_search_begins(name: str, fir
     assert size(found / ONE) <= 1 < size(found / ONE / 1.101)
     assert len(tried) <= MOST_TRIED
     assert len(set(tried)) == len(tried), "none is tried twice"
+
+
+@pytest.mark.parametrize("first", [ONE // 10, ONE])
+@pytest.mark.parametrize("name", FALLING)
+def test_few_tries_find_what_is_enough_and_nearly_the_least(name: str, first: int) -> None:
+    """Of what is dear no more are made."""
+    size, tried = FALLING[name], []
+
+    def within(nanos: int) -> float:
+        tried.append(nanos)
+        return size(nanos / ONE)
+
+    found = searched(within, first, most=LEAST_TRIED)
+    assert found is not None
+    assert size(found / ONE) <= 1 < size(found / ONE / 1.4)
+    assert len(tried) <= LEAST_TRIED
+
+
+@pytest.mark.parametrize(("each_ms", "most"), [(2000, LEAST_TRIED), (1, MOST_TRIED)])
+def test_what_takes_long_to_simulate_is_simulated_less_often(
+    monkeypatch: pytest.MonkeyPatch, each_ms: float, most: int
+) -> None:
+    columns = {name: NumberColumn(Fraction(0), Fraction(100)) for name in ("age", "pay")}
+    asked = asking(LINE, "kng", Schema(columns, Adjacency.REPLACE_ONE, ROWS, ROWS))
+    tried = []
+
+    def reach(asked: Asked, assumptions: Assumptions) -> float:
+        del assumptions
+        tried.append(asked)
+        return 2.0 if asked.epsilon.fraction < Fraction(1, 9) else 1.0 if len(tried) < most else 2.0
+
+    monkeypatch.setattr(wishes, "simulated_reach", reach)
+    monkeypatch.setattr(wishes, "simulating_ms", lambda *_: each_ms)
+    monkeypatch.setattr(wishes, "_NEAR", 0.0)  # never near enough
+    smallest_epsilon(Epsilon.parse("1"), asked, Assumptions(rows=ROWS), wanted=1.0)
+    assert len(tried) == most
+
+
+def test_a_dear_question_is_known_before_it_is_simulated() -> None:
+    columns = {name: NumberColumn(Fraction(0), Fraction(100)) for name in ("age", "pay", "rent")}
+    schema = Schema(columns, Adjacency.REPLACE_ONE, ROWS, ROWS)
+    dear = {"kind": "quantile_regression", "target": "pay", "features": ["age", "rent"]}
+    one = Epsilon.parse("1")
+    quick_ms, dear_ms = (
+        simulating_ms(asking(fields, mechanism, schema)(one), Assumptions(rows=ROWS))
+        for fields, mechanism in ((LINE, "kng"), ({**dear, "bound": 1}, "exponential"))
+    )
+    assert quick_ms < 300
+    assert dear_ms > 1000
 
 
 def test_what_no_epsilon_reaches_has_none_and_what_any_reaches_takes_the_least() -> None:
