@@ -169,6 +169,15 @@ def nearly_constant(rows: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     return 1 - rng.exponential(0.002, size=(rows, 1)).clip(0, 2), rng.uniform(size=rows) < 0.9
 
 
+def rare_dummy(rows: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return 4 in 1,000 of a kind, whose coefficient moves the gradient of few rows."""
+    rng = np.random.default_rng(6)
+    dummies, u = rng.uniform(size=(rows, 2)) < [0.004, 0.5], rng.uniform(size=rows)
+    y = (dummies @ [0.2, 0.3] + 0.4 * u + rng.exponential(0.1, rows)).clip(0, 1)
+    x = np.column_stack([np.where(dummies, 1, -1), 2 * u - 1])
+    return x, rng.uniform(size=rows) < 1 / (1 + np.exp(1.5 - 3 * y))
+
+
 HARD = [
     ("end", 1_000, "1000", 1),
     ("end", 1_000, "10000", 1),
@@ -180,7 +189,8 @@ HARD = [
 
 def turns(kind: str, rows: int, epsilon: str, bound: int) -> list[Trial]:
     """Return the envelopes of a draw."""
-    schema, data = labelled(*(near_the_end if kind == "end" else nearly_constant)(rows))
+    make = {"end": near_the_end, "constant": nearly_constant, "rare": rare_dummy}[kind]
+    schema, data = labelled(*make(rows))
     asked = LogisticRegression(target="y", features=features(schema), bound=float(bound))
     drawn = calibrate(asked, schema, Epsilon.parse(epsilon), mechanism="kng").draw
     assert isinstance(drawn, LogisticDraw)
@@ -194,6 +204,14 @@ def test_a_thin_layer_does_not_hold_a_draw_up(
     found = turns(kind, rows, epsilon, bound)
     first_kept(found, seeded_randomness(1))
     assert sum(trial.envelope.effort for trial in found) < 8_000
+
+
+def test_polytopes_end_a_draw_beside_a_rare_dummy() -> None:
+    """Cut across their slopes alone wide ones never grew narrower: level lines have none."""
+    [polytopes] = [t for t in turns("rare", 5_000, "5", 50) if isinstance(t, PolytopeCover)]
+    randomness = seeded_randomness(1)
+    while polytopes.attempt(randomness) is None:
+        assert polytopes.envelope.effort < 40_000
 
 
 def test_boxes_alone_do_not_follow_a_thin_layer() -> None:

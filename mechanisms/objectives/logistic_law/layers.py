@@ -90,7 +90,7 @@ class LogisticLayers:
                 _Rise(exponent * float(weight[k] / inner[k] - 1), *_shorter(theta[k])),
                 self._along(model, ways[k], level),
                 self._entry(model, float(least[k]), level),
-                _Rise(self._nats(model.errors), _longest(model, theta[k]), 0.5),
+                _Rise(self._nats(model.errors), model.across(theta[k]), 0.5),
                 key=itemgetter(0),
             )
             cut = None
@@ -207,10 +207,3 @@ def _shorter(theta: Floats) -> tuple[Floats, float]:
         return signs, 0.5
     # It has a kink where an entry is 0, and is no such functional on both sides.
     return np.eye(len(signs))[j], float(-low[j] / (high[j] - low[j] + _TINY))
-
-
-def _longest(model: Model, theta: Floats) -> Floats:
-    """Return the functional across which a polytope is longest, for its curvature."""
-    v = theta - theta.mean(axis=0)
-    bent = v @ model.slopes
-    return np.asarray(bent[int((bent * v).sum(axis=1).argmax())])

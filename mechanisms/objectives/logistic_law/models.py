@@ -54,6 +54,17 @@ class Model:
         sizes = np.abs(directions) @ error * (1 + MARGIN)
         return np.asarray((self.values @ directions.T).min(axis=0) - sizes)
 
+    def across(self, theta: Floats) -> Floats:
+        """Return the functional whose range over theta costs most."""
+        return self._longest(theta, self.slopes)
+
+    @staticmethod
+    def _longest(theta: Floats, squares: Floats) -> Floats:
+        """Return the gradient of a square form at the vertex where it is most, from the middle."""
+        v = theta - theta.mean(axis=0)
+        bent = v @ squares
+        return np.asarray(bent[int((bent * v).sum(axis=1).argmax())])
+
 
 def expanded(known: Expansion, theta: Floats, step: float) -> Model:
     """Return what an expansion says on the hull of theta (k x d, scaled)."""
@@ -107,6 +118,11 @@ class Lined(Model):
             gap=gap * (1 + MARGIN),
             error=4 * relative * frame.total * (1 + reach),
         )
+
+    def across(self, theta: Floats) -> Floats:
+        """Return the same by how far the lines are apart: those around all of sigma are level."""
+        squares = symmetric(self.gap @ self.cells.products, theta.shape[1])
+        return self._longest(theta, squares)
 
     def least(self, directions: Floats) -> Floats:
         """Return lower bounds of w'g: cell by cell the line that serves most of its rows."""
