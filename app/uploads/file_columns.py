@@ -256,6 +256,8 @@ class _Seen:
 
     def alike(self, places: Sequence[int]) -> float:
         """Return the chance that two rows agree in some columns, by those looked at."""
+        if not self._held:
+            return 1.0
         cells = np.hstack(self._held)[places]
         # odd factors: the same cells in other columns are no equal rows
         rows = np.arange(1, 2 * len(places), 2, dtype=np.uint64) @ cells

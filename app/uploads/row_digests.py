@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from app.domain.columns import CategorySpec, ColumnSpec, NumberSpec
 from app.domain.datasets import ColumnsSpec
-from app.domain.overlap import TableShape, chance_of_equal, repeat_bits
+from app.domain.overlap import TableShape, chance_of_equal, is_list, repeat_bits
 from app.uploads.file_cells import CellReader, FileCells, Known
 from app.uploads.file_columns import FileDigester, FileDigests
 from app.uploads.grids import Ends, Grid, ends_of
@@ -232,18 +232,15 @@ class RowDigester:
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
         bits = {name: column.bits() for name, column in self._columns.items()}
-        file = self._file.finish()
-        lists = {
-            name
-            for name, column in zip(self._readers, file.columns, strict=True)
-            if column.is_list and name in self._columns
-        }
+        lists = {name for name in self._singles if self._is_list(name, bits[name])}
+        told = lists < self._columns.keys()
         rows, *halves = (
             Kept(
                 labels,
                 sample,
                 math.fsum(bits[name] for name in columns),
-                self._alike(columns - lists) if columns & lists else 0.0,
+                # a table of lists alone is compared as any other: nothing else tells it
+                self._alike(columns - lists) if columns & lists and told else 0.0,
             )
             for columns, labels, sampler in self._subsets
             if (sample := sampler.sample()) is not None
@@ -255,19 +252,18 @@ class RowDigester:
         )
         more = (*halves, *singles, *self._numbers.kept())
         kept = (rows, *(each for each in more if _is_telling(each)))
-        counts = self._subsets[0][2].counts()
+        counts, file = self._subsets[0][2].counts(), self._file.finish()
         if counts is None:
             return RowDigests(key_name(self._key), kept, None, 0.0, file)
         whole = hashlib.sha256(rows.sample.digests.tobytes() + counts.tobytes()).hexdigest()
-        # a table that only numbers its rows repeats another one that has as many
-        numbered = all(self._is_numbering(name, each) for name, each in bits.items())
-        whole_bits = 0.0 if numbered else repeat_bits(counts.tolist())
-        return RowDigests(key_name(self._key), kept, whole, whole_bits, file)
+        return RowDigests(key_name(self._key), kept, whole, repeat_bits(counts.tolist()), file)
 
-    def _is_numbering(self, name: str, bits: float) -> bool:
-        """Return whether a column has each number of its range once."""
-        sample = self._singles[name].sample() if name in self._singles else None
-        return sample is not None and not sample.twins and math.exp2(bits) < sample.rows + 0.5
+    def _is_list(self, name: str, bits: float) -> bool:
+        """Return whether a column numbers the rows, or lists the days."""
+        sample = self._singles[name].sample()
+        return sample is not None and is_list(
+            rows=sample.rows, distinct=int(sample.distinct), bits=bits
+        )
 
     def _alike(self, columns: Collection[str]) -> float:
         """Return the chance that two rows agree in some columns, as far as the file tells."""
@@ -326,10 +322,13 @@ def _mark(key: bytes, name: str) -> int:
 class _Column:
     """Digests of one column's cells, and how many bits its values could hold."""
 
-    def __init__(self, prf: Prf, table: Digests | None, *, signed: bool = False) -> None:
+    def __init__(
+        self, prf: Prf, table: Digests | None, *, signed: bool = False, is_date: bool = False
+    ) -> None:
         self._prf = prf
         self.table = table
         self._signed = signed
+        self._is_date = is_date
         self._seen = np.zeros(0 if table is None else len(table), dtype=np.bool_)
         self._grid = Grid()
 
@@ -363,14 +362,15 @@ class _Column:
         """Return the logarithm of how many values the column could hold, as it is written."""
         if self.table is not None:
             return math.log2(max(1, int(self._seen.sum())))
-        return self._grid.even_bits()
+        # days are known by their times, of which most are in no file
+        return self._grid.even_bits() if self._is_date else self._grid.bits()
 
 
 def _column_of(key: bytes, column: ColumnSpec) -> _Column:
     prf = Prf(key)
     match column:
         case NumberSpec():
-            return _Column(prf, None)
+            return _Column(prf, None, is_date=column.kind == "date")
         case CategorySpec():
             texts = [prf.of_text(value) for value in column.values]
             return _Column(prf, np.array(texts, dtype=np.uint64))
