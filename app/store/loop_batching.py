@@ -5,6 +5,11 @@ are busy, each waits for the other at every statement, and the first of many
 writes that are about to be asked for is committed alone. So they take turns:
 what the loop has to write is gathered until the loop has come around once with
 nothing else to do, and until the outcome of the writes before is known.
+
+A write can be patient. It also waits for one that is on its way and is not, a
+little while: both are then one commit. So charges go along with the results of
+draws that are under way, and half of many clients is drawn for while the other
+half is answered. When draws end must then be no secret.
 """
 
 from __future__ import annotations
@@ -16,8 +21,27 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+
+class Expected:
+    """How many writes are on their way; each is one while it is inside."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+
+
 LONGEST_S = 0.01
 """So long a write waits for a busy loop to be quiet, once the outcomes before it are known."""
+
+PATIENCE_S = 0.005
+"""So long a patient write waits for one that is on its way: small draws take less."""
 
 _QUIET_S = 100e-6
 """A turn that takes longer had something to do: a small request takes about as long."""
@@ -32,14 +56,22 @@ class LoopBatches(Generic[T]):
         The event loop.
     hand_over
         Takes what has been gathered. Once outcomes are known, call :meth:`settled`.
+
+    Attributes
+    ----------
+    expected
+        Entered by who will add a write soon; patient ones wait for it.
     """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, hand_over: Callable[[Sequence[T]], None]
     ) -> None:
         self.loop = loop
+        self.expected = Expected()
         self._hand_over = hand_over
         self._gathered: list[T] = []
+        self._all_patient = True
+        self._end_of_patience: asyncio.TimerHandle | None = None
         self._unsettled = 0
         self._since = self._last_turn = 0.0
         self._seen = 0
@@ -49,10 +81,14 @@ class LoopBatches(Generic[T]):
         """Return how many writes have been gathered and not handed over."""
         return len(self._gathered)
 
-    def add(self, write: T) -> None:
-        """Gather a write."""
+    def add(self, write: T, *, patient: bool = False) -> None:
+        """Gather a write; a patient one waits a little while for one that is expected."""
         self._gathered.append(write)
-        if len(self._gathered) == 1 and not self._unsettled:
+        self._all_patient = self._all_patient and patient
+        if self._end_of_patience is not None:
+            if not patient:
+                self._wait_no_longer()
+        elif len(self._gathered) == 1 and not self._unsettled:
             self._begin()
 
     def settled(self, count: int) -> None:
@@ -62,8 +98,11 @@ class LoopBatches(Generic[T]):
             self._begin()
 
     def _begin(self) -> None:
-        self._since = self._last_turn = time.perf_counter()
-        self._seen = 0
+        self._since = time.perf_counter()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._last_turn, self._seen = time.perf_counter(), 0
         # At the end of the loop's present turn: what else is ready then comes first.
         self.loop.call_soon(self._look)
 
@@ -71,10 +110,20 @@ class LoopBatches(Generic[T]):
         """Hand over once the loop was quiet for a turn; else look again after the next."""
         now = time.perf_counter()
         quiet = now - self._last_turn < _QUIET_S and len(self._gathered) == self._seen
-        if quiet or now - self._since > LONGEST_S:
-            gathered, self._gathered = self._gathered, []
-            self._hand_over(gathered)
-            self._unsettled = len(gathered)
-        else:
+        if not quiet and now - self._since <= LONGEST_S:
             self._last_turn, self._seen = now, len(self._gathered)
             self.loop.call_soon(self._look)
+        elif self._all_patient and self.expected.count and now - self._since < PATIENCE_S:
+            rest_s = PATIENCE_S - (now - self._since)
+            self._end_of_patience = self.loop.call_later(rest_s, self._wait_no_longer)
+        else:
+            gathered, self._gathered, self._all_patient = self._gathered, [], True
+            self._hand_over(gathered)
+            self._unsettled = len(gathered)
+
+    def _wait_no_longer(self) -> None:
+        """Look again: what was expected has come, or not in time."""
+        if self._end_of_patience is not None:
+            self._end_of_patience.cancel()
+            self._end_of_patience = None
+        self._look_again()

@@ -22,6 +22,7 @@ from app.store.errors import StoreError
 from app.store.guard import Guard
 from app.store.ledger.forms import begin_second_form
 from app.store.ledger.signing import KEY_NAME, ReceiptKey, SigningKey, record_key, recorded_keys
+from app.store.loop_batching import Expected
 from app.store.opening import Opened, open_database
 from app.store.replica import Replica, ReplicaAwayError
 from app.store.seals import seal_kept_results
@@ -238,6 +239,10 @@ class Store:
         self._guard.require_open()
         with disk_errors_told():
             return await self.writer.awrite(task)
+
+    def expected(self) -> Expected:
+        """Return what to be inside of while a small draw is under way; see the writer's."""
+        return self.writer.expected()
 
     def write_later(self, function: Task[object]) -> None:
         """Have a function run when the writer gets to it; for notes that may be lost."""

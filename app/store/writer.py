@@ -31,9 +31,9 @@ from app.domain.roles import SERVICE
 from app.logs import describe
 from app.store.errors import StoreClosedError, UnknownCommitError
 from app.store.ledger.batches import BatchWriter
-from app.store.ledger.commands import Command
+from app.store.ledger.commands import Command, Debit
 from app.store.ledger.entries import LedgerIdentity
-from app.store.loop_batching import LoopBatches
+from app.store.loop_batching import Expected, LoopBatches
 from app.store.unit_of_work import UnitOfWork, transaction
 
 T = TypeVar("T")
@@ -140,13 +140,23 @@ class Writer:
         return self.submit(task).result()
 
     async def awrite(self, task: Task[T]) -> T:
-        """Do a job durably without holding a thread while it waits."""
+        """Do a job durably without holding a thread while it waits.
+
+        A charge waits a little while for results that are :meth:`expected`.
+        """
         loop_batches = self._loop_batches_of(asyncio.get_running_loop())
         # What is gathered counts as waiting, or a busy loop could gather without end.
         self._require_room(loop_batches.gathered)
         future: asyncio.Future[T] = loop_batches.loop.create_future()
-        loop_batches.add(_Job(task, future, loop_batches))
+        loop_batches.add(_Job(task, future, loop_batches), patient=isinstance(task, Debit))
         return await future
+
+    def expected(self) -> Expected:
+        """Return what to be inside of while a result is on its way that a task will write.
+
+        How long that takes must say nothing of data: charges wait for it.
+        """
+        return self._loop_batches_of(asyncio.get_running_loop()).expected
 
     def _loop_batches_of(self, loop: asyncio.AbstractEventLoop) -> LoopBatches[_Job]:
         """Return the batches of the one event loop that writes; a later loop takes its place."""

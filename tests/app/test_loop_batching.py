@@ -13,6 +13,7 @@ from app.domain.problems import Problem
 from app.store import Debit, loop_batching
 from app.store.errors import StoreClosedError
 from app.store.loop_batching import LONGEST_S, LoopBatches
+from app.store.loop_batching import PATIENCE_S as A_WHILE_S
 from app.store.unit_of_work import UnitOfWork
 from tests.app.ledgers import Ledger, Place, opened
 from tests.speed import PATIENCE_S
@@ -109,6 +110,93 @@ def test_nothing_is_handed_over_before_all_outcomes_are_told() -> None:
         await handed.until(3)
 
     run(work)
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def never_out_of_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_batching, "PATIENCE_S", 600.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_patient_write_goes_along_with_the_one_that_is_expected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    never_out_of_patience(monkeypatch)
+
+    async def work() -> None:
+        handed = Handed()
+        with handed.batches.expected:
+            handed.batches.add(1, patient=True)
+            await turns(50)
+            handed.batches.add(2, patient=True)
+            await turns(50)
+            assert handed.groups == []
+        handed.batches.add(3)
+        await handed.until(1)
+        assert handed.groups == [[1, 2, 3]]
+        handed.batches.settled(3)
+        handed.batches.add(4, patient=True)
+        await handed.until(2)
+        assert handed.groups[1:] == [[4]], "nothing is expected any more"
+
+    run(work)
+
+
+def test_patience_has_an_end() -> None:
+    async def work() -> None:
+        handed, began = Handed(), time.perf_counter()
+        with handed.batches.expected:
+            handed.batches.add(1, patient=True)
+            await handed.until(1)
+        assert handed.groups == [[1]]
+        assert time.perf_counter() - began >= A_WHILE_S
+
+    run(work)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("kinds", [(False,), (True, False), (False, True)])
+def test_only_patient_writes_wait_for_an_expected_one(
+    kinds: Sequence[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_out_of_patience(monkeypatch)
+
+    async def work() -> None:
+        handed = Handed()
+        with handed.batches.expected, handed.batches.expected:
+            for number, patient in enumerate(kinds):
+                handed.batches.add(number, patient=patient)
+            await handed.until(1)
+        assert handed.groups == [list(range(len(kinds)))]
+
+    run(work)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_charge_and_the_result_that_is_expected_are_one_commit(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_out_of_patience(monkeypatch)
+    with opened(place) as ledger:
+        seen: list[int] = []
+
+        def result(work: UnitOfWork) -> None:
+            seen.append(work.entries.debits)
+
+        async def work() -> None:
+            with ledger.store.expected():
+                charging = asyncio.ensure_future(ledger.store.awrite(charge(ledger, "k")))
+                await asyncio.sleep(0.05)
+                assert not charging.done()
+            await ledger.store.awrite(result)
+            await charging
+
+        run(work)
+        assert seen == [1], "the charge was in the same transaction, and before it"
 
 
 @pytest.mark.usefixtures("patient")

@@ -121,8 +121,10 @@ def test_what_a_dying_process_leaves_is_drawn_here(
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
             assert not asking.done()
+            assert store.expected().count == 5, "charges of others wait for these a while"
             os.kill(pid, signal.SIGKILL)
             found = await asking
+            assert store.expected().count == 0
             assert {each.state for each in found} == {ReleaseState.RELEASED}
             assert {each.attempts for each in found} == {2}
             assert sum("draw process died" in line for line in caplog.messages) == 5

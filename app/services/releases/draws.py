@@ -128,7 +128,10 @@ class DrawService:
         small = self.small_draws
         if small is not None and is_small(question, facts, expected_ms) and small.prepare():
             try:
-                answer = await small.draw(record, facts.record, manifest, expected_ms=expected_ms)
+                with self._store.expected():
+                    answer = await small.draw(
+                        record, facts.record, manifest, expected_ms=expected_ms
+                    )
                 return await self.finish(record, answer)
             except NoDrawProcessError:
                 pass  # it is drawn here
