@@ -7,7 +7,9 @@ moves budget or leans on what is not known to be the last state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -47,6 +49,8 @@ class Guard:
     def __init__(self, connection: Connection, anchor: Anchor | None) -> None:
         self._connection = connection
         self._anchor = anchor
+        self._notes = ThreadPoolExecutor(1, thread_name_prefix="anchor-note")
+        self._noting: Future[None] | None = None
         self.frozen: Standing | None = None
 
     @property
@@ -81,6 +85,8 @@ class Guard:
             self.freeze(Standing.FOREIGN)
         if self._anchor is None or self.frozen:
             return
+        # The thread begins here: later there might be none to be had.
+        self._notes.submit(int).result()
         with transaction(self._connection):
             # In one transaction, since on PostgreSQL others may be writing.
             self._anchor.witness.require_apart(self._connection)
@@ -109,13 +115,41 @@ class Guard:
         AnchorError
             The anchor cannot be written.
         """
+        self.announce(work)
+        self.noted()
+
+    def announce(self, work: UnitOfWork) -> None:
+        """Begin to note it, while what the transaction has kept is written.
+
+        Raises
+        ------
+        Problem
+            ``ledger-frozen``.
+        """
         self.require_open()
         if self._anchor is None:
             return
-        try:
+        with self._kept_to():
             self._follow(work)
-            # After what was lost has been burned, so that the note covers it.
-            self._anchor.begin(_step_of(work))
+        # After what was lost has been burned, so that the note covers it.
+        self._noting = self._notes.submit(self._anchor.begin, _step_of(work))
+
+    def noted(self) -> None:
+        """Return once the note is durable: only then may the transaction be committed.
+
+        Raises
+        ------
+        Problem, AnchorError
+            As :meth:`before_commit`.
+        """
+        if self._noting is not None:
+            with self._kept_to():
+                self._noting.result()
+
+    @contextmanager
+    def _kept_to(self) -> Iterator[None]:
+        try:
+            yield
         # Somebody else writes, or an older copy was put in place while it was open.
         except AnchorMismatchError:
             self.freeze(Standing.DIFFERENT)
@@ -129,6 +163,8 @@ class Guard:
         """
         lost = None if self._anchor is None else self._anchor.settle(_Evidence(work))
         if lost is not None:
+            # What follows reads what it moves.
+            work.entries.writes.run()
             amounts = {
                 name: move.pending.spent - (0 if move.before is None else move.before.spent)
                 for name, move in lost.moves.items()
@@ -145,7 +181,9 @@ class Guard:
 
     def rolled_back(self) -> None:
         """Hear that the transaction noted last has not been committed."""
-        if self._anchor is not None:
+        # One thread at a time uses the anchor. What it could not note is nothing to take back.
+        noted = self._noting is not None and self._noting.exception() is None
+        if self._anchor is not None and noted:
             self._anchor.undo()
 
     def require_open(self) -> None:
@@ -171,6 +209,7 @@ class Guard:
 
     def close(self) -> None:
         """Close the anchor."""
+        self._notes.shutdown()
         if self._anchor is not None:
             self._anchor.close()
 

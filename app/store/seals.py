@@ -12,6 +12,7 @@ public moment, and when it was stored would tell how long its draw took.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from sqlalchemy import Connection, select
 
@@ -79,7 +80,7 @@ def seal(
     chain.add(kind, 0, chain.balance, occasion)
     entries.write_all([chain])
     rows = [(number, *leaf) for number, leaf in enumerate(leaves, start=before + 1)]
-    change_rows(connection, _INSERT, rows)
+    entries.writes.add(partial(change_rows, connection, _INSERT, rows))
 
 
 def seal_kept_results(entries: EntriesWriter, connection: Connection) -> None:

@@ -119,7 +119,8 @@ class Store:
                 opened.connection,
                 opened.identity,
                 queue_length=queue_length,
-                before_commit=guard.before_commit,
+                before_commit=guard.announce,
+                noted=guard.noted,
                 rolled_back=guard.rolled_back,
             )
             # Opened: from here on close() is in charge.

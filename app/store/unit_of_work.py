@@ -138,7 +138,7 @@ class UnitOfWork:
         self.log = LogWriter(connection, self.entries)
         self.pauses = PausesWriter(connection, self.accounts)
         self.publications = PublicationsWriter(connection, self.accounts)
-        self.releases = ReleasesWriter(connection, self.accounts)
+        self.releases = ReleasesWriter(connection, self.accounts, self.entries.writes)
         self.comments = CommentsWriter(connection)
         self.notices = NoticesWriter(connection)
         self.sights = SightsWriter(connection)

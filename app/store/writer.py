@@ -6,7 +6,8 @@ event loop come together, when it has nothing else to do
 (:mod:`app.store.loop_batching`). A function runs in a savepoint of its own, and
 one that raises is undone alone; commands that follow each other run together in
 one savepoint, and alone only if that fails. Where there are only commands the
-transaction itself is that savepoint.
+transaction itself is that savepoint, and what it comes to is told to the anchor
+while it is written (:mod:`app.store.kept_writes`).
 If the commit itself fails, no job has been acknowledged: each is run again in a
 transaction of its own.
 """
@@ -30,6 +31,7 @@ from app.domain.problems import Problem
 from app.domain.roles import SERVICE
 from app.logs import describe
 from app.store.errors import StoreClosedError, UnknownCommitError
+from app.store.kept_writes import NotTogetherError
 from app.store.ledger.batches import BatchWriter
 from app.store.ledger.commands import Command, Debit
 from app.store.ledger.entries import LedgerIdentity
@@ -39,7 +41,7 @@ from app.store.unit_of_work import UnitOfWork, transaction
 T = TypeVar("T")
 Task = Callable[[UnitOfWork], T] | Command[T]
 BeforeCommit = Callable[[UnitOfWork], None]
-"""Called at the end of a transaction, just before COMMIT; raising undoes it all.
+"""Called at the end of a transaction, before COMMIT; raising undoes it all.
 
 Should the COMMIT then fail, ``rolled_back`` is called; what that raises is only logged.
 """
@@ -56,10 +58,6 @@ class _Job(NamedTuple):
     task: Task[Any]
     waiter: Future[Any] | asyncio.Future[Any]
     loop_batches: LoopBatches[_Job] | None = None
-
-
-class _NotTogetherError(Exception):
-    """Commands have failed in a transaction without savepoints; all of it has been undone."""
 
 
 class _Outcome(NamedTuple):
@@ -86,9 +84,9 @@ class Writer:
     ----------
     connection
         The one connection that writes. Only jobs may use it, from inside a transaction.
-    before_commit, rolled_back
-        What is called with the unit of work before each COMMIT (it may forbid it by raising),
-        and after one that failed.
+    before_commit, noted, rolled_back
+        What is called with the unit of work before each COMMIT, what then returns once it may
+        happen (both may forbid it by raising), and what is called after one that failed.
     failing
         Whether the last transaction could not be committed.
     """
@@ -101,12 +99,14 @@ class Writer:
         queue_length: int = QUEUE_LENGTH,
         max_batch: int = MAX_BATCH,
         before_commit: BeforeCommit | None = None,
+        noted: Callable[[], None] | None = None,
         rolled_back: Callable[[], None] | None = None,
     ) -> None:
         self.connection = connection
         self._work = UnitOfWork(connection, identity)
         self._batch_writer = BatchWriter(connection, self._work.entries, self._work.releases)
         self.before_commit = before_commit
+        self.noted = noted
         self.rolled_back = rolled_back
         # Unbounded itself: the bound is checked under a lock, so that nobody blocks in it.
         self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -240,7 +240,7 @@ class Writer:
             commands: list[Any] = [job.task for job in batch]
             try:
                 return self._committed(partial(self._bare, commands))
-            except _NotTogetherError:
+            except NotTogetherError:
                 _warn_of_failure(commands)
             return self._committed(partial(self._singly, commands))
         return self._committed(partial(self._run_all, batch))
@@ -256,10 +256,11 @@ class Writer:
                 if self.before_commit is not None:
                     self.before_commit(self._work)
                     announced = True
-        except _NotTogetherError:
-            raise
+                self._work.entries.writes.run()
+                if self.noted is not None:
+                    self.noted()
         except BaseException as error:
-            self.failing = True
+            self.failing = self.failing or not isinstance(error, NotTogetherError)
             unknown = isinstance(error, UnknownCommitError)
             # An unknown COMMIT may have happened: its note must stay.
             if announced and not unknown and self.rolled_back is not None:
@@ -269,10 +270,11 @@ class Writer:
         return outcomes
 
     def _bare(self, commands: Sequence[Any]) -> Sequence[_Outcome]:
+        self._work.entries.writes.begin(kept=self._batch_writer.is_known(commands))
         try:
             return [_outcome_of(result) for result in self._batch_writer.run(commands)]
         except Exception as error:
-            raise _NotTogetherError from error
+            raise NotTogetherError from error
 
     def _run_all(self, batch: Sequence[_Job]) -> list[_Outcome]:
         outcomes: list[_Outcome] = []

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection
 
 from app.domain.problems import Problem
-from app.store.database import tables
+from app.store.ledger.multi_row import change_rows, insert_of, select_rows
 
 LIMIT = "max_stored_bytes_per_day"
 """The setting that says how many bytes a person may have stored in a day."""
@@ -22,14 +22,15 @@ LIMIT = "max_stored_bytes_per_day"
 ENTRY_BYTES = 4_096
 """At most so much is stored of a release beside its texts: its rows, and entries of the ledger."""
 
-_allowance = tables.allowance.c
-_FOUND = select(tables.allowance).where(_allowance.person.in_(bindparam("people", expanding=True)))
-_SET = (
-    update(tables.allowance)
-    .where(_allowance.person == bindparam("of"))
-    .values(day=bindparam("on_day"), bytes=bindparam("so_many"))
+_FOUND = (
+    "SELECT person, day, bytes FROM (VALUES {values}) AS asked"
+    " JOIN allowance ON allowance.person = asked.column1"
 )
-_BEGIN = insert(tables.allowance)
+_SET = (
+    "UPDATE allowance SET day = column2, bytes = column3"
+    " FROM (VALUES {values}) AS step WHERE person = column1"
+)
+_BEGIN = insert_of("allowance", ("person", "day", "bytes"))
 
 
 class Allowances:
@@ -41,7 +42,7 @@ class Allowances:
     __slots__ = ("_at", "_changed", "_connection", "_known", "_stored")
 
     def __init__(self, connection: Connection, people: Collection[str], *, at: str) -> None:
-        rows = connection.execute(_FOUND, {"people": [*people]}).all() if people else ()
+        rows = select_rows(connection, _FOUND, [(person,) for person in people])
         self._connection = connection
         self._at = at
         self._known = {row.person for row in rows}
@@ -81,15 +82,9 @@ class Allowances:
 
     def write(self) -> None:
         """Write down what has been counted."""
-        # In one order for all writers, whose row locks then never wait in a circle.
-        for person in sorted(self._changed):
-            stored = self._stored[person]
-            if person in self._known:
-                row = {"of": person, "on_day": self._day, "so_many": stored}
-                self._connection.execute(_SET, row)
-            else:
-                row = {"person": person, "day": self._day, "bytes": stored}
-                self._connection.execute(_BEGIN, row)
+        rows = [(person, self._day, self._stored[person]) for person in self._changed]
+        change_rows(self._connection, _SET, [row for row in rows if row[0] in self._known])
+        change_rows(self._connection, _BEGIN, [row for row in rows if row[0] not in self._known])
 
 
 def allow(connection: Connection, person: str, size: int, most: int | None, *, at: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -78,6 +78,15 @@ class BatchWriter:
             outcomes.append(found or Problem("release-void"))
         return outcomes
 
+    @staticmethod
+    def is_known(commands: Sequence[Command[Any]]) -> bool:
+        """Return whether what commands come to is known before any of it is written."""
+        return all(
+            isinstance(command, Debit)
+            or (isinstance(command, Finish) and command.known is not None)
+            for command in commands
+        )
+
     def _step(self, steps: Mapping[str, Finish | Void]) -> Mapping[str, ReleaseRecord]:
         """Take each release its step, and return those that could."""
         finish = {name: step.result for name, step in steps.items() if isinstance(step, Finish)}
@@ -129,10 +138,11 @@ class BatchWriter:
             )
         if chains := [chain for chain in batch.chains.values() if chain.rows]:
             self._entries.write_all(chains)
-            slices.write()
-            allowances.write()
+            writes = self._entries.writes
+            writes.add(slices.write)
+            writes.add(allowances.write)
             self._releases.insert([*batch.made.values()])
-            enter(self._connection, batch.jobs)
+            writes.add(partial(enter, self._connection, batch.jobs))
         return outcomes
 
 

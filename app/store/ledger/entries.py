@@ -23,6 +23,7 @@ from app.domain.problems import Problem
 from app.domain.roles import SERVICE, Acting
 from app.store.database import tables
 from app.store.errors import LostUpdateError
+from app.store.kept_writes import Writes
 from app.store.ledger import expiries
 from app.store.ledger.ids import now
 from app.store.ledger.multi_row import change_rows, insert_of
@@ -207,11 +208,13 @@ class _Taken(NamedTuple):
 class EntriesWriter(Entries):
     """Appends the next entries of an account and moves the account to them."""
 
-    __slots__ = ("_identity", "_steps", "_touched", "acting")
+    __slots__ = ("_identity", "_kept", "_steps", "_touched", "acting", "writes")
 
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
         super().__init__(connection)
         self._identity = identity
+        self.writes = Writes()
+        self._kept: list[Chain] = []
         self.acting = SERVICE
         # Where accounts were before the transaction, and where it has taken them since.
         self._touched: dict[str, Position | None] = {}
@@ -231,6 +234,7 @@ class EntriesWriter(Entries):
         opened = {"id": account, "seq": 1, "total": total, "spent": 0, "reserved": 0}
         self._connection.execute(_OPEN, {**opened, "head": chain.head})
         self._insert([chain])
+        self._steps.append(_Taken(account, chain.end, chain.debits))
         return chain.last
 
     def append(
@@ -306,6 +310,21 @@ class EntriesWriter(Entries):
 
     def write_all(self, chains: Sequence[Chain]) -> None:
         """Do what :meth:`write` does for the chains of several accounts, or for none of them."""
+        for chain in chains:
+            self._steps.append(_Taken(chain.before.id, chain.end, chain.debits))
+        if not self.writes.kept:
+            self._move(chains)
+            return
+        # With those that come later, in one statement, and before what refers to their entries.
+        if not self._kept:
+            self.writes.add(self._move_kept)
+        self._kept += chains
+
+    def _move_kept(self) -> None:
+        kept, self._kept = self._kept, []
+        self._move(kept)
+
+    def _move(self, chains: Sequence[Chain]) -> None:
         # Accounts before entries: a rule refuses an entry that is ahead of its account.
         moved = change_rows(self._connection, _MOVE, [chain.move for chain in chains])
         if moved != len(chains):
@@ -317,6 +336,8 @@ class EntriesWriter(Entries):
         self.acting = SERVICE
         self._touched.clear()
         self._steps.clear()
+        self._kept.clear()
+        self.writes.begin()
 
     def moves(self) -> Mapping[str, Move]:
         """Return what the present transaction has done to each account that it has moved."""
@@ -354,6 +375,5 @@ class EntriesWriter(Entries):
     def _insert(self, chains: Sequence[Chain]) -> None:
         change_rows(self._connection, _APPEND, [row for chain in chains for row in chain.rows])
         for chain in chains:
-            self._steps.append(_Taken(chain.before.id, chain.end, chain.debits))
             for grant, by in chain.expired:
                 expiries.expired(self._connection, chain.before.id, grant, by)

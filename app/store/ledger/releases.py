@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Row, Update, bindparam, func, select, update
@@ -17,6 +18,7 @@ from app.domain.releases import (
 )
 from app.store.database import tables
 from app.store.errors import SomeRefusedError
+from app.store.kept_writes import Writes
 from app.store.ledger import jobs
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.entries import SYSTEM
@@ -79,11 +81,12 @@ _ATTEMPT = _DRAWN.values(attempts=_release.attempts + 1)
 class ReleasesWriter(Releases):
     """Charging, finishing and voiding releases."""
 
-    __slots__ = ("_accounts", "_settled", "_unsealed")
+    __slots__ = ("_accounts", "_settled", "_unsealed", "_writes")
 
-    def __init__(self, connection: Connection, accounts: AccountsWriter) -> None:
+    def __init__(self, connection: Connection, accounts: AccountsWriter, writes: Writes) -> None:
         super().__init__(connection)
         self._accounts = accounts
+        self._writes = writes
         self._settled: dict[str, bytes | None] = {}
         self._unsealed: dict[str, tuple[int, str]] = {}
 
@@ -101,7 +104,7 @@ class ReleasesWriter(Releases):
             )
             for each in begun
         ]  # fmt: skip
-        change_rows(self._connection, _INSERT, rows)
+        self._writes.add(partial(change_rows, self._connection, _INSERT, rows))
 
     def finish(self, release: str, result: bytes) -> ReleaseRecord:
         """Store the answer's bytes; the release is ``released`` and never changes again.
@@ -208,6 +211,7 @@ class ReleasesWriter(Releases):
 
     def _step_all(self, statement: str, rows: Sequence[Sequence[object]]) -> bool:
         """Return whether all releases took the step; with several, it is all or an error."""
+        # Never kept for later: what may be refused must be known before it is announced.
         changed = change_rows(self._connection, statement, rows)
         if changed != len(rows) and len(rows) > 1:
             raise SomeRefusedError("not every release was waiting for its step")
