@@ -43,7 +43,8 @@ Task = Callable[[UnitOfWork], T] | Command[T]
 BeforeCommit = Callable[[UnitOfWork], None]
 """Called at the end of a transaction, before COMMIT; raising undoes it all.
 
-Should the COMMIT then fail, ``rolled_back`` is called; what that raises is only logged.
+Should what is still to be written fail, or the COMMIT, ``rolled_back`` is called, in the first case
+before the rollback; what that raises is only logged.
 """
 
 MAX_BATCH = 256  # writes of one transaction: a flush to disk is shared, and nobody waits long
@@ -86,7 +87,7 @@ class Writer:
         The one connection that writes. Only jobs may use it, from inside a transaction.
     before_commit, noted, rolled_back
         What is called with the unit of work before each COMMIT, what then returns once it may
-        happen (both may forbid it by raising), and what is called after one that failed.
+        happen (both may forbid it by raising), and what is called should it fail after the first.
     failing
         Whether the last transaction could not be committed.
     """
@@ -256,18 +257,26 @@ class Writer:
                 if self.before_commit is not None:
                     self.before_commit(self._work)
                     announced = True
-                self._work.entries.writes.run()
-                if self.noted is not None:
-                    self.noted()
+                try:
+                    self._work.entries.writes.run()
+                    if self.noted is not None:
+                        self.noted()
+                except BaseException:
+                    # Before the rollback, which lets other servers write and see the note.
+                    self._take_back(announced=announced)
+                    announced = False
+                    raise
         except BaseException as error:
             self.failing = self.failing or not isinstance(error, NotTogetherError)
-            unknown = isinstance(error, UnknownCommitError)
             # An unknown COMMIT may have happened: its note must stay.
-            if announced and not unknown and self.rolled_back is not None:
-                _call_quietly(self.rolled_back)
+            self._take_back(announced=announced and not isinstance(error, UnknownCommitError))
             raise
         self.failing = False
         return outcomes
+
+    def _take_back(self, *, announced: bool) -> None:
+        if announced and self.rolled_back is not None:
+            _call_quietly(self.rolled_back)
 
     def _bare(self, commands: Sequence[Any]) -> Sequence[_Outcome]:
         self._work.entries.writes.begin(kept=self._batch_writer.is_known(commands))

@@ -170,6 +170,43 @@ def test_what_is_announced_and_cannot_be_written_is_taken_back(home: Place) -> N
         assert again.verify().ok
 
 
+def test_what_is_announced_is_taken_back_while_no_other_server_may_write(
+    home: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On PostgreSQL a rollback lets the next writer in, who finds the note, or is passed by it."""
+    with opened(home) as ledger:
+        ledger.debit("before")
+        engine, rolled_back = ledger.store.writer.connection.engine, threading.Event()
+        told: list[str] = []
+
+        def slow(anchor: FileAnchor, step: Step) -> None:
+            rolled_back.wait(0.2)
+            _begin(anchor, step)
+            told.append("noted")
+
+        def heard(anchor: FileAnchor) -> None:
+            undo(anchor)
+            told.append("taken back")
+
+        def fail(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:
+            if not told and statement.startswith("INSERT INTO release"):
+                raise InjectedError
+
+        def tell_rollback(_conn: Any) -> None:
+            rolled_back.set()
+            told.append("ROLLBACK")
+
+        undo: Callable[[FileAnchor], None] = FileAnchor.undo
+        monkeypatch.setattr(FileAnchor, "begin", slow)
+        monkeypatch.setattr(FileAnchor, "undo", heard)
+        event.listen(engine, "before_cursor_execute", fail)
+        event.listen(engine, "rollback", tell_rollback)
+        assert ledger.store.write(charge(ledger, "a")).fresh
+        event.remove(engine, "rollback", tell_rollback)
+        event.remove(engine, "before_cursor_execute", fail)
+        assert told == ["noted", "taken back", "ROLLBACK", "noted"]
+
+
 def test_what_a_command_comes_to_is_not_known_before_it_is_written(place: Place) -> None:
     """A release that is given up has an entry of its own, and is read again: all in order."""
     with opened(place) as ledger:
