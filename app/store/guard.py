@@ -207,9 +207,13 @@ class Guard:
         self.frozen = why
         _log.error("the ledger is frozen", extra={"reason": why.value})
 
+    def stop(self) -> None:
+        """Wait for a note that is under way, and begin no other."""
+        self._notes.shutdown()
+
     def close(self) -> None:
         """Close the anchor."""
-        self._notes.shutdown()
+        self.stop()
         if self._anchor is not None:
             self._anchor.close()
 

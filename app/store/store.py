@@ -105,6 +105,8 @@ class Store:
             opened = open_database(url, data_dir=data_dir)
             held.callback(opened.close)
             guard = Guard(opened.connection, anchor)
+            # Before anything that a note under way uses is closed.
+            held.callback(guard.stop)
             guard.start(opened.identity, own=opened.lock.belongs_to(opened.identity.id))
             # Before the writer starts: a table that says something else than the
             # entries allows too much.

@@ -15,6 +15,7 @@ from app.domain.problems import Problem
 from app.store import Debit, Finish, Void
 from app.store.anchor.file import FileAnchor
 from app.store.anchor.standing import AnchorError, AnchorMismatchError, Standing, Step
+from app.store.guard import Guard
 from tests.app.ledgers import Ledger, Place, opened, place_on
 from tests.app.test_ledger_batches import together
 from tests.speed import PATIENCE_S
@@ -205,6 +206,38 @@ def test_what_is_announced_is_taken_back_while_no_other_server_may_write(
         event.remove(engine, "rollback", tell_rollback)
         event.remove(engine, "before_cursor_execute", fail)
         assert told == ["noted", "taken back", "ROLLBACK", "noted"]
+
+
+def test_an_opening_that_is_interrupted_waits_for_its_note(
+    home: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, closed = [], threading.Event()
+    close: Callable[[FileAnchor], None] = FileAnchor.close
+
+    def slow(anchor: FileAnchor, step: Step) -> None:
+        closed.wait(0.2)
+        _begin(anchor, step)
+        told.append("noted")
+
+    def tell_closed(anchor: FileAnchor) -> None:
+        closed.set()
+        told.append("closed")
+        close(anchor)
+
+    def interrupt(_guard: Guard) -> None:
+        raise KeyboardInterrupt
+
+    before = {*threading.enumerate()}
+    with monkeypatch.context() as patched:
+        patched.setattr(FileAnchor, "begin", slow)
+        patched.setattr(FileAnchor, "close", tell_closed)
+        patched.setattr(Guard, "noted", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            home.open()
+    assert told == ["noted", "closed"], "one thread at a time uses it"
+    assert {*threading.enumerate()} == before
+    with closing(home.open()) as again:
+        assert again.frozen is None
 
 
 def test_what_a_command_comes_to_is_not_known_before_it_is_written(place: Place) -> None:
