@@ -102,10 +102,12 @@ def test_a_transaction_from_somewhere_else_is_refused(tmp_path: Path) -> None:
     anchor.close()
 
 
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), MemoryError("No space")])
 @pytest.mark.parametrize("broken", ["pwrite", "fdatasync", "replace"])
 def test_what_cannot_be_noted_does_not_happen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception
 ) -> None:
+    told = AnchorError if isinstance(error, OSError) else MemoryError
     first = state(a=at(1))
     anchor = FileAnchor(tmp_path)
     anchor.start(first)
@@ -114,15 +116,15 @@ def test_what_cannot_be_noted_does_not_happen(
     two = step(first.after(one), a=at(3, 6))
 
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise error
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync" if broken == "replace" else broken, full)
-        with pytest.raises(AnchorError, match="No space"):
+        with pytest.raises(told, match="No space"):
             anchor.begin(two)
         if broken == "replace":
             patched.setattr(Path, "replace", full)
-        with pytest.raises(AnchorError, match="No space"):
+        with pytest.raises(told, match="No space"):
             anchor.begin(two)
     # The file may end in what was being written; either way it explains the database.
     known = anchor.read()

@@ -150,9 +150,11 @@ class FileAnchor:
                 self._rewrite(as_bytes(self._state_json()), record)
             else:
                 self._log.append(record)
-        except OSError as error:
+        except BaseException as error:  # out of memory, too
             # What is on disk now is unknown: the next transaction writes the file anew.
             self._drop_log()
+            if not isinstance(error, OSError):
+                raise
             raise AnchorError(f"the anchor cannot be written: {error.strerror}") from error
         self._last, self._last_kept = step, True
 
