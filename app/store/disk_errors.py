@@ -6,8 +6,7 @@ Nothing of a transaction that fails so has been written, and the same may be wri
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from sqlalchemy.exc import DBAPIError
 
@@ -29,8 +28,25 @@ class DiskError(StoreError, StorageError):
     """The disk of the database or of its anchor does not take or give what it should."""
 
 
-@contextmanager
-def disk_errors_told() -> Iterator[None]:
+class _DiskErrorsTold:
+    """A block that all writes share: a generator for each would take longer than its lines."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, (DBAPIError, AnchorError, OSError)) and _is_of_disk(error):
+            raise DiskError(
+                "the database's disk is full or fails, or nothing can be opened"
+            ) from error
+
+
+_TOLD = _DiskErrorsTold()
+
+
+def disk_errors_told() -> AbstractContextManager[None]:
     """Tell what the disk is to blame for as that.
 
     Raises
@@ -38,12 +54,7 @@ def disk_errors_told() -> Iterator[None]:
     DiskError
         In place of the database's or the operating system's error.
     """
-    try:
-        yield
-    except (DBAPIError, AnchorError, OSError) as error:
-        if not _is_of_disk(error):
-            raise
-        raise DiskError("the database's disk is full or fails, or nothing can be opened") from error
+    return _TOLD
 
 
 def _is_of_disk(error: DBAPIError | AnchorError | OSError) -> bool:
