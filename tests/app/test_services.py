@@ -145,6 +145,43 @@ def test_a_client_that_leaves_stops_nothing(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("end", [None, OSError("away"), asyncio.CancelledError()])
+def test_all_who_wait_under_one_key_are_told_the_same(
+    tmp_path: Path, end: BaseException | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            dataset = await new_dataset(services)
+            begun, go = asyncio.Event(), asyncio.Event()
+            draws = services.releases.draws
+            draw = draws.draw
+
+            async def slow(*arguments: Any) -> Any:
+                begun.set()
+                await go.wait()
+                if end is not None:
+                    raise end
+                return await draw(*arguments)
+
+            monkeypatch.setattr(draws, "draw", slow)
+            waiting = [
+                asyncio.create_task(
+                    services.releases.submit(dataset, question(), idem="a", caller=BOB)
+                )
+                for _ in range(3)
+            ]
+            await begun.wait()
+            waiting[1].cancel()
+            await asyncio.sleep(0)
+            go.set()
+            first, left, third = await asyncio.gather(*waiting, return_exceptions=True)
+            assert isinstance(left, asyncio.CancelledError)
+            assert first == third if end is None else type(first) is type(third) is type(end)
+            assert spent(services, dataset) == 10**9
+
+    asyncio.run(scenario())
+
+
 async def leave_debited(
     services: Services,
     store: Store,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio.to_thread
@@ -40,11 +40,26 @@ _LOOK_AGAIN_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A release on its way: what was asked of which data set, and who will know the outcome."""
+    """A release on its way: what was asked of which data set, and who waits for the outcome."""
 
     dataset: str
     request: str
     task: asyncio.Task[ReleaseRecord]
+    waiters: list[asyncio.Future[ReleaseRecord]] = field(default_factory=list)
+
+    def tell(self) -> None:
+        """Tell the outcome to who has not gone away."""
+        task = self.task
+        error = None if task.cancelled() else task.exception()
+        for waiter in self.waiters:
+            if waiter.done():
+                continue
+            if task.cancelled():
+                waiter.cancel()
+            elif error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(task.result())
 
 
 class ReleaseService:
@@ -110,17 +125,19 @@ class ReleaseService:
         """
         facts = await self._datasets.present(dataset)
         request = question.canonical
-        running = self._running.get((caller.person, idem))
+        running, loop = self._running.get((caller.person, idem)), asyncio.get_running_loop()
         if running is None:
             # no await between the look above and the entry below: one task per key
             work = self._answer(facts, question, request, idem=idem, caller=caller)
-            task = asyncio.get_running_loop().create_task(work)
+            task = loop.create_task(work)
             running = self._begun(caller.person, idem, _Running(facts.id, request, task))
         elif (running.dataset, running.request) != (facts.id, request):
             raise Problem("idempotency-key-reused")
+        # Of its own: a client that goes away stops nothing, what is charged is drawn and stored.
+        waiter: asyncio.Future[ReleaseRecord] = loop.create_future()
+        running.waiters.append(waiter)
         try:
-            # A client that goes away stops nothing: what is charged is drawn and stored.
-            return await asyncio.shield(running.task)
+            return await waiter
         except Problem as problem:
             raise refusal_of(problem, facts.meter, question.epsilon) from None
 
@@ -128,10 +145,9 @@ class ReleaseService:
         """Know a release while it is on its way."""
         self._running[person, idem] = running
 
-        def forget(done: asyncio.Task[ReleaseRecord]) -> None:
+        def forget(_: asyncio.Task[ReleaseRecord]) -> None:
             del self._running[person, idem]
-            if not done.cancelled():
-                done.exception()  # somebody has looked: a client may have gone away
+            running.tell()
 
         running.task.add_done_callback(forget)
         return running
