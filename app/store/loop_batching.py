@@ -87,6 +87,7 @@ class LoopBatches(Generic[T]):
         self._all_patient = self._all_patient and patient
         if self._end_of_patience is not None:
             if not patient:
+                self._end_of_patience.cancel()
                 self._wait_no_longer()
         elif len(self._gathered) == 1 and not self._unsettled:
             self._begin()
@@ -123,7 +124,5 @@ class LoopBatches(Generic[T]):
 
     def _wait_no_longer(self) -> None:
         """Look again: what was expected has come, or not in time."""
-        if self._end_of_patience is not None:
-            self._end_of_patience.cancel()
-            self._end_of_patience = None
+        self._end_of_patience = None
         self._look_again()

@@ -100,7 +100,7 @@ class Writer:
         queue_length: int = QUEUE_LENGTH,
         max_batch: int = MAX_BATCH,
         before_commit: BeforeCommit | None = None,
-        noted: Callable[[], None] | None = None,
+        noted: Callable[[], None],
         rolled_back: Callable[[], None] | None = None,
     ) -> None:
         self.connection = connection
@@ -259,8 +259,7 @@ class Writer:
                     announced = True
                 try:
                     self._work.entries.writes.run()
-                    if self.noted is not None:
-                        self.noted()
+                    self.noted()
                 except BaseException:
                     # Before the rollback, which lets other servers write and see the note.
                     self._take_back(announced=announced)
