@@ -114,22 +114,32 @@ def test_a_failed_draw_is_void_for_ever_and_stays_charged(
     assert SECRET not in caplog.text
 
 
+def hold_draws(
+    services: Services, monkeypatch: pytest.MonkeyPatch, end: BaseException | None = None
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """Let draws say that they have begun, and wait until they may go on or fail."""
+    begun, go = asyncio.Event(), asyncio.Event()
+    draws = services.releases.draws
+    draw = draws.draw
+
+    async def held(*arguments: Any) -> Any:
+        begun.set()
+        await go.wait()
+        if end is not None:
+            raise end
+        return await draw(*arguments)
+
+    monkeypatch.setattr(draws, "draw", held)
+    return begun, go
+
+
 def test_a_client_that_leaves_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as (_, services):
             dataset = await new_dataset(services)
-            begun, go = asyncio.Event(), asyncio.Event()
-            draws = services.releases.draws
-            draw = draws.draw
-
-            async def slow(*arguments: Any) -> Any:
-                begun.set()
-                await go.wait()
-                return await draw(*arguments)
-
-            monkeypatch.setattr(draws, "draw", slow)
+            begun, go = hold_draws(services, monkeypatch)
             asking = services.releases.submit(dataset, question(), idem="a", caller=BOB)
             waiting = asyncio.create_task(asking)
             await begun.wait()
@@ -152,18 +162,7 @@ def test_all_who_wait_under_one_key_are_told_the_same(
     async def scenario() -> None:
         async with opened(tmp_path) as (_, services):
             dataset = await new_dataset(services)
-            begun, go = asyncio.Event(), asyncio.Event()
-            draws = services.releases.draws
-            draw = draws.draw
-
-            async def slow(*arguments: Any) -> Any:
-                begun.set()
-                await go.wait()
-                if end is not None:
-                    raise end
-                return await draw(*arguments)
-
-            monkeypatch.setattr(draws, "draw", slow)
+            begun, go = hold_draws(services, monkeypatch, end)
             waiting = [
                 asyncio.create_task(
                     services.releases.submit(dataset, question(), idem="a", caller=BOB)
