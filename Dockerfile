@@ -15,6 +15,7 @@ RUN python -m venv /tools \
 ARG EXTRAS=
 COPY pyproject.toml README.md LICENSE ./
 COPY app ./app
+COPY clients ./clients
 COPY docs ./docs
 COPY mechanisms ./mechanisms
 COPY migrations ./migrations

@@ -128,7 +128,7 @@ wheel: $(READY) ## Build dist/*.whl: the service, and the client alone
 MADE_OF_WHEEL := build/lib build/bdist.*
 
 # What a build of the client leaves where it is made.
-MADE_OF_CLIENT := $(addprefix clients/python/, build release_desk_client release_desk_client.egg-info LICENSE)
+MADE_OF_CLIENT := $(addprefix clients/python/, build release_desk_client release_desk_client.egg-info)
 
 clean: ## Remove the environment and every cache
 	rm -rf $(VENV) $(dir $(PEERS)) build dist *.egg-info $(MADE_OF_CLIENT) .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

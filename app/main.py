@@ -14,14 +14,17 @@ from app.api.application import bare_application
 from app.api.serving.stopping import stopping_in_order
 from app.descriptors import HEAD_ROOM
 from app.desk.addresses import add_desk
+from app.desk.routes import refused
 from app.logs import configure_logs
-from app.places import open_store, warn_of_shared_device
+from app.places import open_store, warn_of_shared_device, written_directories
 from app.processes.build import build_processes
+from app.processes.confinement import warn_of_what_is_lacking
 from app.services.background import in_background
 from app.services.build import Services, build_services
 from app.services.people.rates import RateLimiter, shared_by
 from app.settings import Settings
 from app.store import Store
+from app.web.anonymous import Anonymous
 from app.web.clock import PublicClock
 from app.web.crowd import Crowd
 from app.web.requests.uploads import UploadGate
@@ -37,7 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[LifespanState]:
         del app
-        configure_logs(level=settings.log_level)
+        configure_logs(level=settings.log_level, directories=written_directories(settings).values())
         store = await anyio.to_thread.run_sync(open_store, settings)
         try:
             services = await anyio.to_thread.run_sync(_build, settings, store)
@@ -53,10 +56,12 @@ def create_app(settings: Settings) -> FastAPI:
                     state = AppState(
                         services=services,
                         settings=settings,
+                        anonymous=_anonymous(settings, services),
                         clock=PublicClock(settings.response_slot_ms),
                         crowd=_crowd(settings),
                         rates=_rates(settings, store),
                         uploads=UploadGate(settings.max_waiting_uploads),
+                        refusal_page=refused,
                     )
                     async with _at_work(services):
                         yield {"app": state}
@@ -64,8 +69,8 @@ def create_app(settings: Settings) -> FastAPI:
                     await services.releases.close(timeout_s=stop.left_s(settings.drain_timeout_s))
                     await services.datasets.close()
                     await services.sights.try_writing()
-                    # The lease last: while it holds, nobody else takes over what is still being
-                    # drawn.
+                    # The lease last: while it holds, no other process takes over what is still
+                    # being drawn.
                     await services.lease.end()
         finally:
             await anyio.to_thread.run_sync(store.close)
@@ -77,7 +82,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 @asynccontextmanager
 async def _at_work(services: Services) -> AsyncIterator[None]:
-    """Have everything done that nobody asks for, while the block lasts."""
+    """Run the background work while the block lasts."""
     async with (
         in_background(services.budgets.keep_expiring()),
         in_background(services.reviews.keep_expiring()),
@@ -93,10 +98,10 @@ async def _at_work(services: Services) -> AsyncIterator[None]:
 
 
 def keep_in_memory() -> None:
-    """Tell the garbage collector that what has been built so far stays.
+    """Exempt everything built so far from garbage collection.
 
     It would look through every module, model and route again and again, each
-    time for a tenth of a second in which nobody is answered. For server
+    time for 0.1 seconds in which no request is answered. For server
     processes, once, when the application is there.
     """
     gc.collect()
@@ -107,6 +112,7 @@ def keep_in_memory() -> None:
 
 def _build(settings: Settings, store: Store) -> Services:
     warn_of_shared_device(settings)
+    warn_of_what_is_lacking()
     processes = build_processes(settings, store, calculated=("app.web.requests.bodies",))
     return build_services(settings, store, processes)
 
@@ -120,6 +126,15 @@ def _say_so(services: Services) -> None:
 def _rates(settings: Settings, store: Store) -> RateLimiter:
     most = settings.rate_limit_per_minute
     return RateLimiter(most, share=shared_by(store, most))
+
+
+def _anonymous(settings: Settings, services: Services) -> Anonymous:
+    return Anonymous(
+        each_per_minute=settings.anonymous_rate_limit_per_minute,
+        all_per_minute=settings.anonymous_total_per_minute,
+        changes=services.publications.changes,
+        marks=services.publications.marks,
+    )
 
 
 def _crowd(settings: Settings) -> Crowd:

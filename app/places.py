@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,18 +19,21 @@ from app.store import (
     Anchor,
     FileAnchor,
     FileWitness,
+    OutdatedDataError,
     ProgramKey,
     ReceiptKey,
     SigningKey,
     Store,
     StoreError,
     Witness,
+    keep_private,
     sqlite_file,
     was_served,
 )
 
 if TYPE_CHECKING:
     from app.store.anchor.database import DatabaseAnchor
+    from app.vault.vault import Vault
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,6 +41,7 @@ _LOG = logging.getLogger(__name__)
 def open_store(settings: Settings) -> Store:
     """Open the store in the settings' data directory, which is made if need be."""
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keep_private(settings.data_dir)  # before anything is in it, an anchor inside too
     anchor = open_anchor(settings)
     return Store.open(
         settings.resolved_database_url,
@@ -45,6 +50,22 @@ def open_store(settings: Settings) -> Store:
         key=signing_key(settings),
         replica=_replica(settings),
     )
+
+
+def require_current(vault: Vault) -> None:
+    """Pass for rows that this version reads.
+
+    Raises
+    ------
+    OutdatedDataError
+        An earlier version stored some of them.
+    """
+    if outdated := vault.outdated():
+        raise OutdatedDataError(
+            f"an earlier version stored the rows of {len(outdated)} data sets in this data "
+            "directory, and this version does not read them. Start with an empty data directory, "
+            "and upload the files again"
+        )
 
 
 def _replica(settings: Settings) -> str | None:
@@ -69,7 +90,7 @@ def signing_key(settings: Settings) -> ReceiptKey | None:
 
 
 def open_anchor(settings: Settings) -> Anchor | None:
-    """Open the anchor where the settings say, or else beside the data directory.
+    """Open the anchor where the settings say, or else next to the data directory.
 
     Inside it is better than nowhere, but goes back in time with it.
     """
@@ -96,7 +117,7 @@ def shares_device(settings: Settings) -> bool:
 
 
 def anchor_witness(settings: Settings) -> Witness | None:
-    """Return what looks at the anchor beside a running service; None where there can be none.
+    """Return a reader of the anchor of a running service; None where there can be none.
 
     Where the settings name one, or a service has had the database, that there is none is a
     finding. A copy, such as a backup, gets one when it is served: until then it is judged alone.
@@ -117,11 +138,15 @@ def anchor_place(settings: Settings) -> tuple[Path, str]:
     return directory, "inside the data directory" if inside else "directory"
 
 
-def written_directories(settings: Settings) -> tuple[Path, ...]:
-    """Return the directories that releases are written to."""
+def written_directories(settings: Settings) -> Mapping[str, Path]:
+    """Return the directories that releases are written to, by what is there."""
+    found = {"data directory": settings.data_dir}
     database = sqlite_file(settings.resolved_database_url)
-    ledger = () if database is None else (database.parent, anchor_place(settings)[0])
-    return settings.data_dir, *ledger
+    if database is not None:
+        if database.parent.absolute() != settings.data_dir.absolute():
+            found["ledger"] = database.parent
+        found["anchor"] = anchor_place(settings)[0]
+    return found
 
 
 def source_roots(settings: Settings) -> tuple[Root, ...]:
@@ -138,7 +163,7 @@ def source_roots(settings: Settings) -> tuple[Root, ...]:
         raise SettingsError(f"{PREFIX}SOURCE_ROOTS: a root {error}") from None
     if any(root.scheme == "s3" for root in roots) and find_spec("botocore") is None:
         raise SettingsError(f"{PREFIX}SOURCE_ROOTS: a root in a bucket needs the extra `s3`")
-    own = [each.resolve() for each in written_directories(settings)]
+    own = [each.resolve() for each in written_directories(settings).values()]
     for root in roots:
         if root.scheme == "file":
             folder = Path("/", *root.path).resolve()
@@ -160,7 +185,7 @@ def passes_of(settings: Settings) -> Passes:
 
 
 def require_passes(settings: Settings) -> None:
-    """Pass where passes over rows can be made, as far as can be told beforehand.
+    """Pass where passes over rows can be made, as far as can be checked beforehand.
 
     Raises
     ------
@@ -177,7 +202,7 @@ def warn_of_shared_device(settings: Settings) -> None:
     """Say in the log that nothing notices who puts back ledger and anchor together."""
     if shares_device(settings):
         _LOG.warning(
-            "the anchor is on one disk with the ledger: both put back together are not noticed",
+            "the anchor and the ledger share a disk: rolling both back would go undetected",
             extra={"setting": f"{PREFIX}ANCHOR_DIR"},
         )
 
@@ -189,9 +214,9 @@ def _device_of(place: Path) -> int:
 
 
 def _beside_or_inside(data: Path) -> Path:
-    beside, inside = data.with_name(f"{data.name}-anchor"), data / "anchor"
-    if beside.exists() or (not inside.exists() and os.access(data.parent, os.W_OK)):
-        return beside
+    adjacent, inside = data.with_name(f"{data.name}-anchor"), data / "anchor"
+    if adjacent.exists() or (not inside.exists() and os.access(data.parent, os.W_OK)):
+        return adjacent
     return inside
 
 

@@ -16,12 +16,13 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.descriptors import most_connections
+from app.limits import Limits
 from app.setting_rules import CLUSTER, ORIGINS, PREFIX, STORE, TOGETHER, FileSource, SettingsError
 
 __all__ = ["PREFIX", "Settings", "SettingsError"]
 
 
-class Settings(BaseSettings):
+class Settings(Limits):
     """What an operator may set.
 
     The descriptions are the reference documentation: the table in
@@ -59,8 +60,9 @@ class Settings(BaseSettings):
     bootstrap_key: SecretStr | None = Field(
         default=None,
         min_length=32,
-        description="Secret of the first admin key, 32 characters or more. Without it a new "
-        "service makes one and prints it once.",
+        description="Secret of the first admin key, 32 characters or more, such as `openssl rand "
+        "-hex 32` prints. Without it a new service makes one and prints it once. Another secret "
+        "replaces it at the next start: the key before is revoked.",
     )
     signing_key: SecretStr | None = Field(
         default=None,
@@ -72,112 +74,6 @@ class Settings(BaseSettings):
         min_length=1,
         description="Program that signs receipts and keeps their key to itself, with its "
         "arguments, in place of `RELEASE_DESK_SIGNING_KEY`; each process that signs starts it.",
-    )
-    max_upload_bytes: int = Field(
-        default=4 * 2**30, ge=1, description="Largest upload accepted, in bytes."
-    )
-    max_upload_rows: int = Field(
-        default=100_000_000, ge=1, description="Most rows one data set may have."
-    )
-    max_expanded_bytes: int = Field(
-        default=2**36, ge=1, description="Largest content of a gzip upload, in bytes."
-    )
-    max_compression_ratio: int = Field(
-        default=250,
-        ge=1,
-        description="How many times larger than the gzip file its content may be, above 64 MiB.",
-    )
-    max_file_columns: int = Field(
-        default=10_000, ge=1, description="Most columns an uploaded file may have, declared or not."
-    )
-    max_record_bytes: int = Field(
-        default=2**20,
-        ge=2**10,
-        description="Largest CSV record, header and cell of an upload, in bytes.",
-    )
-    upload_memory_bytes: int = Field(
-        default=2**31,
-        ge=2**29,
-        description="Memory of each process that reads an upload, in bytes; "
-        "one that stores it has as much, and half a GiB, of address space.",
-    )
-    upload_cpu_s: int = Field(
-        default=1_800,
-        ge=1,
-        description="Processor time that reading one upload may take, in seconds.",
-    )
-    max_columns: int = Field(
-        default=1_000, ge=1, description="Most columns a data set spec may declare."
-    )
-    max_category_values: int = Field(
-        default=10_000, ge=1, description="Most values one category column may declare."
-    )
-    max_question_bytes: int = Field(
-        default=2**16,
-        ge=2**10,
-        description="Largest question of a release or preview as it is kept, all defaults filled "
-        "in, in bytes. Larger ones are answered 413 and nothing is charged.",
-    )
-    max_stored_bytes_per_day: int = Field(
-        default=2**28,
-        ge=0,
-        description="Bytes that one person's releases may take in the database in a day (UTC): "
-        "questions, plans, answers as they are reckoned beforehand, and 4 KiB each for entries; "
-        "0 for any number. Above it releases are answered 429 too-much-stored, and nothing is "
-        "charged.",
-    )
-    rate_limit_per_minute: int = Field(
-        default=6_000,
-        ge=0,
-        description="Requests that one key may send per minute, to all server processes of a "
-        "ledger together; 0 for any number. Above it requests are answered 429.",
-    )
-    max_request_bytes: int = Field(
-        default=2**20,
-        ge=1,
-        description="Largest JSON body, and largest spec part of an upload, in bytes.",
-    )
-    max_answer_bytes: int = Field(
-        default=2**30,
-        ge=1,
-        description="Largest answer whose receipt is checked, in bytes; of one above "
-        "`max_request_bytes` only the end is kept. No database stores a larger answer.",
-    )
-    max_head_bytes: int = Field(
-        default=2**16, ge=2**10, description="Largest request line and headers, in bytes."
-    )
-    max_connections: int | None = Field(
-        default=None,
-        ge=1,
-        description="Connections served at once, by each process; by default, and at most, as many "
-        "as the limit on open files leaves room for, up to 10,000. For a further one the oldest "
-        "goes that has no request; where all have one, it is answered 503 busy.",
-    )
-    max_connections_per_address: int | None = Field(
-        default=None,
-        ge=1,
-        description="Connections of one address (of IPv6, of a /64 network) served at once; by "
-        "default half of `max_connections`. Behind a proxy all have the proxy's address: set it to "
-        "`max_connections` there, and limit clients in the proxy.",
-    )
-    head_timeout_s: float = Field(
-        default=10.0,
-        gt=0,
-        description="How long a client may take for a request line and headers, in seconds.",
-    )
-    body_timeout_s: float = Field(
-        default=30.0,
-        gt=0,
-        description="How long a client may take for a request body, in seconds, "
-        "beyond one second per `min_body_bytes_per_s` received.",
-    )
-    min_body_bytes_per_s: int = Field(
-        default=2**14, ge=1, description="Slowest sustained upload, in bytes per second."
-    )
-    write_timeout_s: float = Field(
-        default=30.0,
-        gt=0,
-        description="How long a client may leave an answer unread, in seconds.",
     )
     source_roots: str = Field(
         default="",
@@ -197,7 +93,7 @@ class Settings(BaseSettings):
     s3_access_key_id: str | None = Field(
         default=None,
         min_length=1,
-        description="Whose key the object store is asked with; without one, as anybody. Needs "
+        description="Whose key the object store is asked with; without one, anonymously. Needs "
         "`s3_secret_access_key`.",
     )
     s3_secret_access_key: SecretStr | None = Field(
@@ -218,11 +114,14 @@ class Settings(BaseSettings):
         le=64,
         description="Uploads that are read in at once; further ones wait on disk.",
     )
+    max_grant: float = Field(
+        default=1000, ge=1e-9, le=1e9, description="Largest epsilon that one grant may add."
+    )
     max_overlaps_per_day: int = Field(
         default=10,
         ge=1,
         description="How many of a person's uploads may be refused within 24 hours because they "
-        "overlap data that somebody else has uploaded, each of which tells something of it. Then "
+        "overlap another person's data, since each refusal reveals something about it. Then "
         "the person's uploads answer 429 too-many-overlaps.",
     )
     max_waiting_uploads: int = Field(
@@ -239,15 +138,15 @@ class Settings(BaseSettings):
     )
     draw_process: bool | None = Field(
         default=None,
-        description="Whether small draws are made in a process beside the server, where they keep "
-        "nobody waiting, and not in a thread of it; by default where there is more than one "
+        description="Whether small draws are made in a process of their own, where they hold up no "
+        "one, and not in a thread of the server; by default where there is more than one "
         "processor.",
     )
     job_processes: int | None = Field(
         default=None,
         ge=0,
         le=64,
-        description="Processes that draw jobs beside each server; by default one more than there "
+        description="Processes that draw jobs for each server; by default one more than there "
         "are processors, but at most 8. Where there are two or more, one draws short jobs only. "
         "With 0 jobs are left to `release-desk worker`, which needs PostgreSQL.",
     )
@@ -296,16 +195,16 @@ class Settings(BaseSettings):
         default=16,
         ge=1,
         description="A person's costly plans and previews (of many columns' moments) that may be "
-        "made or wait at once, and JSON bodies above 4 KiB that may be read or wait; one plan is "
-        "made and one body read at a time, beside the server, and people take turns. Above it "
-        "the person's requests answer 503 busy.",
+        "made or wait at once, and JSON bodies above 4 KiB that may be read or wait. One of them "
+        "is made at a time, in a process, and people take turns; those of releases wait apart "
+        "from what is free. Above it the person's requests answer 503 busy.",
     )
     review_days: float = Field(
         default=30.0,
         gt=0,
         le=36_500,
-        description="After how many days a release that waits for a review, and that nobody has "
-        "decided on, is given up and its budget given back.",
+        description="After how many days a release that still waits for a review is given up and "
+        "its budget given back.",
     )
     webhook_url: SecretStr | None = Field(
         default=None,
@@ -338,14 +237,15 @@ class Settings(BaseSettings):
         ge=0,
         le=60_000,
         description="Answers to release requests leave at ticks of this many milliseconds, so that "
-        "their time tells nothing; 0 sends them at once, for benchmarks.",
+        "their time reveals nothing; 0 sends them at once, for benchmarks.",
     )
     cors_origins: str = Field(
         default="",
         pattern=ORIGINS,
-        description="Sites whose pages may read answers in a browser, as origins such as "
-        "`https://notes.example.org` with commas between them, or `*` for every site. By default "
-        "none may. No cookies are sent along: a page needs a key of its own.",
+        description="Sites whose pages may read answers of the API in a browser, as origins such "
+        "as `https://notes.example.org` with commas between them, or `*` for every site, but then "
+        "not from a public site into a private network. By default none may. The desk is never "
+        "shared. No cookies are sent along: a page needs a key of its own.",
     )
     public_url: str = Field(
         default="",
@@ -357,8 +257,8 @@ class Settings(BaseSettings):
     checkpoint_s: float = Field(
         default=60.0,
         gt=0,
-        description="Every so many seconds new entries of the ledger come into its public log, and "
-        "the log's size and root are signed.",
+        description="Interval in seconds at which new entries of the ledger come into its public "
+        "log, and the log's size and root are signed.",
     )
     timestamp_url: str = Field(
         default="",
@@ -366,9 +266,22 @@ class Settings(BaseSettings):
         description="Authority that time-stamps each signed checkpoint (RFC 3161), such as "
         "`https://tsa.example.org`; it sees a hash. Where it is down nothing waits for it.",
     )
+    max_clock_behind_s: float = Field(
+        default=300.0,
+        ge=0,
+        description="How far the clock may be behind the ledger's last entry, in seconds. Behind "
+        "that nothing is added to the ledger (503 clock-behind), jobs wait, and `/readyz` answers "
+        "503. After entries that were written with a clock ahead of time, raise it until that time "
+        "has come.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
         description="Least severe line in the log; at `info` there is one line per request.",
+    )
+    log_addresses: bool = Field(
+        default=False,
+        description="Whether lines of requests and of refused connections have the client's "
+        "address, `client`; behind a proxy the one that `trusted_proxies` names.",
     )
     drain_timeout_s: float = Field(
         default=30.0,
@@ -413,7 +326,7 @@ class Settings(BaseSettings):
 
     @property
     def resolved_draw_process(self) -> bool:
-        """Return whether small draws are made in a process beside the server."""
+        """Return whether small draws are made in a separate process."""
         return (os.cpu_count() or 1) > 1 if self.draw_process is None else self.draw_process
 
     @property

@@ -1,4 +1,4 @@
-"""A worker: draws jobs from the database beside the servers, and serves nothing."""
+"""A worker: draws jobs from the database next to the servers, and serves nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import signal
 
 from app.logs import configure_logs
-from app.places import open_store
+from app.places import open_store, written_directories
 from app.processes.build import build_processes
 from app.services.background import in_background
 from app.services.build import Services, build_services
@@ -22,7 +22,7 @@ def run_worker(settings: Settings) -> None:
     StoreError
         The database cannot be used, or the ledger is frozen.
     """
-    configure_logs(level=settings.log_level)
+    configure_logs(level=settings.log_level, directories=written_directories(settings).values())
     asyncio.run(_work(settings))
 
 

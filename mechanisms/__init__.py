@@ -4,17 +4,17 @@ Usable without the service; needs numpy, scipy and python-flint only. From a que
 :func:`mechanisms.catalog.calibrate` turns a statistic, a schema and epsilon into a plan, made of
 public facts alone; ``plan.draw(data, randomness)`` is the one step that touches data.
 
-From the top, and each imports only what stands below it:
+From the top; each layer imports only those below it:
 
-- ``catalog`` (all that is on offer), ``derivations`` (answers computed from answers), ``extras``
-  (for users of the library), ``testing`` (shipped checks of the privacy claims);
+- ``catalog`` (everything offered), ``derivations`` (answers computed from answers), ``testing``
+  (shipped checks of the privacy claims);
 - ``composition`` (several statistics in one release), ``single`` (one of them);
 - the mechanisms: ``kng``, ``exponential``, ``perturbation``, ``functional``, and ``knorm``;
 - ``statistics`` (the questions), ``sketches`` (data as integers);
-- ``contract`` (what a statistic, a plan and data look like) and ``objectives`` (losses);
+- ``contract`` (the interfaces of statistics, plans and data) and ``objectives`` (losses);
 - ``geometry`` (norm balls and output spaces), ``samplers`` (exact draws);
 - ``accounting``, ``exact`` (balls, rationals, rounding), ``domain``, ``randomness``, ``privacy``.
 
-May enter: what a privacy proof speaks of. May import: nothing of the service, of the web or of a
-database. The order is checked by the import contracts in ``pyproject.toml``.
+May enter: the objects of a privacy proof. May import: nothing from the service, the web or a
+database. The import contracts in ``pyproject.toml`` check the order.
 """

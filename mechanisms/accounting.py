@@ -34,12 +34,12 @@ Steinke 2020, Corollary 13)
 Floats look for a good alpha; the inequality is then certified in ball arithmetic, so any alpha
 that passes is a proof, and the conversions err on the safe side only.
 
-**A target is fixed.** The filter's rho is a number and no function of the past. Were it raised
-after looking at answers, nobody would raise it who already sees a privacy loss above the present
-epsilon: each target in turn is another chance of delta. Gaussian noise at exactly rho-zCDP, its
-target raised thirteen times, misses the target it ends at by 2.4 times its delta; the tests
-compute it. After k targets, each certified at delta, ``k delta`` is what holds: the runs that end
-at target i are those of a filter at rho_i, for each i. So an account's target never grows.
+**A target is fixed.** The filter's rho is a number and no function of the past. A target that
+depends on answers is not safe: it is raised only while the privacy loss is at most the present
+epsilon. So each target in turn is another chance of delta. Gaussian noise at exactly rho-zCDP, its
+target raised 13 times, misses its final target by 2.4 times its delta; the tests compute it. After
+k targets, each certified at delta, ``k delta`` is what holds: the runs that end at target i are
+those of a filter at rho_i, for each i. So an account's target never grows.
 
 Amounts of an account are whole numbers of :data:`RHO_UNIT`, costs rounded up.
 """

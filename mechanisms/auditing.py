@@ -2,8 +2,8 @@
 
     epsilon >= |log(P(E | D) / P(E | D'))|   for every event E
 
-A mechanism that is epsilon-DP makes the right side at most epsilon. So what counts of draws
-certify of it bounds epsilon from below, whatever the mechanism is and whoever runs it.
+If a mechanism is epsilon-DP, the right side is at most epsilon. So a bound certified by counts of
+draws bounds epsilon from below, for every mechanism and every implementation.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
-"""Everything on offer: statistics, mechanisms, and how a request finds its plan.
+"""All offered statistics and mechanisms, and how a request gets its plan.
 
-Which mechanism releases which statistic, by which norms, is said by the statistic itself.
-The tables are :mod:`mechanisms.statistics.registry` and :mod:`mechanisms.single`; here the stack
-and its composition join them.
+Each statistic states which mechanisms release it, and with which norms. The tables are
+:mod:`mechanisms.statistics.registry` and :mod:`mechanisms.single`; this module adds the stack and
+its composition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from fractions import Fraction
+from typing import cast
 
 from mechanisms import composition
 from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import Schema
-from mechanisms.foresight.choice import choose
+from mechanisms.foresight.choice import CHOSEN_KINDS, choose
 from mechanisms.privacy import MOST_ROWS_OF_ONE, Adjacency, PrivacyLoss
 from mechanisms.single import SINGLE_MECHANISMS, MechanismModule, calibrate_by
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.registry import SINGLE_STATISTICS
-from mechanisms.statistics.stack import Stack
+from mechanisms.statistics.stack import MechanismName, Stack
 
 STATISTICS: dict[str, type[Statistic]] = {**SINGLE_STATISTICS, "stack": Stack}
 
@@ -99,7 +100,23 @@ def calibrate(
         norm=norm,
         inference=inference,
     )
-    return plan if choice is None else choice.told(plan)
+    return plan if choice is None else choice.explained(plan)
+
+
+def settled(statistic: Statistic, mechanism: str) -> tuple[Statistic, str]:
+    """Return a question with the mechanism that ``auto`` stands for where no simulation chooses it.
+
+    It is then the first that the statistic offers.
+    """
+    if isinstance(statistic, Stack):
+        parts = []
+        for part in statistic.parts:
+            alone, name = settled(part.statistic, part.mechanism)
+            parts.append(replace(part, statistic=alone, mechanism=cast(MechanismName, name)))
+        statistic = replace(statistic, parts=tuple(parts))
+    if mechanism == "auto" and statistic.kind not in CHOSEN_KINDS:
+        mechanism = next(iter(statistic.mechanisms))
+    return statistic, mechanism
 
 
 def offers() -> list[Offer]:

@@ -87,6 +87,7 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         expected_ms=sum(plan.expected_ms for plan in plans),
         time_depends_on_data=any(plan.time_depends_on_data for plan in plans),
         drawn_on_boxes=any(plan.drawn_on_boxes for plan in plans),
+        slowness=max(plan.slowness for plan in plans),
         alternatives=tuple(
             Alternative(
                 mechanism=other.mechanism,
@@ -125,7 +126,7 @@ def _calibrate_parts(
 ) -> tuple[Plan, ...]:
     """Return each part's plan; of equal parts with equal shares it is made once.
 
-    A plan holds nothing of a draw, so drawing by one plan again takes fresh bits.
+    A plan stores nothing from a draw, so drawing with one plan again takes fresh bits.
     """
     plans: list[Plan] = []
     for index, (part, share) in enumerate(zip(parts, shares, strict=True)):
@@ -154,7 +155,7 @@ def _calibrate_part(index: int, part: Part, schema: Schema, epsilon: PrivacyLoss
             mechanism=part.mechanism if chosen is None else chosen.mechanism,
             norm=part.norm,
         )
-        return plan if chosen is None else chosen.told(plan)
+        return plan if chosen is None else chosen.explained(plan)
     except InvalidStatisticError as error:
         raise within(index, error) from None
 
@@ -171,7 +172,7 @@ def _joined(parts: Sequence[Noise | None]) -> Noise | None:
 
 
 def _part_facts(part: Part, plan: Plan) -> dict[str, object]:
-    """Return what is public about a part, beside its grid."""
+    """Return the public facts about a part, except its grid."""
     return {
         "kind": part.statistic.kind,
         "mechanism": plan.mechanism,

@@ -1,7 +1,7 @@
-"""What every statistic, plan and data source looks like.
+"""The interfaces of every statistic, plan and data source.
 
 A *statistic* is a frozen dataclass holding the analyst's question. It knows
-what may be asked of a schema, never the data. A *mechanism* turns it into a
+which questions a schema allows, never the data. A *mechanism* turns it into a
 :class:`Plan`, which depends on public facts alone, and the plan draws one
 :class:`Outcome` from a :class:`Data`.
 """
@@ -21,11 +21,16 @@ from mechanisms.exact.once import once
 from mechanisms.geometry.balls import Ball
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
-from mechanisms.words import closest_first, listed
+from mechanisms.words import listed, no_column
 
 T = TypeVar("T")
 Json = Mapping[str, object]
-Block = Mapping[str, NDArray[np.int32]]
+Block = Mapping[str, NDArray[Any]]
+"""Arrays of some rows by name: codes (int32), or values, see :func:`mechanisms.domain.exact`."""
+
+
+ErrorsOn = Callable[["Data", int, bytes], Json]
+"""See :class:`Plan`."""
 
 
 class InvalidStatisticError(ValueError):
@@ -51,33 +56,33 @@ class Data(Protocol):
     def rows(self) -> int: ...
 
     def gram(self, columns: Sequence[str]) -> list[list[int]]:
-        """Return the exact integer Gram matrix of (1, codes of the named number columns).
+        """Return the exact integer Gram matrix of (1, sum codes of the named number columns).
 
         Row and column 0 belong to the constant 1, so ``g[0][0]`` is the row
         count, ``g[0][1+j]`` the sum of codes, ``g[1+j][1+k]`` of products.
         """
 
-    def ordered(self, column: str) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Return a number column's distinct codes, ascending, and how often each occurs."""
+    def ordered(self, column: str) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
+        """Return the occupied cells of a number column's grid, ascending, and their counts."""
 
     def category_counts(self, column: str) -> NDArray[np.int64]:
         """Return how often each declared value of a category column occurs."""
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
-        """Yield blocks of rows (codes or category indices, int32) in stored order."""
+        """Yield blocks of rows in stored order: codes, int32; values where names are ``exact``."""
 
     def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
         """Yield the function's result for each of :meth:`blocks`, in their order.
 
-        It may be called in another process or on another machine: the function and its results
-        travel (pickle). Results that are integers, or balls added up in this order, are the same
-        bits wherever they were made.
+        The function may run in another process or on another machine, so it and its results must
+        pickle. Results that are integers, or balls added up in this order, have the same bits on
+        every machine.
         """
 
     def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
-        """Return what was made of these data under this key, or make it; it may be forgotten.
+        """Return the cached object of this key, or make it; a cache may drop it at any time.
 
-        ``size`` says how many bytes it takes.
+        ``size`` returns how many bytes it takes.
         """
 
 
@@ -89,7 +94,7 @@ class Noise:
     replaced by its standard deviation, or by its 95% interval ``[low, high]``.
     In a release the interval surrounds the released number; in a preview,
     where there is none, it surrounds zero. ``expected_error`` mirrors it too: the noise's
-    mean absolute size, None where only a simulation tells it.
+    mean absolute size, None where only a simulation gives it.
     """
 
     std: Json
@@ -97,7 +102,7 @@ class Noise:
     expected_error: Json | None = None
 
     def mapped(self, change: Callable[[Json], Json]) -> Noise:
-        """Return the law of an answer that is this one's changed, or cut, in such a way."""
+        """Return the law of the answer that ``change`` makes of this one's."""
         size = self.expected_error
         return Noise(
             std=change(self.std),
@@ -107,9 +112,9 @@ class Noise:
 
 
 class LateNoise(Noise):
-    """A law that takes longer to tell than a draw: it is worked out when it is first read.
+    """A law that takes longer to compute than a draw: it is computed when it is first read.
 
-    What is read must follow from released numbers alone. It travels (pickle) as what was read.
+    It must follow from released numbers alone. Pickling computes it and stores a :class:`Noise`.
     """
 
     _make: Callable[[], Noise]
@@ -147,17 +152,27 @@ def joined_noise(parts: Sequence[Noise], join: Callable[[Sequence[Json]], Json])
     return Noise(
         std=join([part.std for part in parts]),
         interval_95=join([part.interval_95 for part in parts]),
-        # that of some parts would be taken for the whole's
+        # a result for some parts would look like one for all
         expected_error=join(sizes) if len(sizes) == len(parts) else None,
     )
 
 
+AT_THE_EDGE = "Cannot be said: with its noise this number is at the edge of what is possible."
+"""Why there is no estimate of a number that a clamp has moved to its limit."""
+IN_CONFIDENCE = f"{AT_THE_EDGE} The confidence interval shows where it may be."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One number of an answer, and what is known of the same number of the population.
+    """One number of an answer, and the inference about the same number of the population.
 
     Attributes
     ----------
+    estimate
+        The released number: a float, an ISO 8601 text for a date or a moment, or None where there
+        is no estimate.
+    reason
+        Why there is no estimate, in a sentence for people.
     std_error
         Half the width of the middle 68.3% of where the population's number may be: a standard
         deviation where that is normal.
@@ -167,26 +182,31 @@ class Term:
         Where the number would have been without privacy noise; None where that is not known.
     by
         The group it is of; empty for all records.
+    place
+        The path of the number in the answer's ``value``, and so the key by which programs join the
+        two; empty for a number that is not in it.
     open
-        Whether the noise says nothing: the interval is all that public bounds allow.
+        Whether the interval is uninformative: it is all that public bounds allow.
     """
 
     term: str
-    estimate: float
+    estimate: Any
     std_error: float
-    confidence_95: tuple[float, float]
-    noise_95: tuple[float, float] | None = None
+    confidence_95: tuple[Any, Any]
+    noise_95: tuple[Any, Any] | None = None
+    reason: str | None = None
     by: Mapping[str, str] = field(default_factory=dict)
+    place: tuple[str | int, ...] = ()
     open: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
-    """Standard errors and confidence intervals of an answer's numbers, made of it alone.
+    """Standard errors and confidence intervals of an answer's numbers, computed from it alone.
 
     ``fit`` holds further numbers that are not in the answer: a regression's R squared and
-    residual variance. ``method`` says how, and on which assumptions; ``cost`` which epsilon of the
-    release was spent on it.
+    residual variance. ``method`` states the method and its assumptions; ``cost`` is its part
+    of the release's epsilon.
     """
 
     terms: tuple[Term, ...]
@@ -195,16 +215,31 @@ class Inference:
     cost: str = "0"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A number of an answer at the edge of the possible values, and so uninformative.
+
+    ``place`` is its path in the answer's ``value``, and ``reason`` a sentence for people.
+    """
+
+    place: tuple[str | int, ...]
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One sanitized answer, ready for JSON."""
+    """One sanitized answer, ready for JSON.
+
+    ``edges`` are numbers that were clamped, as :func:`mechanisms.presentation.shown` finds them.
+    """
 
     value: Json
     noise: Noise | None
     inference: Inference | None = None
+    edges: tuple[Edge, ...] = ()
 
     def settled(self) -> Outcome:
-        """Return the same with nothing left to work out."""
+        """Return the same outcome with its noise computed."""
         noise = self.noise
         return replace(self, noise=noise.known) if isinstance(noise, LateNoise) else self
 
@@ -260,14 +295,19 @@ class Plan:
     touches data. ``preview`` takes an assumed row count, which only ratios
     under add-remove need, and answers None where the law depends on the data.
     ``figure`` draws SS Figure 1 as SVG text for a statistic of two coordinates, else None:
-    a preview shows it, and a release need not wait for it. ``disturbance`` is what standard
-    errors of a regression follow from, None where no such equation is known.
+    a preview shows it, and a release does not wait for it. Standard errors of a regression follow
+    from ``disturbance``; it is None where no such equation is known.
+    ``errors_on`` simulates, in floats, a number of answers about (synthetic) data from a seed. It
+    returns the absolute errors in the shape of the value, with an array for each number. None where
+    only draws give them.
 
     *What a draw costs.* ``expected_ms`` is about how many milliseconds of one ordinary
     core it takes: a function of public facts alone, measured with the rows spread
-    evenly. ``time_depends_on_data`` says whether other values in the rows may make it
-    shorter or longer. ``drawn_on_boxes`` says that some may make it hundreds of times
-    longer, however few the rows are (:mod:`mechanisms.samplers.boxes`).
+    evenly. Of draws from realistic rows 95% take at most ``slowness`` times as long
+    (``studies.draw_times``); that is a function of public facts too. ``time_depends_on_data``
+    says whether other values in the rows may make it shorter or longer. ``drawn_on_boxes`` says
+    that some may make it hundreds of times longer, however few the rows are
+    (:mod:`mechanisms.samplers.boxes`).
     """
 
     mechanism: str
@@ -280,10 +320,12 @@ class Plan:
     expected_ms: float
     time_depends_on_data: bool
     drawn_on_boxes: bool = False
+    slowness: float = 1.0
     alternatives: tuple[Alternative, ...] = ()
     figure: Callable[[], str | None] = _no_figure
     details: Json = field(default_factory=dict)
     disturbance: Disturbance | None = None
+    errors_on: ErrorsOn | None = None
 
 
 class Statistic(Protocol):
@@ -304,14 +346,14 @@ class Statistic(Protocol):
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema.
 
-        It is asked of a question as mechanisms know it: about plain columns of a view.
+        The question must be about plain columns of a view, as mechanisms receive it.
         """
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core it takes to plan or preview this.
 
-        It is asked before a plan exists. It may be anything for a question that does
-        not fit the schema, which is refused at once; ``mechanism`` may be "auto".
+        The service calls it before a plan exists. The result is arbitrary for a question that does
+        not fit the schema, because that is refused at once; ``mechanism`` may be "auto".
         """
 
 
@@ -358,7 +400,7 @@ def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: st
     """Refuse a norm that this mechanism does not offer, and a question that does not fit.
 
     Each mechanism's ``calibrate`` calls this, and nothing else does: questions are checked once.
-    It takes a row for a person: :mod:`mechanisms.people` plans for those who have several.
+    It assumes one row per person: :mod:`mechanisms.people` plans for people with several rows.
     """
     if schema.protects.rows != 1:
         raise ValueError("a mechanism is planned for people of one row")
@@ -370,7 +412,7 @@ def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: st
 
 
 def no_noise(assumed_rows: int | None) -> None:  # noqa: ARG001
-    """Preview nothing: for a law whose spread depends on the data."""
+    """Return no preview, for a law whose spread depends on the data."""
     return
 
 
@@ -403,8 +445,5 @@ def require_column(schema: Schema, name: str, field_name: str) -> NumberColumn |
     """Return the named column, or say that there is none and which there are."""
     column = schema.columns.get(name)
     if column is None:
-        there = listed(closest_first(list(schema.columns), name))
-        raise InvalidStatisticError(
-            f"the data set has no such column; its columns are {there}", field_name=field_name
-        )
+        raise InvalidStatisticError(no_column(list(schema.columns), name), field_name=field_name)
     return column

@@ -1,10 +1,10 @@
-"""Derivations: statistics computed from a release that is already out. Free of charge.
+"""Derivations: statistics computed from an earlier release. Free of charge.
 
     answer' = f(answer),   f public
 
 **Privacy.** A function of a released answer and of public facts is post-processing
 (Awan & Slavkovic, Proposition 2.11): it keeps the release's guarantee and costs no epsilon.
-Nothing here takes a data set, so nothing here can read one; it works just as well when the data
+Nothing here takes a data set, so nothing here can read one. Derivations also work after the data
 have been erased.
 
 *From ``moments``*: any linear regression, plain or ridge, and every statistic that first and
@@ -16,8 +16,8 @@ otherwise, and for regressions by the bootstrap of :mod:`mechanisms.functional.s
 result is as noisy as the parent's dimension makes it: a mean of one column out of a release of
 moments of many has the noise of all.
 
-*From others*: what a statistic says of itself (:mod:`mechanisms.statistics.readings`), most often
-the same of fewer columns.
+*From others*: each statistic states what follows from it (:mod:`mechanisms.statistics.readings`),
+most often the same statistic of fewer columns.
 """
 
 from __future__ import annotations
@@ -41,10 +41,15 @@ from mechanisms.grouped import Groups, group_epsilon, group_facts
 from mechanisms.inference.moments import answer, needed_columns
 from mechanisms.knorm import integer_noise
 from mechanisms.privacy import ONE_ROW, PrivacyLoss, part_of, split
-from mechanisms.statistics.cells.parting import Parting, about_groups
+from mechanisms.statistics.cells.parting import Parting, about_groups, is_of_each_column
 from mechanisms.statistics.covariance import moment_layout
 from mechanisms.statistics.moments import Moments
-from mechanisms.statistics.questions import Question, check_asked, plain, viewed
+from mechanisms.statistics.questions import (
+    Question,
+    check_asked,
+    plain,
+    viewed,
+)
 from mechanisms.statistics.readings import ReadStatistic
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.second_order import UNIT, Layout
@@ -55,7 +60,7 @@ _READING_MS, _SIMULATING_MS = 1.0, 15.0  # of numbers that are read off, and of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """A release as everybody who may see it sees it: the question, its price, and the answer."""
+    """The visible part of a release: the question, its price, and the answer."""
 
     statistic: Statistic
     norm: str | None
@@ -134,7 +139,8 @@ def derivable(released: Released, schema: Schema) -> str:
     columns: Sequence[str] = getattr(source, "columns", ())
     alike = ""
     if isinstance(released.statistic, Question):
-        alike += " under the same conditions" if released.statistic.where else ""
+        conditions = cast(Question, asked.statistic).where
+        alike += " under the same conditions" if conditions else ""
         alike += " in the same groups" if released.statistic.by else ""
     return f"{', '.join(kinds)}{alike} of {', '.join(columns)}" if kinds else ""
 
@@ -193,26 +199,30 @@ def _part_of(noise: Noise | None, place: int) -> Noise | None:
 
 
 def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
-    """Return what one release says of the statistic; None where it does not determine it.
+    """Return the statistic as derived from one release; None where that does not determine it.
 
     Columns that the release derived are known by their names.
     """
     source = viewed(released.statistic, schema)
     wanted = viewed(_with_derived(statistic, released.statistic), schema)
     check_asked(wanted.statistic, wanted.view.schema)
-    # Weighted moments say nothing of unweighted ones, nor of those by another column.
+    # Weighted moments do not determine unweighted ones, or those with another weight column.
     if _weights(wanted.statistic) != _weights(source.statistic):
         return None
-    # One name may stand for one expression here and for another there.
+    # A name may mean different expressions in the two questions.
     shared = wanted.view.added.keys() & source.view.added.keys()
     if any(wanted.view.key(name) != source.view.key(name) for name in shared):
+        return None
+    # Means of each column's own records have no common row count to make anything else of.
+    each = is_of_each_column(source.statistic), is_of_each_column(wanted.statistic)
+    if any(each) and (each[0] != each[1] or source.statistic.kind != wanted.statistic.kind):
         return None
     alike = replace(released, statistic=source.statistic)
     return _of_the_same_rows(wanted.statistic, alike, wanted.view.schema)
 
 
 def _of_the_same_rows(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
-    """Return what a release says; None of other records, or other groups of them."""
+    """Return the statistic from a release; None if that is of other records or other groups."""
     wanted, source = _parting(statistic, schema), _parting(released.statistic, schema)
     if source is None or wanted is None:
         return _read(statistic, released, schema) if source is wanted else None
@@ -238,7 +248,7 @@ def _parting(statistic: Statistic, schema: Schema) -> Parting | None:
 def _read_groups(
     statistic: Statistic, released: Released, groups: Groups, schema: Schema
 ) -> Outcome | None:
-    """Return what the answers of all groups say, group by group."""
+    """Return the statistic from the answers of all groups, group by group."""
     found: list[Outcome] = []
     for value, noise in groups.parts(released.value, released.noise):
         outcome = _read(statistic, replace(released, value=value, noise=noise), schema)
@@ -249,7 +259,7 @@ def _read_groups(
 
 
 def _read(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
-    """Return what a release of all records says of the statistic of all records."""
+    """Return the statistic of all records, from a release of all records."""
     if isinstance(released.statistic, Moments):
         return _from_moments(statistic, released, released.statistic, schema)
     if not isinstance(statistic, ReadStatistic):
@@ -300,7 +310,7 @@ def _coordinates(layout: Layout, numbers: Sequence[NumberColumn], value: Json) -
     means = cast(Mapping[str, float], value["means"])
     second = cast(Sequence[Sequence[float]], value["second"])
     shares = [
-        (Fraction(means[name]) - column.midpoint) / column.half_width
+        (Fraction(means[name]) - column.midpoint) / column.sum_half_width
         for name, column in zip(layout.names, numbers, strict=True)
     ]
     count = Fraction(cast(float, value["count"])) if layout.rows is None else Fraction(layout.rows)
@@ -313,9 +323,9 @@ def _coordinates(layout: Layout, numbers: Sequence[NumberColumn], value: Json) -
         product = (
             Fraction(second[j][k])
             - one.midpoint * two.midpoint
-            - one.midpoint * two.half_width * shares[k]
-            - two.midpoint * one.half_width * shares[j]
-        ) / (one.half_width * two.half_width)
+            - one.midpoint * two.sum_half_width * shares[k]
+            - two.midpoint * one.sum_half_width * shares[j]
+        ) / (one.sum_half_width * two.sum_half_width)
         # Squares are summed twice, and centred where the count is private: see second_order.
         if j == k:
             product = 2 * product - (1 if layout.rows is None else 0)

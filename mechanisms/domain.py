@@ -1,52 +1,147 @@
-"""The public domain of a data set: columns, bounds, and their fixed-point encoding.
+"""The public domain of a data set: columns, bounds, and the representations of a cell.
 
-Everything here is public. Bounds are declared by a curator and never read off
-the rows; a value outside is clamped.
+Everything here is public. A curator declares bounds; they are never computed from
+the rows. A value outside is clamped.
 
-*Conventions.* A number column with bounds [L, U], midpoint M and half-width H
-maps a value x to the integer code ``rint(F (clamp(x) - M) / H)`` with
-``F = 2**CODE_BITS``, so every code lies in [-F, F]. Codes are what is stored,
-summed, compared and released from: sums of codes are exact integers, whatever
-the order. Edges and thresholds pass through the same encoding before a
-comparison, so a value equal to an edge stays equal to it.
-A boolean column is a number column with bounds [0, 1]. One of whole numbers has its own grid,
-of step 1, where its codes tell them apart; dates and moments are whole days and seconds.
-A category column is stored as the index into its closed list of values.
+*Conventions.* The cell of a number column has four representations, each a function of that cell
+alone:
+
+- its *value*, clamped and otherwise exactly as it was read: an integer of up to 64 bits for whole
+  kinds (numbers, days, seconds), else a binary64. Values are stored, and whatever is compared
+  (conditions, edges, expressions) is compared by value;
+- its *code*, which regressions read row by row: ``rint(F (x - M) / H)`` with bounds [L, U],
+  midpoint M, half-width H and ``F = 2**CODE_BITS``, so every code lies in [-F, F];
+- its *sum code*, for sums and sums of products alone, an integer a in [-S, S], ``S = 2**SUM_BITS``,
+  that stands for ``M + s a``, s the ``sum_step``. Of a whole column of at most ``EXACT_WIDTH`` it
+  stands for the value itself: ``a = k (2 x - L - U)`` with ``k = floor(S / (U - L))`` and
+  ``s = 1 / (2 k)``, so sums of whole numbers are exact. Else ``a = rint((x - M) / s)`` with
+  ``s = H / S``, off by ``sum_error`` at most. ``s S`` is H, or larger by less than one part in
+  500 where sums are exact: a public constant, and the noise is calibrated to it;
+- its *cell on the grid* (:class:`mechanisms.grids.Grid`), for sketches and quantiles: at most
+  2**21 of them.
+
+A boolean column is a number column with values 0 and 1. A category column's value, code and cell
+are the index into its closed list of values.
+
+*Missing cells.* In a column that the schema names as ``optional`` a record may have no value. Data
+hold one column more for it, :func:`presence_of`, a boolean: whether the record has a value. Where
+it has none, a number's value is any in its bounds, and a category's index is the one after its
+values. No statistic reads them: :func:`mechanisms.statistics.questions.complete` leaves such
+records out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mechanisms.grids import PIECE, Grid, grid_of
 from mechanisms.privacy import ONE_ROW, Adjacency, Protected
 from mechanisms.times import TimeKind, number_of, text_of, time_kind
+from mechanisms.words import value_text
 
 CODE_BITS = 20  # products of two codes then sum exactly in floats, 2**13 at a time
 CODE_MAX = 1 << CODE_BITS
 
+SUM_BITS = 34  # two limbs of 17 bits: see mechanisms.sketches
+SUM_MAX = 1 << SUM_BITS
+EXACT_WIDTH = 1 << 25
+"""Whole columns up to this width are summed exactly, with noise that is larger by 2**-9 at most."""
+
 NumberKind = Literal["number", "integer", "date", "datetime"]
 
+_PRESENCE = "\tis present"
+"""What follows a column's name. No name holds a tab, as names are printable."""
+
 EXACT_ROWS = 1 << (53 - 2 * CODE_BITS)
-"""So many products of two codes sum to an exact integer in ``float64``, in any order."""
+"""This many products of two codes sum to an exact integer in ``float64``, in any order."""
+
+_WHOLE_FLOATS = 1 << 53
+_INT32 = np.iinfo(np.int32)
+
+Values = NDArray[Any]
+"""Values of a column: int32, int64 or float64, see :attr:`NumberColumn.dtype`."""
+
+_EXACT, _CELL, _SUMMED = "\0exact ", "\0cell ", "\0sum "
+
+
+def exact(name: str) -> str:
+    """Return the name under which blocks of rows hold a column's values; codes have its own."""
+    return _EXACT + name
+
+
+def celled(name: str) -> str:
+    """Return the name under which blocks of rows hold the cells of a number column."""
+    return _CELL + name
+
+
+def summed(name: str) -> str:
+    """Return the name under which blocks of rows hold the sum codes of a number column."""
+    return _SUMMED + name
+
+
+def column_named(name: str) -> str:
+    """Return the column that an array of a block is made of."""
+    return name.removeprefix(_EXACT).removeprefix(_CELL).removeprefix(_SUMMED)
+
+
+@dataclass(frozen=True, slots=True)
+class SumScale:
+    """The values of a number column's sum codes, in its units: see the conventions.
+
+    Attributes
+    ----------
+    factor
+        k, by which twice a whole number is multiplied; 0 where sums are not exact.
+    step, half_width
+        s, and s S.
+    reach
+        The sum code of the upper bound; that of the lower bound is its negative.
+    error
+        By how much a sum code's value differs from the cell's at most.
+    """
+
+    factor: int
+    step: Fraction
+    half_width: Fraction
+    reach: int
+    error: Fraction
+
+
+@lru_cache(maxsize=4096)
+def _sum_scale(lower: Fraction, upper: Fraction, whole: bool) -> SumScale:
+    width, none = upper - lower, Fraction(0)
+    if whole and width <= EXACT_WIDTH:
+        factor = SUM_MAX // int(width)
+        half_width = Fraction(SUM_MAX, 2 * factor)
+        return SumScale(factor, Fraction(1, 2 * factor), half_width, factor * int(width), none)
+    step = width / (2 * SUM_MAX)
+    # Half a step, and the rounding of at most five operations on floats of sizes |M| and H.
+    floats = none if whole else abs(lower + upper) / 2
+    off = step / 2 + (floats + 3 * width / 2) / 2**52
+    # Both lie within the bounds, so no more than a width apart.
+    return SumScale(0, step, width / 2, SUM_MAX, min(off, width))
 
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
     """A bounded number; ``boolean`` marks a 0/1 column with bounds [0, 1].
 
-    All kinds but ``number`` hold whole numbers, between whole bounds.
+    All kinds but ``number`` hold whole numbers, between whole bounds. ``zone`` is the time zone
+    of public texts without an offset that moments are compared with; None is UTC.
     """
 
     lower: Fraction
     upper: Fraction
     boolean: bool = False
     kind: NumberKind = "number"
+    zone: str | None = None
 
     def __post_init__(self) -> None:
         if not self.lower < self.upper:
@@ -58,23 +153,38 @@ class NumberColumn:
         return self.kind != "number"
 
     @property
-    def grid_step(self) -> Fraction:
-        """Return the step of the grid that quantiles are drawn on, in the column's units."""
-        fine = self.whole and self.upper - self.lower <= CODE_MAX
-        return Fraction(1) if self.boolean or fine else self.step
+    def dtype(self) -> np.dtype[Any]:
+        """Return the type of its values: the integer that holds its bounds, or binary64."""
+        if not (self.whole or self.boolean):
+            return np.dtype(np.float64)
+        narrow = _INT32.min <= self.lower and self.upper <= _INT32.max
+        return np.dtype(np.int32 if narrow else np.int64)
+
+    @property
+    def beyond_floats(self) -> bool:
+        """Return whether it holds integers that binary64 does not distinguish."""
+        return self.whole and max(abs(self.lower), abs(self.upper)) > _WHOLE_FLOATS
+
+    @property
+    def grid(self) -> Grid:
+        """Return its grid: what sketches count in, and what quantiles are drawn on."""
+        return grid_of(self.lower, self.upper, self.whole or self.boolean)
 
     @property
     def timed(self) -> TimeKind | None:
         """Return whether it holds dates or moments, and which."""
         return time_kind(self.kind)
 
-    def number_of(self, value: object) -> float | None:
-        """Return what a public value stands for: ISO text in a column of times, else a number."""
+    def number_of(self, value: object) -> int | float | None:
+        """Return the meaning of a public value: ISO text in a column of times, else a number."""
         if self.timed is not None:
+            if not isinstance(value, str):
+                return None
             try:
-                return float(number_of(self.timed, value)) if isinstance(value, str) else None
+                number = number_of(self.timed, value, self.zone)
             except ValueError:
                 return None
+            return int(number) if number.denominator == 1 else float(number)
         plain = isinstance(value, int | float) and not isinstance(value, bool)
         return value if plain else None  # type: ignore[return-value]
 
@@ -94,6 +204,47 @@ class NumberColumn:
         return self.half_width / CODE_MAX
 
     @property
+    def sum_scale(self) -> SumScale:
+        """Return the values of its sum codes."""
+        return _sum_scale(self.lower, self.upper, self.whole or self.boolean)
+
+    @property
+    def sum_step(self) -> Fraction:
+        """Return s, what one step of a sum code is worth, in the column's units."""
+        return self.sum_scale.step
+
+    @property
+    def sum_half_width(self) -> Fraction:
+        """Return s S, what the largest sum code is worth: H, or a little more."""
+        return self.sum_scale.half_width
+
+    @property
+    def sum_reach(self) -> int:
+        """Return the sum code of the upper bound; that of the lower bound is its negative."""
+        return self.sum_scale.reach
+
+    @property
+    def sum_error(self) -> Fraction:
+        """Return by how much a sum code's value differs from the cell's at most; often 0."""
+        return self.sum_scale.error
+
+    def sum_codes(self, values: Values) -> NDArray[np.int64]:
+        """Return the sum codes of values within the bounds."""
+        if not (self.whole or self.boolean):
+            return self._scaled(values, SUM_MAX, np.dtype(np.int64))
+        factor, low = self.sum_scale.factor, int(self.lower)
+        if factor:
+            found = values.astype(np.int64)
+            found -= low
+            found *= 2 * factor
+            found -= factor * (int(self.upper) - low)
+            return found
+        # Distances from the lower bound fit 64 bits without a sign, as differences of 64 bits do.
+        above = values.astype(np.int64).view(np.uint64) - np.uint64(low % (1 << 64))
+        scaled = above.astype(np.float64) * float(2 * SUM_MAX / (self.upper - self.lower))
+        return np.asarray(np.rint(scaled).astype(np.int64) - SUM_MAX)
+
+    @property
     def extent(self) -> Fraction:
         """Return max(|L|, |U|), what a column is divided by when there is no intercept."""
         return max(abs(self.lower), abs(self.upper))
@@ -102,17 +253,47 @@ class NumberColumn:
         """Return a number of the column's as people write it."""
         return f"{number:.9g}" if self.timed is None else text_of(self.timed, number)
 
-    def encode(self, values: NDArray[np.float64]) -> NDArray[np.int32]:
+    def clamped(self, values: NDArray[np.float64] | NDArray[np.int64]) -> Values:
+        """Return finite or infinite values (not NaN) as they are stored: within the bounds.
+
+        In a column of whole numbers others count as the nearest whole one.
+        """
+        if self.dtype == np.float64:
+            # Rounding keeps order: within the bounds as decimals is within them as floats.
+            return np.clip(values, float(self.lower), float(self.upper)).astype(np.float64)
+        low, high = int(self.lower), int(self.upper)
+        if values.dtype.kind != "f":
+            return np.clip(values, low, high).astype(self.dtype)
+        # A float of 2**63 is no 64-bit integer: the comparison comes before the cast.
+        inside = (values > low) & (values < high)
+        whole = np.rint(np.where(inside, values, 0.0)).astype(np.int64)
+        return np.where(inside, whole, np.where(values <= low, low, high)).astype(self.dtype)
+
+    def encode(self, values: Values) -> NDArray[np.int32]:
         """Clamp finite or infinite values (not NaN) and return their int32 codes."""
-        with np.errstate(over="ignore"):  # an overflow is an infinity, which is clamped
-            scaled = values - float(self.midpoint)
-            scaled *= CODE_MAX / float(self.half_width)
-        np.clip(scaled, -CODE_MAX, CODE_MAX, out=scaled)
-        return np.rint(scaled, out=scaled).astype(np.int32)
+        return self._scaled(values, CODE_MAX, np.dtype(np.int32))
+
+    def _scaled(self, values: Values, most: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return ``rint(most (x - M) / H)`` of clamped values."""
+        found = np.empty(len(values), dtype=dtype)
+        middle, scale = float(self.midpoint), most / float(self.half_width)
+        for start in range(0, len(values), PIECE):
+            part = slice(start, start + PIECE)
+            with np.errstate(over="ignore"):  # an overflow is an infinity, which is clamped
+                scaled = values[part] - middle
+                scaled *= scale
+            np.clip(scaled, -most, most, out=scaled)
+            found[part] = np.rint(scaled, out=scaled)
+        return found
 
     def encode_one(self, value: float) -> int:
         """Return the code of one public value, by the same rounding as the data's."""
         return int(self.encode(np.array([value], dtype=np.float64))[0])
+
+    def values_of(self, codes: NDArray[np.int32]) -> Values:
+        """Return values that have these codes, for rows that are known by codes alone."""
+        values: NDArray[np.float64] = float(self.midpoint) + codes * np.float64(self.step)
+        return self.clamped(np.rint(values) if self.dtype != np.float64 else values)
 
     def decode(self, code: Fraction | int) -> Fraction:
         """Return the value, in the column's units, that a (fractional) code stands for."""
@@ -121,16 +302,104 @@ class NumberColumn:
 
 @dataclass(frozen=True, slots=True)
 class CategoryColumn:
-    """A closed list of values; a record's code is its index."""
+    """A closed list of values; a record's code is its index.
+
+    With ``trim`` texts are compared without white space around them and in Unicode's composed form.
+    """
 
     values: tuple[str, ...]
+    trim: bool = True
 
     def __post_init__(self) -> None:
         if not self.values or len(set(self.values)) != len(self.values):
             raise ValueError("category values must be distinct and not empty")
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return the type of its values, which are places in the list."""
+        return np.dtype(np.int32)
+
+    def places_of(self, texts: Sequence[object]) -> list[int | None]:
+        """Return which value each text is, read as cells are; None where it is none.
+
+        Texts and values may be thousands: each is looked up, and not searched for.
+
+        >>> CategoryColumn(("north", "1")).places_of([" north", "North", 1])
+        [0, None, None]
+        """
+        places, trim = _places(self.values, self.trim), self.trim
+        return [
+            places.get(value_text(each, trim=trim)) if isinstance(each, str) else None
+            for each in texts
+        ]
+
+    def value_of(self, text: str) -> str | None:
+        """Return the declared value that a text is, read as cells are; None where it is none."""
+        (place,) = self.places_of([text])
+        return None if place is None else self.values[place]
+
+
+@lru_cache(maxsize=256)
+def _places(values: tuple[str, ...], trim: bool) -> Mapping[str, int]:
+    return {value_text(value, trim=trim): place for place, value in enumerate(values)}
+
 
 Column = NumberColumn | CategoryColumn
+
+
+_PRESENT = NumberColumn(Fraction(0), Fraction(1), boolean=True)
+
+
+def coded(column: Column, values: Values) -> NDArray[np.int32]:
+    """Return the codes of values."""
+    if isinstance(column, NumberColumn):
+        return column.encode(values)
+    return values.astype(np.int32, copy=False)
+
+
+def array_of(name: str, column: Column, values: Values) -> Values:
+    """Return the content of a block under a column's name: values, cells, sum codes or codes."""
+    if name.startswith(_EXACT):
+        return values
+    if name.startswith(_CELL) and isinstance(column, NumberColumn):
+        return column.grid.cells(values)
+    if name.startswith(_SUMMED) and isinstance(column, NumberColumn):
+        return column.sum_codes(values)
+    return coded(column, values)
+
+
+def presence_of(name: str) -> str:
+    """Return the name of the stored boolean that says whether a record has a value of a column."""
+    return name + _PRESENCE
+
+
+def is_presence(name: str) -> bool:
+    """Return whether this is the name of such a boolean."""
+    return name.endswith(_PRESENCE)
+
+
+def presence_values(missing: NDArray[np.bool_] | None, rows: int) -> NDArray[np.int32]:
+    """Return the values of such a boolean, from which cells are missing; None: no cell is."""
+    if missing is None:
+        return np.ones(rows, dtype=np.int32)
+    return (~missing).astype(np.int32)
+
+
+def facts_of(columns: Mapping[str, Column], name: str) -> Column:
+    """Return the facts of a column that data hold, be it one of presence."""
+    return _PRESENT if is_presence(name) else columns[name]
+
+
+def with_missing_cell(column: CategoryColumn) -> CategoryColumn:
+    """Return a category with one value more, for records that have none.
+
+    >>> with_missing_cell(CategoryColumn(("f", "m"))).values
+    ('f', 'm', 'missing')
+    """
+    label = "missing"
+    while label in column.values:
+        label = f"({label})"
+    return replace(column, values=(*column.values, label))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +412,7 @@ class Schema:
     (:mod:`mechanisms.filtered`). Under replace-one that part may then have one record replaced,
     added or removed, and ``rows`` is but a bound on how many there are.
     ``protects`` says how many rows one person may have (:mod:`mechanisms.people`).
+    ``optional`` names the columns in which a record may have no value.
     """
 
     columns: Mapping[str, Column]
@@ -151,6 +421,17 @@ class Schema:
     max_rows: int | None = None
     selected: bool = False
     protects: Protected = ONE_ROW
+    optional: frozenset[str] = frozenset()
+
+    @property
+    def as_stored(self) -> Mapping[str, Column]:
+        """Return the columns as data hold them: an optional category with its missing cell."""
+        return {
+            name: with_missing_cell(column)
+            if name in self.optional and isinstance(column, CategoryColumn)
+            else column
+            for name, column in self.columns.items()
+        }
 
     @property
     def known_rows(self) -> int | None:

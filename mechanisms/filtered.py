@@ -11,7 +11,7 @@ add-remove neighbours, and M, planned as without conditions, is epsilon-DP.
 one record of D_phi is replaced; if for r alone, one is removed; if for r' alone, one is added. The
 number of rows in D_phi then differs, so it is private. So M must be epsilon-DP under all three
 changes (*any one change*), and no constant of it may depend on how many rows there are. A schema
-with ``selected`` set says that to whoever plans, and this is how each mechanism answers:
+with ``selected`` set states that requirement, and each mechanism meets it as follows:
 
 - *K-norm, and the functional mechanism*: the differences of all three kinds are the adjacent
   output space. What is summed is what is summed under add-remove, count included, and the space
@@ -31,8 +31,16 @@ with ``selected`` set says that to whoever plans, and this is how each mechanism
   replaced by a ratio of two such factors. So exp(epsilon (1 - q)) covers all three changes.
 
 *Rows that are counted nowhere.* The public row count, or its bound, is a bound on D_phi as well:
-what is refused, what a draw may cost and the grids depend on it. A filter that selects nobody is
-planned and drawn like any other, as a data set without rows under add-remove is.
+what is refused, what a draw may cost and the grids depend on it. A filter that selects no
+records is planned and drawn like any other, as a data set without rows under add-remove is.
+
+*Missing cells.* Where a data set keeps them, a question is about D_phi, phi(x) = "x has a value in
+every column that the question reads". Which those are follows from the question and the schema, and
+whether x has them from x alone: phi is a public function of one record, and all of the above holds
+for it. :func:`mechanisms.statistics.questions.complete` adds phi to the question's own conditions,
+with which it may be joined, since ``and`` of two such functions is one. So under replace-one the
+number of records that an answer is about is private as soon as one column it reads may lack a cell.
+What is stored where a cell is missing is read by no answer.
 """
 
 from __future__ import annotations
@@ -40,7 +48,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mechanisms.contract import Calibrate, Data, Outcome, Plan
+from mechanisms.contract import Calibrate, Data, ErrorsOn, Json, Outcome, Plan
 from mechanisms.domain import Schema
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency, PrivacyLoss
@@ -81,8 +89,21 @@ def plan_filtered(
         plan,
         guarantee=replace(plan.guarantee, reduction=REDUCTIONS[schema.adjacency]),
         draw=FilteredDraw(parting, plan.draw),
+        errors_on=_filtered(parting, plan.errors_on),
         expected_ms=plan.expected_ms + reading_ms(statistic, parting, schema),
     )
+
+
+def _filtered(parting: Parting, errors_on: ErrorsOn | None) -> ErrorsOn | None:
+    """Return the errors of an answer about the rows that are selected."""
+    if errors_on is None:
+        return None
+
+    def errors(data: Data, count: int, seed: bytes) -> Json:
+        (part,) = parts_of(data, parting)
+        return errors_on(part, count, seed)
+
+    return errors
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,14 +72,14 @@ from mechanisms.statistics.additive import (
     constant_slopes,
 )
 from mechanisms.statistics.cells.axes import MAX_CELLS
-from mechanisms.statistics.cells.parting import Parting, merged
+from mechanisms.statistics.cells.parting import Merged, Parting
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram, filtered_space
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.questions import Question, plain, reading_ms
-from mechanisms.statistics.total import Contribution, Sum
+from mechanisms.statistics.total import Contribution, Sum, most_rows
 
 _REDUCTIONS = {
     Adjacency.ADD_REMOVE: (
@@ -139,6 +139,7 @@ def plan_grouped(
         plan,
         guarantee=_guarantee(plan.guarantee, schema, epsilon),
         draw=GroupedDraw(parting, groups, plan.draw),
+        errors_on=None,  # the others follow from one group
         preview=lambda rows: groups.noise([plan.preview(_even(rows, parting.cells))] * len(groups)),
         expected_ms=parting.cells * each_ms + reading_ms(statistic, parting, schema),
         figure=_no_figure,
@@ -155,7 +156,7 @@ def group_facts(schema: Schema) -> Schema:
 
 
 def group_epsilon(schema: Schema, epsilon: PrivacyLoss) -> PrivacyLoss:
-    """Return what each group's draw may lose by one record more or less."""
+    """Return the privacy loss of each group's draw under one record more or less."""
     if schema.adjacency is Adjacency.ADD_REMOVE:
         return epsilon
     half, _ = split(epsilon, [Fraction(1), Fraction(1)])
@@ -163,7 +164,7 @@ def group_epsilon(schema: Schema, epsilon: PrivacyLoss) -> PrivacyLoss:
 
 
 def answer_numbers(statistic: Statistic | Question, schema: Schema) -> int:
-    """Return about how many numbers an answer about all records has, besides their noise."""
+    """Return about how many numbers an answer about all records has, without their noise."""
     if isinstance(statistic, Histogram):
         return statistic.size(schema)
     columns = len(getattr(statistic, "columns", getattr(statistic, "features", ())))
@@ -173,7 +174,7 @@ def answer_numbers(statistic: Statistic | Question, schema: Schema) -> int:
 
 
 def _guarantee(group: Guarantee, schema: Schema, epsilon: PrivacyLoss) -> Guarantee:
-    """Return what all groups promise together, from what one promises."""
+    """Return the guarantee of all groups together, from the guarantee of one."""
     rho = group.zcdp if schema.adjacency is Adjacency.ADD_REMOVE else 4 * group.zcdp
     return replace(
         group,
@@ -186,7 +187,7 @@ def _guarantee(group: Guarantee, schema: Schema, epsilon: PrivacyLoss) -> Guaran
 
 
 def _even(rows: int | None, groups: int) -> int | None:
-    """Return how many rows a group has where as many are spread evenly."""
+    """Return how many rows a group has if all rows are spread evenly."""
     return None if rows is None else rows // groups
 
 
@@ -209,7 +210,7 @@ class Groups:
         return {"groups": [{"by": dict(labels), "value": value} for labels, value in rows]}
 
     def tree(self, values: Sequence[Tree]) -> Tree:
-        """Return the same of numbers that still have their slopes."""
+        """Return the same table for numbers that still have their slopes."""
         rows = zip(self.labels, values, strict=True)
         return {"groups": [{"by": labels, "value": value} for labels, value in rows]}
 
@@ -222,20 +223,24 @@ class Groups:
         )
 
     def inference(self, parts: Sequence[Inference | None]) -> Inference | None:
-        """Return what all groups say of the population, each number with its group's labels."""
+        """Return the inference of all groups, each number with its group's labels."""
         known = [part for part in parts if part is not None]
         if not known or len(known) < len(parts):
             return None
-        labelled = list(zip(self.labels, known, strict=True))
+        labelled = list(enumerate(zip(self.labels, known, strict=True)))
         return Inference(
             method=known[0].method,
             cost=known[0].cost,
-            terms=tuple(replace(term, by=by) for by, part in labelled for term in part.terms),
-            fit=tuple(replace(term, by=by) for by, part in labelled for term in part.fit),
+            terms=tuple(
+                replace(term, by=by, place=("groups", place, "value", *term.place))
+                for place, (by, part) in labelled
+                for term in part.terms
+            ),
+            fit=tuple(replace(term, by=by) for _, (by, part) in labelled for term in part.fit),
         )
 
     def parts(self, value: Json, noise: Noise | None) -> Iterator[tuple[Json, Noise | None]]:
-        """Yield what each group's answer was."""
+        """Yield each group's answer."""
         for place in range(len(self)):
             own = None
             if noise is not None:
@@ -243,7 +248,7 @@ class Groups:
             yield _of_group(value, place), own
 
     def noise(self, parts: Sequence[Noise | None]) -> Noise | None:
-        """Return the groups' laws; None where one is not known, as then none is."""
+        """Return the groups' laws; None where one is unknown."""
         known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
@@ -280,6 +285,7 @@ def sums_form(statistic: Sum, parting: Parting, schema: Schema) -> AdditiveForm 
     if len(columns) > 1 or not (part.has_one_sign and optional):
         return None
     name, groups = statistic.columns[0], Groups(parting.labels)
+    rounding = most_rows(schema) * columns[0].sum_error
 
     def total(data: Data) -> list[int]:
         sums = [each.gram((name,))[0] for each in parts_of(data, parting)]
@@ -287,7 +293,7 @@ def sums_form(statistic: Sum, parting: Parting, schema: Schema) -> AdditiveForm 
 
     def answer(coordinates: Coordinates) -> Tree:
         sums = [
-            {name: Leaf(value=part.unit * value, slopes={place: part.unit})}
+            {name: Leaf(value=part.unit * value, slopes={place: part.unit}, rounding=rounding)}
             for place, value in enumerate(coordinates)
         ]
         return groups.tree(sums)
@@ -313,7 +319,7 @@ def _plan_sums(
     form = sums_form(statistic, parting, schema)
     if form is None:
         return None
-    # plan_form takes a form for valid: nothing else has looked at this question.
+    # plan_form does not validate the form, and nothing else has checked this question.
     require_valid(plain(statistic), replace(schema, selected=True), "k_norm", norm)
     plan = knorm.plan_form(form, schema, epsilon, norm)
     return replace(
@@ -347,6 +353,7 @@ def _plan_jointly(
         plan,
         guarantee=replace(plan.guarantee, reduction=_JOINT),
         draw=lambda data, randomness: table.outcome(draw(data, randomness)),
+        errors_on=None,
         preview=lambda rows: table.noise(plan.preview(rows)),
         expected_ms=plan.expected_ms + read_ms,
         figure=_no_figure,
@@ -356,13 +363,19 @@ def _plan_jointly(
 
 def _whole(statistic: Count | Histogram) -> Histogram:
     """Return the histogram over all groups, and the statistic's own cells in each."""
-    names, edges = merged(statistic.by)
+    groups = Merged.of(statistic.by)
     if isinstance(statistic, Count):
-        return Histogram(columns=tuple(names), edges=edges)
-    if set(names) & set(statistic.columns):
+        return Histogram(columns=groups.names, edges=groups.edges, outside=groups.outside)
+    if set(groups.names) & set(statistic.columns):
         raise InvalidStatisticError("a column is counted and makes groups", field_name="by")
-    # Groups first: the last column changes fastest, so each group's cells lie side by side.
-    return Histogram(columns=(*names, *statistic.columns), edges={**edges, **statistic.edges})
+    own = statistic.outside
+    outside = dict.fromkeys(statistic.columns, own) if isinstance(own, str) else own
+    # Groups first: the last column changes fastest, so each group's cells are contiguous.
+    return Histogram(
+        columns=(*groups.names, *statistic.columns),
+        edges={**groups.edges, **statistic.edges},
+        outside={**groups.outside, **outside},
+    )
 
 
 @dataclass(frozen=True, slots=True)

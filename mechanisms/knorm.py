@@ -20,11 +20,16 @@ from fractions import Fraction
 from functools import cache, partial
 from math import sqrt
 from statistics import fmean
+from typing import Any, cast
+
+import numpy as np
 
 from mechanisms.contract import (
     Alternative,
     Data,
+    ErrorsOn,
     InvalidStatisticError,
+    Json,
     LateNoise,
     Noise,
     Outcome,
@@ -33,10 +38,13 @@ from mechanisms.contract import (
     require_valid,
 )
 from mechanisms.domain import Schema
+from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Many
 from mechanisms.geometry.advisor import MOST_TRIES, Advice, advise
 from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw, NormBall
 from mechanisms.geometry.figure import adjacent_output_space_svg
 from mechanisms.geometry.laws import noise_law
+from mechanisms.geometry.simulation import simulate
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
@@ -44,6 +52,7 @@ from mechanisms.samplers.knorm import draw_l1, draw_l2, draw_linf
 from mechanisms.statistics.additive import (
     AdditiveForm,
     AdditiveStatistic,
+    Coordinates,
     Leaf,
     describe_noise,
     noise_describer,
@@ -110,8 +119,8 @@ class IntegerNoise:
     def describe(self) -> tuple[Sequence[NoiseLaw], Fraction]:
         """Return each coordinate's law, and their unit in lattice units of the statistic.
 
-        The unit is one step, unless the noise spans so many that floats might
-        overflow; it is then as smooth as a real variable, and described in coarser units.
+        The unit is one step, unless the noise spans more steps than floats can hold.
+        It is then as smooth as a real variable, and described in coarser units.
         """
         rate, unit = self.rate, 1
         while rate * unit < _SMOOTH_RATE:
@@ -197,6 +206,7 @@ def plan_form(form: AdditiveForm, schema: Schema, epsilon: PrivacyLoss, norm: st
         grid=form.grid(step),
         reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
         draw=_drawing(form, noise),
+        errors_on=_errors_on(form, noise),
         preview=lambda rows: _preview(form, noise, rows),
         expected_ms=_expected_ms(form, schema),
         time_depends_on_data=False,
@@ -263,7 +273,7 @@ def guarantee_of(
     epsilon: PrivacyLoss,
     theorem: str,
 ) -> Guarantee:
-    """Return what a release of the statistic by this ball promises."""
+    """Return the guarantee of a release of the statistic with this ball."""
     if isinstance(ball, str):
         sensitivity, shape = space.text(ball), f"the {ball} norm"
     else:
@@ -307,19 +317,52 @@ def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomn
     return draw
 
 
+def _errors_on(form: AdditiveForm, noise: IntegerNoise) -> ErrorsOn:
+    """Return how answers are simulated: many at once, after the one without noise."""
+
+    def errors(data: Data, count: int, seed: bytes) -> Json:
+        per_unit = float(noise.rate * noise.refinement)
+        added = simulate(noise.ball, noise.dimension, count, seed=seed) / per_unit
+        added = np.vstack([np.zeros(noise.dimension), added]).T.copy()
+        totals = zip(form.total(data), added, strict=True)
+        sums: Any = [Many(float(total) + each) for total, each in totals]
+        known: dict[int, Floats] = {}
+
+        def sizes(leaf: Leaf) -> Floats:
+            # Both halves of a matrix are of the same numbers.
+            if id(leaf) not in known:
+                known[id(leaf)] = _errors_of(leaf, count)
+            return known[id(leaf)]
+
+        return render(form.answer(sums), sizes)
+
+    return errors
+
+
+def _errors_of(leaf: Leaf, count: int) -> Floats:
+    value: Any = leaf.value
+    if not isinstance(value, Many):  # a number that is known
+        return np.zeros(count)
+    found = np.sqrt(np.maximum(value.floats, 0.0)) if leaf.root else value.floats
+    errors: Floats = np.abs(found[1:] - found[0])
+    return errors
+
+
 def _preview(form: AdditiveForm, noise: IntegerNoise, rows: int | None) -> Noise | None:
     coordinates = form.reference(rows)
     if coordinates is None:
         return None
     laws, unit = noise.describe()
+    if not form.linear:  # slopes of ratios and products are computed in floats, which is faster
+        coordinates = cast(Coordinates, [float(each) for each in coordinates])
     return describe_noise(
         form.answer(coordinates), laws, unit, centred=False, correlation=noise.correlation
     )
 
 
-def _beside(times: float) -> str:
-    told = f"{times:.3g}"
-    return "the same" if told == "1" else f"{told} times the standard deviation"
+def _compared(times: float) -> str:
+    ratio_text = f"{times:.3g}"
+    return "the same" if ratio_text == "1" else f"{ratio_text} times the standard deviation"
 
 
 def _alternatives(
@@ -343,7 +386,7 @@ def _alternatives(
         if norm == chosen:
             continue
         other, std = spread(norm)
-        ratio = "" if own == 0 else _beside(float(other / own))
+        ratio = "" if own == 0 else _compared(float(other / own))
         index = next((row.volume_index for row in advice.comparisons if row.norm == norm), 0.0)
         volume = f"; (Delta^m vol K)^(1/m) = {index:.4g}" if index else ""
         rows.append(
@@ -360,7 +403,7 @@ def _alternatives(
 def _single_slope(form: AdditiveForm) -> tuple[int, Fraction] | None:
     """Return the coordinate and slope of the first number, where it reads just one."""
     coordinates = form.reference(None)
-    if coordinates is None:
+    if coordinates is None or not form.linear:  # a ratio or a product reads several
         return None
     found: list[Leaf] = []
     render(form.answer(coordinates), found.append)

@@ -2,12 +2,12 @@
 
     part c = the rows that a public map places in c.
 
-*What is computed.* The first part that is asked for a sketch has it made for all of them: blocks
-are read once, sorted by their place, and each run of one place is summed. Rows in no part are
-summed like a part of their own and then left out, so that how long a sketch takes says little of
-how many rows the parts hold. Sketches are exact integers, whatever the order.
+*Computation.* The first request for a sketch of a part computes it for all parts: blocks are read
+once, sorted by their place, and each run of one place is summed. Rows in no part are summed like
+another part and then dropped, so the time of a sketch reveals little about the number of rows in
+the parts. Sketches are exact integers, whatever the order.
 
-**Privacy.** A part is as private as the rows it is taken from; nothing here is released.
+**Privacy.** A part is as private as its rows; nothing here is released.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.contract import Block, Data, T
-from mechanisms.domain import CODE_BITS, CODE_MAX
+from mechanisms.domain import celled, summed
+from mechanisms.grids import MOST_CELLS
 from mechanisms.sketches import Ordered, exact_gram, merge_ordered
 
-_KEY_BITS = CODE_BITS + 2  # a code of [-F, F], moved to start at 0
+_KEY_BITS = MOST_CELLS.bit_length()  # of a cell's number
 
 Gram = list[list[int]]
 Places = NDArray[np.uint16]
@@ -40,7 +41,7 @@ class Placing(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns it reads, at least one."""
+        """Return the arrays of a block that it reads, at least one."""
 
     @property
     def cells(self) -> int:
@@ -69,12 +70,12 @@ class Part:
         return int(self.whole.counts()[self.place])
 
     def gram(self, columns: Sequence[str]) -> Gram:
-        """Return the exact Gram matrix of (1, codes of the named number columns)."""
+        """Return the exact Gram matrix of (1, sum codes of the named number columns)."""
         # The other rows of this table belong to other parts and later draws.
         return [row.copy() for row in self.whole.grams(tuple(columns))[self.place]]
 
     def ordered(self, column: str) -> Ordered:
-        """Return a number column's distinct codes, ascending, and their counts."""
+        """Return a number column's occupied cells, ascending, and their counts."""
         return self.whole.ordered(column)[self.place]
 
     def category_counts(self, column: str) -> NDArray[np.int64]:
@@ -96,7 +97,7 @@ class Part:
         return self.whole.data.map(here, wanted)
 
     def remembered(self, key: Hashable, make: Callable[[], T], nbytes: Callable[[T], int], /) -> T:
-        """Return what was made of these rows under the key, or make it."""
+        """Return the cached object of these rows and this key, or make it."""
         return self.whole.remembered((self.place, key), make, nbytes)
 
 
@@ -123,7 +124,7 @@ class _Whole:
     known: dict[Hashable, object] = field(default_factory=dict)
 
     def remembered(self, key: Hashable, make: Callable[[], T], nbytes: Callable[[T], int]) -> T:
-        """Return what is known here, was kept by the data, or is made now."""
+        """Return a value that is cached here or with the data, or make it."""
         if key not in self.known:
             self.known[key] = self.data.remembered((self.placing.key, key), make, nbytes)
         return cast(T, self.known[key])
@@ -169,23 +170,24 @@ class _Whole:
 
     def _grams(self, columns: tuple[str, ...]) -> list[Gram]:
         size = self.placing.cells + 1
-        empty = exact_gram([np.zeros(0, dtype=np.int32)] * len(columns), 0)
+        empty = exact_gram([np.zeros(0, dtype=np.int64)] * len(columns), 0)
+        names = tuple(map(summed, columns))
         # One matrix stands for all cells, so it is replaced below and never added to in place.
         totals = [empty] * size
-        for some in self.map(partial(_grams_each, size, columns), columns):
+        for some in self.map(partial(_grams_each, size, names), names):
             for cell, gram in some.items():
                 totals[cell] = totals[cell] + gram
         return [[[int(entry) for entry in row] for row in total] for total in totals]
 
     def _ordered(self, column: str) -> list[Ordered]:
-        found = self.map(partial(_codes_each, column), (column,))
+        found = self.map(partial(_cells_each, column), (celled(column),))
         nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        # A key is a row's part, then its code: sorted, each part's codes lie in one run, ascending.
+        # A key is a row's part, then its cell: sorted, each part's cells are one run, ascending.
         keys, counts = reduce(_merged, found, nothing)
-        codes = ((keys & ((1 << _KEY_BITS) - 1)) - CODE_MAX).astype(np.int32)
+        cells = (keys & ((1 << _KEY_BITS) - 1)).astype(np.int32)
         starts = np.arange(self.placing.cells + 1, dtype=np.int64) << _KEY_BITS
         ends = np.searchsorted(keys, starts).tolist()
-        return [(codes[low:high], counts[low:high]) for low, high in pairwise(ends)]
+        return [(cells[low:high], counts[low:high]) for low, high in pairwise(ends)]
 
     def _categories(self, column: str) -> NDArray[np.int64]:
         size, values = self.placing.cells + 1, len(self.data.category_counts(column))
@@ -211,22 +213,22 @@ def _rows_each(size: int, _: Block, place: Places) -> NDArray[np.int64]:
 
 
 def _grams_each(
-    size: int, columns: Sequence[str], block: Block, place: Places
+    size: int, names: Sequence[str], block: Block, place: Places
 ) -> dict[int, NDArray[np.object_]]:
     """Return the matrices of the parts that have rows here."""
     # Sorted once, the rows of a part are a slice of every column.
     order = np.argsort(place, kind="stable")
-    codes = [block[name][order] for name in columns]
+    sum_codes = [block[name][order] for name in names]
     ends = np.cumsum(np.bincount(place, minlength=size)).tolist()
     return {
-        cell: exact_gram([column[low:high] for column in codes], high - low)
+        cell: exact_gram([column[low:high] for column in sum_codes], high - low)
         for cell, (low, high) in enumerate(pairwise([0, *ends]))
         if low < high
     }
 
 
-def _codes_each(column: str, block: Block, place: Places) -> Counted:
-    return _distinct((place.astype(np.int64) << _KEY_BITS) + (block[column] + CODE_MAX))
+def _cells_each(column: str, block: Block, place: Places) -> Counted:
+    return _distinct((place.astype(np.int64) << _KEY_BITS) + block[celled(column)])
 
 
 def _values_each(

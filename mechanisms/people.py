@@ -2,8 +2,8 @@ r"""People who have several rows: every mechanism at epsilon / k, for a person o
 
     release M(D) at epsilon / k,   M epsilon'-DP under add-remove for every epsilon'.
 
-*Neighbours.* Every row belongs to one person, and a person has at most k rows: who has more is
-cut down to k when the data are taken in, by a rule that looks at that person's own rows alone
+*Neighbours.* Every row belongs to one person, and a person has at most k rows. The upload keeps k
+rows of a person with more, by a rule that reads that person's own rows alone
 (:mod:`app.uploads.people`). D and D' are neighbours if all rows of one person are added or removed.
 Then they differ by at most k rows.
 

@@ -1,9 +1,9 @@
 """Privacy parameters: an exact epsilon, the two adjacencies, and what a release guarantees.
 
-Epsilon is money. It is parsed from decimal text into an integer number of
-nano-epsilon (1e-9), stored as that integer, and handed to the samplers as the
-same exact ``Fraction``. No float is ever on the way. An :class:`EpsilonShare` is
-what one part of a release may lose: an exact share of such an epsilon. It is
+Epsilon is charged like money, so it is exact. It is parsed from decimal text into an integer
+number of nano-epsilon (1e-9), stored as that integer, and passed to the samplers as the
+same exact ``Fraction``, never as a float. An :class:`EpsilonShare` is the privacy loss of
+one part of a release: an exact share of such an epsilon. It is
 never charged by itself, so it need not be a whole number of nanos.
 """
 
@@ -43,7 +43,7 @@ class Adjacency(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """Whom a release protects: a person with this many rows at most, and who that is in words.
+    """The protected unit of a release: a person with at most this many rows, with a description.
 
     Adding or removing one person adds or removes up to ``rows`` rows.
     """
@@ -83,7 +83,7 @@ class Epsilon:
         ------
         InvalidEpsilonError
             Not a plain decimal number, zero, negative, finer than 1e-9, or above the maximum
-            (10,000 unless told otherwise).
+            (10,000 by default).
         """
         match = _DECIMAL.fullmatch(text) if len(text) <= _MAX_TEXT_LENGTH else None
         if match is None:
@@ -91,7 +91,7 @@ class Epsilon:
         part = match["part"] or ""
         shift = 9 - len(part) + int(match["power"] or 0)
         digits = int(match["whole"] + part)
-        # In integers alone: what is charged is what was written, and no float near it.
+        # In integers alone: the charge is exactly the written number, without floats.
         nanos, finer = (digits * 10**shift, 0) if shift >= 0 else divmod(digits, 10**-shift)
         if finer:
             raise InvalidEpsilonError("epsilon must have at most 9 decimals")
@@ -139,7 +139,7 @@ class EpsilonShare:
 
 
 PrivacyLoss = Epsilon | EpsilonShare
-"""What a mechanism is calibrated to: a charged epsilon, or an exact share of one."""
+"""The calibration target of a mechanism: a charged epsilon, or an exact share of one."""
 
 
 def split(epsilon: PrivacyLoss, shares: Sequence[Fraction]) -> tuple[EpsilonShare, ...]:
@@ -163,7 +163,7 @@ def split(epsilon: PrivacyLoss, shares: Sequence[Fraction]) -> tuple[EpsilonShar
 
 
 def part_of(epsilon: PrivacyLoss, parts: int) -> EpsilonShare:
-    """Return one of so many equal parts of epsilon, exactly.
+    """Return one of ``parts`` equal parts of epsilon, exactly.
 
     >>> str(part_of(Epsilon.parse("1"), 3))
     '1/3'
@@ -175,7 +175,7 @@ def part_of(epsilon: PrivacyLoss, parts: int) -> EpsilonShare:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What a released value promises, in the words a reader of the release sees.
+    """The guarantee of a released value, in the words that its readers see.
 
     ``sensitivity`` is the exact (or certified upper) bound as text, in the
     mechanism's own units, which ``sensitivity_unit`` names. ``rho`` is what the

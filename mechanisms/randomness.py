@@ -2,7 +2,7 @@
 
 Every draw of this package takes a :class:`Randomness`. The service builds it
 with :func:`system_randomness`, which reads the operating system's generator;
-a seeded stand-in lives in :mod:`mechanisms.testing` and nowhere else.
+the only seeded replacement is in :mod:`mechanisms.testing`.
 
 Two kinds of exactness are offered.
 
@@ -140,7 +140,7 @@ class Randomness:
                 return -magnitude if negative else magnitude
 
     def uniform(self) -> LazyUniform:
-        """Return a real uniform on (0, 1), drawn as far as it is looked at."""
+        """Return a real uniform on (0, 1), drawn lazily."""
         return LazyUniform(self)
 
 

@@ -1,18 +1,20 @@
-"""One statistic by one mechanism: the table of mechanisms, and how a request finds its plan.
+"""One statistic with one mechanism: the table of mechanisms, and how a request gets its plan.
 
-Adding a mechanism is one line in :data:`SINGLE_MECHANISMS`. Several statistics in one release are
-composed of these plans (:mod:`mechanisms.composition`), so that is no entry here;
-:mod:`mechanisms.catalog` lists it beside them.
+Adding a mechanism is one line in :data:`SINGLE_MECHANISMS`. A release of several statistics
+composes these plans (:mod:`mechanisms.composition`), so composition is not in the table;
+:mod:`mechanisms.catalog` lists both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Protocol
 
 from mechanisms import exponential, functional, kng, knorm, perturbation
+from mechanisms.available import parts_by_column, plan_by_column
 from mechanisms.contract import Calibrate, InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.filtered import plan_filtered
@@ -24,7 +26,7 @@ from mechanisms.statistics.questions import Question, viewed
 
 
 class MechanismModule(Protocol):
-    """What a mechanism's module exposes."""
+    """The interface of a mechanism's module."""
 
     THEOREM: str
 
@@ -70,9 +72,17 @@ def _plan_of_rows(
     calibrate: Calibrate, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
     """Return the plan for people of one row each, with the columns that the question makes."""
+    parts = parts_by_column(statistic, schema)
+    if len(parts) > 1:
+        return plan_by_column(partial(_plan_of_rows, calibrate), parts, schema, epsilon, norm)
+    (statistic,) = parts
     asked = viewed(statistic, schema)
-    plan = _planner(asked.statistic, calibrate)
-    return asked.plan(plan(asked.statistic, asked.view.schema, epsilon, norm))
+    plan = _planner(asked.statistic, calibrate)(asked.statistic, asked.view.schema, epsilon, norm)
+    if isinstance(asked.statistic, Question) and not asked.statistic.is_of_all_rows:
+        warnings = asked.statistic.warnings(asked.view.schema)
+        if warnings:
+            plan = replace(plan, details={**plan.details, "warnings": warnings})
+    return asked.plan(plan)
 
 
 def _planner(statistic: Statistic, calibrate: Calibrate) -> Calibrate:

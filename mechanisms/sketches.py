@@ -1,26 +1,34 @@
-"""Integer sketches: everything most releases need to know about a data set.
+"""Integer sketches: everything that most releases need from a data set.
 
-One pass over the codes of a data set (see :mod:`mechanisms.domain`) yields
+One pass over the rows of a data set (see :mod:`mechanisms.domain`) yields
 
-- the exact Gram matrix of (1, every number column),
-- each number column's distinct codes, ascending, with their counts,
+- the exact Gram matrix of (1, the sum codes of every number column),
+- each number column's occupied cells on its grid, ascending, with their counts,
 - each category column's counts.
 
 A mean, a quantile or a linear regression then costs the same at a thousand
 rows as at a hundred million. Sketches are integers, so merging is exactly
 associative and commutative: any split of the rows gives identical numbers.
 
-*Conventions.* Codes are int32 in [-F, F], F = 2**20, so a column holds at most
-2**21 + 1 distinct ones, which bounds a sketch's size whatever the row count.
-The Gram matrix is an object array of Python integers (it never overflows);
-blocks of 2**13 rows of ``float64`` products stay at or below 2**53 and are
-therefore exact integers at BLAS speed.
+*Conventions.* A grid has at most 2**21 cells, which bounds a sketch's size whatever the row
+count. The Gram matrix is an object array of Python integers (it never overflows).
+
+*Exact products at BLAS speed.* A sum code, ``|a| <= 2**34``, is ``a = 2**17 h + l`` with limbs
+``-2**16 <= l < 2**16`` and so ``|h| <= 2**17``. Then
+
+    sum a b = 2**34 sum h h' + 2**17 (sum h l' + sum l h') + sum l l',
+
+and no product of limbs exceeds 2**34. Sums of at most 2**19 of them are integers up to 2**53, which
+``float64`` holds exactly, in whatever order they are added. Over n rows no sum exceeds
+``2**34 n`` (the middle one is ``2 2**17 2**16 n``), so 64-bit integers hold those of 2**28 rows.
+They are the same bit for bit on every machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +36,30 @@ from numpy.typing import NDArray
 from mechanisms.contract import Block, T
 from mechanisms.domain import (
     CODE_BITS,
-    EXACT_ROWS,
+    SUM_BITS,
     CategoryColumn,
     Column,
     NumberColumn,
     Schema,
+    Values,
+    array_of,
+    coded,
+    column_named,
+    exact,
+    facts_of,
+    is_presence,
+    presence_of,
+    presence_values,
+    summed,
 )
 from mechanisms.exact.once import once
 
-Ordered = tuple[NDArray[np.int32], NDArray[np.int64]]
+Ordered = tuple[NDArray[np.integer[Any]], NDArray[np.int64]]
+"""Distinct integers, ascending, and how often each occurs."""
 
-SUM_ROWS = 1 << (62 - 2 * CODE_BITS)  # so many products of two codes fit 64-bit integers
+LIMB_BITS = SUM_BITS // 2
+SUM_ROWS = 1 << (62 - SUM_BITS)  # sums of products of limbs of this many rows fit 64-bit integers
+_PIECE_ROWS = 1 << 12  # limbs at a time: they stay in the CPU cache
 _BLOCK_ROWS = 1 << 18  # a megabyte of each column
 
 
@@ -54,7 +75,7 @@ class Sketch:
         Object array of Python integers, shape (1 + numbers, 1 + numbers),
         row 0 for the constant 1, then the number columns in ``ordered``'s order.
     ordered
-        Number column to (distinct codes ascending, their counts).
+        Number column to (occupied cells of its grid ascending, their counts).
     categories
         Category column to the count of each declared value.
     """
@@ -66,15 +87,19 @@ class Sketch:
 
     @classmethod
     def from_block(cls, block: Block, columns: Mapping[str, Column]) -> Sketch:
-        """Sketch one block, which holds every one of the schema's columns."""
+        """Sketch one block, which holds the values of every one of the schema's columns."""
         numbers = [name for name, column in columns.items() if isinstance(column, NumberColumn)]
         rows = len(next(iter(block.values()))) if block else 0
         return cls(
             rows=rows,
-            gram=exact_gram([block[name] for name in numbers], rows),
-            ordered={name: distinct(block[name]) for name in numbers},
+            gram=exact_gram(_sum_codes(columns, block, numbers), rows),
+            ordered={
+                name: distinct(column.grid.cells(block[exact(name)]))
+                for name, column in columns.items()
+                if isinstance(column, NumberColumn)
+            },
             categories={
-                name: np.bincount(block[name], minlength=len(column.values)).astype(np.int64)
+                name: np.bincount(block[exact(name)], minlength=len(column.values)).astype(np.int64)
                 for name, column in columns.items()
                 if isinstance(column, CategoryColumn)
             },
@@ -83,7 +108,8 @@ class Sketch:
     @classmethod
     def empty(cls, columns: Mapping[str, Column]) -> Sketch:
         """Return the sketch of no rows: the neutral element of ``merge``."""
-        return cls.from_block({name: np.zeros(0, dtype=np.int32) for name in columns}, columns)
+        nothing = {exact(name): np.zeros(0, column.dtype) for name, column in columns.items()}
+        return cls.from_block(nothing, columns)
 
     @staticmethod
     def merge(first: Sketch, second: Sketch) -> Sketch:
@@ -117,38 +143,68 @@ class Sketch:
 
 @dataclass(frozen=True)
 class ArrayData:
-    """Data held in memory as whole arrays of codes; for tests and library users.
+    """Data held in memory as whole arrays; for tests and library users.
+
+    Attributes
+    ----------
+    columns
+        The public facts of each column.
+    codes
+        Each column's codes, int32 of shape (rows,).
+    values
+        Each column's values, of the column's ``dtype``. None: values that have these codes.
 
     >>> from fractions import Fraction
-    >>> from mechanisms.domain import CODE_MAX
+    >>> from mechanisms.domain import SUM_MAX
     >>> from mechanisms.privacy import Adjacency
     >>> schema = Schema({"x": NumberColumn(Fraction(0), Fraction(2))}, Adjacency.REPLACE_ONE, 3)
     >>> data = ArrayData.from_values(schema, {"x": [0.0, 1.0, 9.0]})
-    >>> data.gram(["x"]) == [[3, 0], [0, 2 * CODE_MAX**2]]
+    >>> data.gram(["x"]) == [[3, 0], [0, 2 * SUM_MAX**2]]
     True
     """
 
     columns: Mapping[str, Column]
     codes: Mapping[str, NDArray[np.int32]]
+    values: Mapping[str, Values] | None = None
 
     def __post_init__(self) -> None:
-        if set(self.columns) != set(self.codes):
+        if set(self.columns) != {name for name in self.codes if not is_presence(name)}:
             raise ValueError("give one array of codes per column")
         if len({len(codes) for codes in self.codes.values()}) > 1:
             raise ValueError("columns differ in length")
 
     @classmethod
     def from_values(cls, schema: Schema, values: Mapping[str, Sequence[object]]) -> ArrayData:
-        """Encode plain values: numbers are clamped, categories looked up."""
-        return cls(
-            columns=schema.columns,
-            codes={name: _encode(schema.columns[name], column) for name, column in values.items()},
-        )
+        """Hold plain values: numbers are clamped, categories looked up, None is no value."""
+        columns = schema.as_stored
+        own: dict[str, Values] = {}
+        for name, cells in values.items():
+            given = cells
+            if name in schema.optional:
+                lacking = np.array([cell is None for cell in cells], dtype=np.bool_)
+                own[presence_of(name)] = presence_values(lacking, len(cells))
+                given = [_any_value(columns[name]) if cell is None else cell for cell in cells]
+            own[name] = _values(columns[name], given)
+        codes = {name: coded(facts_of(columns, name), column) for name, column in own.items()}
+        return cls(columns=columns, codes=codes, values=own)
 
     @once
     def sketch(self) -> Sketch:
         """The sketch of all rows, made at first use."""
-        return Sketch.from_block(self.codes, self.columns)
+        rows = {exact(name): self.values_of(name) for name in self.columns}
+        made = Sketch.from_block(rows, self.columns)
+        if self.values is not None:
+            return made
+        numbers = [self.array(summed(name)) for name in made.ordered]
+        return replace(made, gram=exact_gram(numbers, self.rows))
+
+    def values_of(self, column: str) -> Values:
+        """Return a column's values."""
+        if self.values is not None:
+            return self.values[column]
+        facts = facts_of(self.columns, column)
+        codes = self.codes[column]
+        return facts.values_of(codes) if isinstance(facts, NumberColumn) else codes
 
     @property
     def rows(self) -> int:
@@ -156,11 +212,11 @@ class ArrayData:
         return len(next(iter(self.codes.values()))) if self.codes else 0
 
     def gram(self, columns: Sequence[str]) -> list[list[int]]:
-        """Return the exact Gram matrix of (1, codes of the named number columns)."""
+        """Return the exact Gram matrix of (1, sum codes of the named number columns)."""
         return self.sketch.sub_gram(columns)
 
     def ordered(self, column: str) -> Ordered:
-        """Return a number column's distinct codes, ascending, and their counts."""
+        """Return a number column's occupied cells, ascending, and their counts."""
         return self.sketch.ordered[column]
 
     def category_counts(self, column: str) -> NDArray[np.int64]:
@@ -169,52 +225,78 @@ class ArrayData:
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         """Yield the named columns in blocks of at most 2**18 rows."""
+        whole = {name: self.array(name) for name in columns}
         for start in range(0, self.rows, _BLOCK_ROWS):
-            yield {name: self.codes[name][start : start + _BLOCK_ROWS] for name in columns}
+            yield {name: array[start : start + _BLOCK_ROWS] for name, array in whole.items()}
+
+    def array(self, name: str) -> Values:
+        """Return the content of blocks under this name."""
+        column = column_named(name)
+        if column == name:
+            return self.codes[name]
+        facts = facts_of(self.columns, column)
+        given = self.values is None and isinstance(facts, NumberColumn) and not facts.whole
+        if given and name == summed(column):
+            # Of rows that are given as codes, what is summed is those.
+            return self.codes[column].astype(np.int64) << (SUM_BITS - CODE_BITS)
+        return array_of(name, facts, self.values_of(column))
 
     def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
         """Yield the function's result for each of the blocks."""
         return map(function, self.blocks(columns))
 
     def remembered(self, _key: Hashable, make: Callable[[], T], _size: Callable[[T], int], /) -> T:
-        """Make it anew: data in memory remember nothing."""
+        """Make it again: data in memory have no cache."""
         return make()
 
 
-def exact_gram(codes: Sequence[NDArray[np.int32]], rows: int) -> NDArray[np.object_]:
-    """Return the exact Gram matrix of (1, columns of codes), each |code| <= 2**20."""
-    size = 1 + len(codes)
+def exact_gram(sum_codes: Sequence[NDArray[np.int64]], rows: int) -> NDArray[np.object_]:
+    """Return the exact Gram matrix of (1, columns of sum codes)."""
+    size = 1 + len(sum_codes)
     total: NDArray[np.object_] = np.array([[0] * size for _ in range(size)], dtype=object)
-    # 64 bits hold the sum of so many rows; Python's integers take over from there.
     for start in range(0, rows, SUM_ROWS):
-        some = [column[start : start + SUM_ROWS] for column in codes]
-        total = total + gram_of_some(some, min(SUM_ROWS, rows - start)).astype(object)
+        some = [column[start : start + SUM_ROWS] for column in sum_codes]
+        low, middle, high = limb_sums(some, min(SUM_ROWS, rows - start)).astype(object)
+        total = total + (high << SUM_BITS) + (middle << LIMB_BITS) + low
     return total
 
 
-def gram_of_some(codes: Sequence[NDArray[np.int32]], rows: int) -> NDArray[np.int64]:
-    """Return what :func:`exact_gram` does, for at most ``SUM_ROWS`` rows: it fits 64 bits."""
-    size = 1 + len(codes)
-    total = np.zeros((size, size), dtype=np.int64)
-    stacked = np.empty((size, min(rows, EXACT_ROWS)))
-    for low in range(0, rows, EXACT_ROWS):
-        high = min(rows, low + EXACT_ROWS)
-        piece = stacked[:, : high - low]
-        piece[0] = 1.0
-        for index, column in enumerate(codes):
-            piece[1 + index] = column[low:high]
+def limb_sums(sum_codes: Sequence[NDArray[np.int64]], rows: int) -> NDArray[np.int64]:
+    """Return the parts of :func:`exact_gram`, for at most ``SUM_ROWS`` rows: they fit 64 bits.
+
+    Three matrices L, M and H, of shape (3, 1 + columns, 1 + columns): the Gram matrix is
+    ``L + 2**17 M + 2**34 H``.
+    """
+    size = 1 + len(sum_codes)
+    total = np.zeros((2 * size, 2 * size), dtype=np.int64)
+    stacked = np.zeros((2 * size, min(rows, _PIECE_ROWS)))  # low limbs, then high ones
+    stacked[0] = 1.0
+    for start in range(0, rows, _PIECE_ROWS):
+        end = min(rows, start + _PIECE_ROWS)
+        piece = stacked[:, : end - start]
+        for index, column in enumerate(sum_codes, start=1):
+            piece[index], piece[size + index] = limbs_of(column[start:end])
         total += (piece @ piece.T).astype(np.int64)
-    return total
+    low, mixed, high = total[:size, :size], total[:size, size:], total[size:, size:]
+    return np.stack([low, mixed + mixed.T, high])
 
 
-def distinct(codes: NDArray[np.int32]) -> Ordered:
-    """Return the distinct codes, ascending, and how often each occurs."""
-    found, counts = np.unique(codes, return_counts=True)
-    return found.astype(np.int32, copy=False), counts.astype(np.int64, copy=False)
+def limbs_of(
+    numbers: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return l and h, ``-2**16 <= l < 2**16``, of numbers ``2**17 h + l``."""
+    high = (numbers + (1 << (LIMB_BITS - 1))) >> LIMB_BITS
+    return numbers - (high << LIMB_BITS), high
+
+
+def distinct(numbers: NDArray[np.integer[Any]]) -> Ordered:
+    """Return the distinct integers among some, ascending, and how often each occurs."""
+    found, counts = np.unique(numbers, return_counts=True)
+    return found, counts.astype(np.int64, copy=False)
 
 
 def merge_ordered(first: Ordered, second: Ordered) -> Ordered:
-    """Return the distinct codes of both, ascending, and how often each occurs in them."""
+    """Return the distinct integers of both, ascending, and how often each occurs in them."""
     codes = np.concatenate([first[0], second[0]])
     # Without a row there is no run for reduceat to begin.
     if not len(codes):
@@ -226,8 +308,26 @@ def merge_ordered(first: Ordered, second: Ordered) -> Ordered:
     return codes[starts], np.add.reduceat(counts, starts)
 
 
-def _encode(column: Column, values: Sequence[object]) -> NDArray[np.int32]:
+def _sum_codes(
+    columns: Mapping[str, Column], block: Block, numbers: Sequence[str]
+) -> list[NDArray[np.int64]]:
+    """Return the sum codes of number columns of a block of values."""
+    return [array_of(summed(name), columns[name], block[exact(name)]) for name in numbers]
+
+
+def _any_value(column: Column) -> object:
+    """Return the stored placeholder of a missing value."""
+    return float(column.midpoint) if isinstance(column, NumberColumn) else column.values[-1]
+
+
+def _values(column: Column, values: Sequence[object]) -> Values:
     if isinstance(column, NumberColumn):
-        return column.encode(np.asarray(values, dtype=np.float64))
+        return column.clamped(_numbers(values))
     place = {value: index for index, value in enumerate(column.values)}
     return np.array([place[str(value)] for value in values], dtype=np.int32)
+
+
+def _numbers(values: Sequence[object]) -> Values:
+    """Return plain numbers in the type that holds them exactly."""
+    whole = all(isinstance(value, int) for value in values)
+    return np.asarray(values, dtype=np.int64 if whole and len(values) else np.float64)

@@ -1,14 +1,14 @@
 """Shipped checks of the privacy claims, and the seeded stand-in for randomness.
 
-Nothing here is imported by the service. Three questions are asked of a mechanism:
+The service imports nothing from here. The checks answer three questions about a mechanism:
 
 - *Does it draw from the law it states?* :func:`check_draws` measures the
   Kolmogorov distance between draws and an exact law. The Dvoretzky-Kiefer-
   Wolfowitz inequality with Massart's constant (1990),
   ``P(distance > t) <= 2 exp(-2 n t**2)``, holds for every law, discrete ones
   included, and every n, so a false alarm has a probability we choose. The same
-  draws must be refused against twins of the law (wrong scale), and the check
-  itself verifies that it has the power to refuse them.
+  draws must be refused against negative controls: wrong laws, such as one with
+  another scale. The check verifies that it has the power to refuse them.
 - *Is its loss no larger than epsilon?* :func:`audit_epsilon` bounds epsilon
   from below by counting events under two neighbouring data sets.
 - *Is the stated sensitivity right?* :func:`record_replay` replaces (or removes)
@@ -115,49 +115,50 @@ def distance_threshold(draws: int, *, flake: float = FLAKE) -> float:
 
 
 def draws_needed(gap: float, *, flake: float = FLAKE) -> int:
-    """Return how many draws refuse a twin at distance ``gap`` with probability 1 - flake."""
+    """Return how many draws refuse a law at distance ``gap`` with probability 1 - flake."""
     return math.ceil(2 * math.log(2 / flake) / gap**2)
 
 
 def draws_to_refuse(
     twins: Sequence[Law], law: Law, points: ArrayLike, *, flake: float = FLAKE
 ) -> int:
-    """Return how many draws refuse every twin, each with probability 1 - flake.
+    """Return how many draws refuse every negative control, each with probability 1 - flake.
 
-    The distance is looked for at ``points``. :func:`check_draws` looks at what is drawn, and may
-    see a little less of it: hence a twentieth more.
+    The distance is the largest one at ``points``. :func:`check_draws` measures it at the draws and
+    may find a slightly smaller one, so this returns 5% more draws.
     """
-    gap = min(law.gap(twin, points) for twin in twins)
+    gap = min(law.gap(control, points) for control in twins)
     return draws_needed(gap, flake=flake) * 21 // 20 + 1
 
 
 def check_draws(
     draws: ArrayLike, law: Law, *, twins: Sequence[Law] = (), flake: float = FLAKE
 ) -> None:
-    """Assert that the draws fit ``law`` and that the same draws refuse every twin.
+    """Assert that the draws fit ``law`` and that the same draws refuse every negative control.
 
-    A correct mechanism fails with probability at most ``(1 + len(twins)) * flake``.
+    ``twins`` are the negative controls. A correct mechanism fails with probability at most
+    ``(1 + len(twins)) * flake``.
 
     Raises
     ------
     AssertionError
-        The draws do not fit, or a twin is not refused.
+        The draws do not fit, or they do not refuse a negative control.
     ValueError
-        There are too few draws to tell the law from a twin.
+        There are too few draws to distinguish the law from a negative control.
     """
     values = np.asarray(draws, dtype=np.float64)
     threshold = distance_threshold(len(values), flake=flake)
     distance = law.distance(values)
     if distance > threshold:
         raise AssertionError(f"distance {distance:.4f} from the stated law exceeds {threshold:.4f}")
-    for index, twin in enumerate(twins):
-        gap = law.gap(twin, np.unique(values))
-        # Draws within one threshold of their law are then farther than one from the twin.
+    for index, control in enumerate(twins):
+        gap = law.gap(control, np.unique(values))
+        # Draws within one threshold of their law are then farther than one from the control.
         if gap < 2 * threshold:
             needed = draws_needed(gap, flake=flake) if gap else math.inf
-            raise ValueError(f"twin {index} is only {gap:.4f} away: take {needed} draws")
-        if twin.distance(values) <= threshold:
-            raise AssertionError(f"the draws also fit twin {index}")
+            raise ValueError(f"control {index} is only {gap:.4f} away: take {needed} draws")
+        if control.distance(values) <= threshold:
+            raise AssertionError(f"the draws also fit control {index}")
 
 
 def audit_epsilon(

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 TimeKind = Literal["date", "datetime"]
 
@@ -24,8 +26,10 @@ TEXT = (
 
 SECONDS_PER_DAY = 86_400
 _FORM = re.compile(TEXT, re.ASCII)
+_NO_ZONES = frozenset({"Factory", "localtime", "posixrules"})
+"""Other names in a system's folder of zones: they differ between machines."""
 UNITS: Mapping[TimeKind, str] = {"date": "days", "datetime": "seconds"}
-"""What the numbers count."""
+"""The units of the numbers."""
 
 _START = date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = (date.min - _START).days, (date.max - _START).days
@@ -37,8 +41,45 @@ def time_kind(kind: str) -> TimeKind | None:
     return _KINDS.get(kind)
 
 
-def number_of(kind: TimeKind, text: str) -> Fraction:
-    """Return the days of a date, or the seconds of a moment; without an offset it is one in UTC.
+@lru_cache(maxsize=1024)
+def zone_named(name: str) -> tzinfo | None:
+    """Return an IANA time zone, or None where there is none of this name."""
+    if name in _NO_ZONES or name.startswith(("posix/", "right/")):
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):  # not a name, a folder, not found
+        return None
+
+
+def instant_of(local: datetime, zone: tzinfo) -> int:
+    """Return the seconds since 1970 (UTC) of a local time, which has no zone, in whole seconds.
+
+    A local time that occurs twice, as clocks go back, is the first of both. One that clocks skip
+    is read with the offset before the change.
+
+    >>> berlin = zone_named("Europe/Berlin")
+    >>> [text_of("datetime", instant_of(datetime(*day), berlin))
+    ...  for day in [(2024, 3, 31, 2, 30), (2024, 10, 27, 2, 30)]]
+    ['2024-03-31T01:30:00Z', '2024-10-27T00:30:00Z']
+    """
+    moment = local.replace(tzinfo=zone, fold=0)
+    ahead = moment.utcoffset() or timedelta()
+    return int((local - ahead - datetime.combine(_START, time())) // timedelta(seconds=1))
+
+
+def number_of(kind: TimeKind, text: str, zone: str | None = None) -> Fraction:
+    """Return the days of a date, or the seconds of a moment.
+
+    A moment without an offset is local time of the ``zone``, see :func:`instant_of`; None is UTC.
+
+    >>> text_of("datetime", number_of("datetime", "2024-03-09T20:30", "America/New_York"))
+    '2024-03-10T01:30:00Z'
+
+    The midnight that begins a day of the zone is that date.
+
+    >>> number_of("date", "1970-01-11T00:00Z"), number_of("date", "1970-01-11T00:00", "Asia/Tokyo")
+    (Fraction(10, 1), Fraction(10, 1))
 
     Raises
     ------
@@ -46,15 +87,33 @@ def number_of(kind: TimeKind, text: str) -> Fraction:
         The text is no such thing.
     """
     form = _FORM.fullmatch(text)
-    if form is None or (kind == "date" and form[2] is not None):
+    if form is None:
         raise ValueError("not an ISO 8601 date or time")
     days = (date.fromisoformat(form[1]) - _START).days
+    if kind == "date" and form[2] is not None:
+        return _day_begun(number_of("datetime", text, zone), zone)
     if kind == "date":
         return Fraction(days)
     # The pattern lets 99:99 pass; the constructor does not.
     clock = time(int(form[2] or 0), int(form[3] or 0), int(form[4] or 0))
+    fraction = Fraction(form[5] or 0)
+    if form[6] is None and zone is not None:
+        place = zone_named(zone)
+        if place is None:
+            raise ValueError("not a time zone")
+        return instant_of(datetime.combine(date.fromisoformat(form[1]), clock), place) + fraction
     seconds = (clock.hour * 60 + clock.minute) * 60 + clock.second - offset_s(form[6] or "Z")
-    return days * SECONDS_PER_DAY + seconds + Fraction(form[5] or 0)
+    return days * SECONDS_PER_DAY + seconds + fraction
+
+
+def _day_begun(seconds: Fraction, zone: str | None) -> Fraction:
+    """Return the date that a midnight of a zone begins."""
+    place = UTC if zone is None else zone_named(zone)
+    local = datetime.fromtimestamp(0, UTC) + timedelta(seconds=int(seconds))
+    local = local.astimezone(place)
+    if seconds.denominator != 1 or local.time() != time():
+        raise ValueError("neither a date nor the midnight that begins one")
+    return Fraction((local.date() - _START).days)
 
 
 def offset_s(text: str) -> int:

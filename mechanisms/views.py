@@ -6,15 +6,15 @@
 public (:mod:`mechanisms.expressions.derived`). So a plan made for the view's schema and drawn on
 the view of the data has the plan's guarantee, under either adjacency, at no cost.
 
-*What is computed.* The stored sketches know nothing of the added columns, so sums and counts of
-them are made in a pass over the rows, exactly. Codes and sums are remembered beside the data,
-by a digest of the expression. Which are remembered depends on the public row bound alone.
+*Computation.* The stored sketches do not contain the added columns, so a pass over the rows
+computes their sums and counts, exactly. Values and sums are cached with the data, by a digest of
+the expression. Only the public row bound decides which of them are cached.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial, reduce
 from typing import Generic
@@ -22,14 +22,27 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.contract import Block, Data, InvalidStatisticError, Outcome, Plan, T
-from mechanisms.domain import Column, NumberColumn, Schema
+from mechanisms.contract import Block, Data, ErrorsOn, InvalidStatisticError, Outcome, Plan, T
+from mechanisms.domain import (
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    Schema,
+    Values,
+    array_of,
+    column_named,
+    exact,
+    presence_of,
+    summed,
+    with_missing_cell,
+)
 from mechanisms.expressions.definitions import Definition, NamedError, derived_columns
 from mechanisms.expressions.derived import LOWER, UPPER, DefinitionError, DerivedColumn
+from mechanisms.expressions.presence import is_strict
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import Ordered, Sketch, exact_gram
 
-_MOST_REMEMBERED_ROWS = 1 << 24  # 64 MiB of codes
+_MOST_REMEMBERED_ROWS = 1 << 24  # 128 MiB of values
 _MS_PER_PRODUCT = 3e-7  # to add up a product of two codes
 
 
@@ -54,15 +67,24 @@ class RowView:
         """
         if not definitions:
             return self
+        facts = _Columns(self.schema.columns)
         try:
-            made, columns = _made(tuple(definitions.items()), _Columns(self.schema.columns))
+            made, columns = _made(tuple(definitions.items()), facts, self.schema.optional)
         except NamedError as error:
             place = part_of(places[error.name], error)
             raise InvalidStatisticError(error.detail, field_name=place) from None
-        return RowView(replace(self.schema, columns=columns), {**self.added, **made})
+        optional = {*self.schema.optional}
+        added = dict(self.added)
+        for name, each in made.items():
+            added[name] = each
+            if each.misses:  # right behind it: what comes next may ask whether it is missing
+                added[presence_of(name)] = each.presence()
+                optional.add(name)
+        schema = replace(self.schema, columns=columns, optional=frozenset(optional))
+        return RowView(schema, added)
 
     def key(self, name: str) -> Hashable:
-        """Return what tells what a column of the view holds, from any other column.
+        """Return a key that is different for every column of the view, by its content.
 
         Of an added one a digest of its map and of the keys of what it reads: the texts of columns
         that are made of one another would double with each.
@@ -72,14 +94,14 @@ class RowView:
         if name not in self._keys:
             # All at once and each once, in their order: to look below each name is quadratic.
             for each, made in self.added.items():
-                told = repr((made.key, [(read, self._keys.get(read, read)) for read in made.reads]))
-                self._keys[each] = hashlib.sha256(told.encode()).digest()
+                text = repr((made.key, [(read, self._keys.get(read, read)) for read in made.reads]))
+                self._keys[each] = hashlib.sha256(text.encode()).digest()
         return self._keys[name]
 
-    def needed(self, columns: Sequence[str]) -> list[str]:
-        """Return which added columns these are, and which they are made of, in order."""
+    def needed(self, names: Sequence[str]) -> list[str]:
+        """Return which added columns arrays of these names are made of, in order."""
         wanted: set[str] = set()
-        waiting = list(columns)
+        waiting = [column_named(name) for name in names]
         while waiting:
             name = waiting.pop()
             if name in self.added and name not in wanted:
@@ -87,13 +109,49 @@ class RowView:
                 waiting += self.added[name].reads
         return [name for name in self.added if name in wanted]
 
-    def widened(self, block: Block, columns: Sequence[str], needed: Sequence[str]) -> Block:
-        """Return a block's columns; those ``needed`` that it lacks are computed, in order."""
+    def presences(self, name: str) -> Iterator[str]:
+        """Yield the columns that must have a value for this one to have one; often none."""
+        made = self.added.get(name)
+        if made is None or not is_strict(made.tree):
+            if name in self.schema.optional:
+                yield name
+            return
+        for each in made.misses:
+            yield from self.presences(each)
+
+    def misses(self, name: str) -> Iterator[str]:
+        """Yield the stored columns whose missing cells may leave a column without a value."""
+        made = self.added.get(name)
+        if made is not None:
+            for each in made.misses:
+                yield from self.misses(each)
+        elif name in self.schema.optional:
+            yield name
+
+    def with_missing_cells(self, names: Collection[str]) -> RowView:
+        """Return the view with one value more of these categories, for records without one."""
+        if not names:
+            return self
+        wider = {
+            name: with_missing_cell(column)
+            if name in names and isinstance(column, CategoryColumn)
+            else column
+            for name, column in self.schema.columns.items()
+        }
+        return replace(self, schema=replace(self.schema, columns=wider))
+
+    def widened(self, block: Block, names: Sequence[str], needed: Sequence[str]) -> Block:
+        """Return arrays of a block: values of those ``needed`` that it lacks are computed."""
         wide = dict(block)
         for name in needed:
-            if name not in wide:
-                wide[name] = self.added[name].codes(wide)
-        return {name: wide[name] for name in columns}
+            if exact(name) not in wide:
+                made = self.added[name]
+                wide[exact(name)] = made.values({each: wide[exact(each)] for each in made.reads})
+        for name in names:
+            if name not in wide:  # codes, sum codes or cells of an added column
+                added = column_named(name)
+                wide[name] = array_of(name, self.added[added].column, wide[exact(added)])
+        return {name: wide[name] for name in names}
 
     def over(self, data: Data) -> Data:
         """Return the data as the view shows them."""
@@ -107,7 +165,16 @@ class RowView:
         def draw(data: Data, randomness: Randomness) -> Outcome:
             return plan.draw(self.over(data), randomness)
 
-        return replace(plan, draw=draw, expected_ms=plan.expected_ms + self.expected_ms)
+        errors_on = plan.errors_on
+        return replace(
+            plan,
+            draw=draw,
+            expected_ms=plan.expected_ms + self.expected_ms,
+            errors_on=None if errors_on is None else self._errors(errors_on),
+        )
+
+    def _errors(self, errors_on: ErrorsOn) -> ErrorsOn:
+        return lambda data, count, seed: errors_on(self.over(data), count, seed)
 
     @property
     def expected_ms(self) -> float:
@@ -132,15 +199,15 @@ class _Columns:
 
 @lru_cache(maxsize=16)  # a simulation makes a hundred plans of one question
 def _made(
-    definitions: tuple[tuple[str, Definition], ...], columns: _Columns
+    definitions: tuple[tuple[str, Definition], ...], columns: _Columns, optional: frozenset[str]
 ) -> tuple[Mapping[str, DerivedColumn], Mapping[str, Column]]:
     """Return derived columns, and all columns that there then are."""
-    made = derived_columns(dict(definitions), columns.facts)
+    made = derived_columns(dict(definitions), columns.facts, optional=optional)
     return made, {**columns.facts, **{name: each.column for name, each in made.items()}}
 
 
 def part_of(place: str, error: DefinitionError | NamedError) -> str:
-    """Return the place of what is wrong with a definition: the bound, or all of it."""
+    """Return the place of the error in a definition: the bound, or all of it."""
     return f"{place}.{error.part}" if error.part in (LOWER, UPPER) else place
 
 
@@ -157,7 +224,7 @@ class ViewedData:
         return self.data.rows
 
     def gram(self, columns: Sequence[str]) -> list[list[int]]:
-        """Return the exact Gram matrix of (1, codes of the named number columns)."""
+        """Return the exact Gram matrix of (1, sum codes of the named number columns)."""
         if not self.view.needed(columns):
             return self.data.gram(columns)
         keys = tuple(self.view.key(name) for name in columns)
@@ -166,13 +233,14 @@ class ViewedData:
         )
 
     def _gram(self, columns: Sequence[str]) -> list[list[int]]:
-        total = exact_gram([np.zeros(0, dtype=np.int32) for _ in columns], 0)
-        for some in self.map(partial(_gram_of, tuple(columns)), columns):
+        total = exact_gram([np.zeros(0, dtype=np.int64) for _ in columns], 0)
+        names = tuple(map(summed, columns))
+        for some in self.map(partial(_gram_of, names), names):
             total = total + some
         return [[int(entry) for entry in row] for row in total]
 
     def ordered(self, column: str) -> Ordered:
-        """Return a number column's distinct codes, ascending, and how often each occurs."""
+        """Return a number column's occupied cells, ascending, and their counts."""
         if column not in self.view.added:
             return self.data.ordered(column)
         return self.data.remembered(
@@ -183,7 +251,7 @@ class ViewedData:
 
     def _ordered(self, column: str) -> Ordered:
         facts = {column: self.view.schema.columns[column]}
-        sketches = self.map(partial(Sketch.from_block, columns=facts), [column])
+        sketches = self.map(partial(Sketch.from_block, columns=facts), [exact(column)])
         return reduce(Sketch.merge, sketches, Sketch.empty(facts)).ordered[column]
 
     def category_counts(self, column: str) -> NDArray[np.int64]:
@@ -192,42 +260,47 @@ class ViewedData:
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         """Yield blocks of rows in stored order."""
-        kept = [name for name in dict.fromkeys(columns) if self._is_kept(name)]
-        made = cache(partial(self._codes, tuple(kept)))  # all in one pass, if one is missing
-        known = {name: self._remembered(name, made) for name in kept}
-        needed = self.view.needed([name for name in columns if name not in known])
-        stored = self._stored([*columns, *needed], known)
-        # Data come in the same blocks each time, so a block's number finds its codes.
+        kept = [name for name in _columns_of(columns) if self._is_kept(name)]
+        made = cache(partial(self._made, tuple(kept)))  # all in one pass, if one is missing
+        known = {exact(name): self._remembered(name, made) for name in kept}
+        unknown = [name for name in columns if exact(column_named(name)) not in known]
+        needed = self.view.needed(unknown)
+        stored = self._stored([*columns, *map(exact, needed)], known)
+        # Data come in the same blocks each time, so a block's number finds its values.
         for place, block in enumerate(self.data.blocks(stored)):
-            held = {name: codes[place] for name, codes in known.items()}
+            held = {name: values[place] for name, values in known.items()}
             yield self.view.widened({**block, **held}, columns, needed)
 
     def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
         """Yield the function's result for each of the blocks."""
-        if any(self._is_kept(name) for name in columns):
-            # Remembered codes are in this process: a function that travels would compute them
+        if any(self._is_kept(name) for name in _columns_of(columns)):
+            # Remembered values are in this process: a function that travels would compute them
             # again.
             return map(function, self.blocks(columns))
         needed = self.view.needed(columns)
         shown = _Shown(self.view, tuple(columns), tuple(needed), function)
-        return self.data.map(shown, self._stored([*columns, *needed], {}))
+        return self.data.map(shown, self._stored([*columns, *map(exact, needed)], {}))
 
-    def _stored(self, columns: Sequence[str], known: Mapping[str, object]) -> list[str]:
-        """Return the stored columns that these are made of; one at least, for the rows' sake."""
+    def _stored(self, names: Sequence[str], known: Mapping[str, object]) -> list[str]:
+        """Return the stored arrays that these are made of; one at least, for the rows' sake."""
         reads = [
             each
-            for name in columns
-            if name not in known
-            for each in (self.view.added[name].reads if name in self.view.added else [name])
+            for name in names
+            if exact(column_named(name)) not in known
+            for each in self._made_of(name)
         ]
-        found = [name for name in dict.fromkeys(reads) if name not in self.view.added]
+        found = [name for name in dict.fromkeys(reads) if column_named(name) not in self.view.added]
         return found or [self._any_stored()]
+
+    def _made_of(self, name: str) -> list[str]:
+        added = self.view.added.get(column_named(name))
+        return [name] if added is None else [exact(each) for each in added.reads]
 
     def _any_stored(self) -> str:
         return next(name for name in self.view.schema.columns if name not in self.view.added)
 
     def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
-        """Return what was made of the view under this key, or make it."""
+        """Return the cached object of the view and this key, or make it."""
         # With the names, by which the key knows its columns: another question may swap them.
         added = tuple((name, self.view.key(name)) for name in self.view.added)
         return self.data.remembered(("view", added, key), make, size)
@@ -239,25 +312,29 @@ class ViewedData:
             return False
         return self.view.schema.row_bound <= _MOST_REMEMBERED_ROWS
 
-    def _remembered(
-        self, name: str, made: Callable[[], Sequence[Block]]
-    ) -> list[NDArray[np.int32]]:
-        """Return a column's codes, block by block; those that are ``made`` if it is missing."""
+    def _remembered(self, name: str, made: Callable[[], Sequence[Block]]) -> list[Values]:
+        """Return a column's values, block by block; those that are ``made`` if it is missing."""
         return self.data.remembered(
-            ("codes", self.view.key(name)),
-            lambda: [block[name] for block in made()],
-            lambda found: sum(codes.nbytes for codes in found),
+            ("values", self.view.key(name)),
+            lambda: [block[exact(name)] for block in made()],
+            lambda found: sum(values.nbytes for values in found),
         )
 
-    def _codes(self, names: Sequence[str]) -> list[Block]:
-        needed = self.view.needed(names)
-        stored = self._stored(needed, {})
-        return [self.view.widened(block, names, needed) for block in self.data.blocks(stored)]
+    def _made(self, names: Sequence[str]) -> list[Block]:
+        wanted = [exact(name) for name in names]
+        needed = self.view.needed(wanted)
+        stored = self._stored([exact(name) for name in needed], {})
+        return [self.view.widened(block, wanted, needed) for block in self.data.blocks(stored)]
 
 
-def _gram_of(columns: Sequence[str], block: Block) -> NDArray[np.object_]:
-    codes = [block[name] for name in columns]
-    return exact_gram(codes, len(codes[0]))
+def _columns_of(names: Sequence[str]) -> list[str]:
+    """Return the columns that arrays of these names are made of, each once."""
+    return list(dict.fromkeys(map(column_named, names)))
+
+
+def _gram_of(names: Sequence[str], block: Block) -> NDArray[np.object_]:
+    sum_codes = [block[name] for name in names]
+    return exact_gram(sum_codes, len(sum_codes[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,11 +351,11 @@ class _Shown(Generic[T]):
 
 
 def added_json(view: RowView, names: Sequence[str]) -> dict[str, dict[str, object]]:
-    """Return what is public about added columns, ready for JSON."""
-    return {name: _told(view.added[name]) for name in names if name in view.added}
+    """Return the public facts about added columns, ready for JSON."""
+    return {name: _public_facts(view.added[name]) for name in names if name in view.added}
 
 
-def _told(made: DerivedColumn) -> dict[str, object]:
+def _public_facts(made: DerivedColumn) -> dict[str, object]:
     facts: Column = made.column
     assert isinstance(facts, NumberColumn)
     bounds = [float(facts.lower), float(facts.upper)]

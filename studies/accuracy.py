@@ -37,7 +37,7 @@ LOGISTIC_BETA = np.array([0, -1, -0.5, -0.25, 0, 0.75, 1.5])
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """A mean distance to the truth, beside the non-private one on the same data."""
+    """A mean distance to the truth, and the non-private one on the same data."""
 
     setting: str
     private: float
@@ -87,7 +87,7 @@ def _linear_error(n: int, rng: np.random.Generator) -> tuple[float, float]:
 
 
 def linear_regression(*, replicates: int = 20, seed: int = 1) -> Iterator[Error]:
-    """Yield KNG's error beside least squares' at n = 1e3, 1e4 and 1e5."""
+    """Yield KNG's error and least squares' at n = 1e3, 1e4 and 1e5."""
     rng = np.random.default_rng(seed)
     for n in (10**3, 10**4, 10**5):
         errors = np.array([_linear_error(n, rng) for _ in range(replicates)])

@@ -1,4 +1,4 @@
-"""Which base measure (1 + ||theta||_1)^-p KNG's linear regression should draw under.
+"""Choice of the base measure (1 + ||theta||_1)^-p of KNG's linear regression.
 
 The mean Euclidean distance of scaled coefficients to least squares, the first being the intercept;
 replace-one, epsilon 1, bound 10. Features are uniform on all of their bounds (spread 1), or on a
@@ -20,7 +20,7 @@ n, d, spread         p = 0  p = d  1.5 d   2 d    4 d    length  rule p
 10,000, 12, 1        0.040  0.041  0.041   0.044  0.045  0.18    12
 ===================  =====  =====  ======  =====  =====  ======  ======
 
-What differs by less than a fifth is noise of so few data sets.
+Differences below 20% are within the noise of 30 data sets.
 
 "Length" is that of the answer itself: an error near it is no better than zeros. "Slow" says that
 the draws took more than 0.3 s each. The rule is that of :mod:`mechanisms.samplers.base_measure`.

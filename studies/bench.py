@@ -1,8 +1,8 @@
 """``make bench``: every figure the project claims, measured in one run, as ratios.
 
-Reference figures in brackets are those of the design's prototypes on such a machine. Databases
-are written to temporary files: ``TMPDIR`` on another disk measures that one, and in memory
-(``/dev/shm``) what is left without a disk.
+Reference figures in brackets are those of the design's prototypes on a similar machine. Databases
+are temporary files: set ``TMPDIR`` to measure another disk, or to memory (``/dev/shm``) to measure
+the time without a disk.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def bench_base_measure() -> None:
 
 
 def bench_long_answers() -> None:
-    """Print what base measures, bounds and ridges cost where answers may be long."""
+    """Print the cost of base measures, bounds and ridges where answers may be long."""
     for study in long_answers.STUDIES:
         for title, regrets in study():
             _say(f"{title}: error over the best option's, geometric mean and largest")
@@ -91,7 +91,7 @@ def bench_long_answers() -> None:
 
 
 def bench_slack() -> None:
-    """Print how much of its epsilon the worst neighbours found reach, offer by offer."""
+    """Print the share of epsilon that the worst neighbours found reach, per offer."""
     _say("The largest log ratio of neighbours found, over epsilon, one coefficient or column")
     for found in slack.study():
         _say(f"  {found.offer:<38} {found.adjacency:<12} {found.reached:5.3f}")
@@ -129,13 +129,13 @@ def bench_ledger() -> None:
     release_us = ledger.median(turns, lambda turn: turn.releases.writer_us)
     _say(
         f"  {releases:,.0f} whole releases/s (a debit, then a result of 2 kB); the writer's"
-        f" processor time {debit_us:.0f} us for a debit, {release_us:.0f} us for a release"
+        f" CPU time {debit_us:.0f} us for a debit, {release_us:.0f} us for a release"
     )
 
 
 def bench_boxes() -> None:
     """Print the time of draws by the box engine."""
-    _say("Time per draw by the box engine, processor time")
+    _say("Time per draw by the box engine, CPU time")
     for timing in boxes.timings():
         target = f"   [at most {timing.target_s:g} s]" if timing.target_s else ""
         _say(
@@ -146,7 +146,7 @@ def bench_boxes() -> None:
 
 def bench_patterns() -> None:
     """Print the times of draws from random patterns of few distinct rows."""
-    _say("Time per draw, 2 to 6 distinct rows of four true-or-false columns, processor time")
+    _say("Time per draw, 2 to 6 distinct rows of four true-or-false columns, CPU time")
     for row in patterns.table(patterns=250, seed=1):
         _say(
             f"  {row.kind:<9} median {row.median_s:6.3f} s   slowest {row.slowest_s:6.2f} s"
@@ -174,11 +174,11 @@ def bench_service() -> None:
         for what, runs in (("bare", result.bare), ("release", result.releases)):
             spent = service.processor_us(runs)
             parts = ", ".join(f"{kind} {spent[kind]:.0f}" for kind in spent)
-            _say(f"  processor time per {what}: {sum(spent.values()):.0f} us ({parts})")
+            _say(f"  CPU time per {what}: {sum(spent.values()):.0f} us ({parts})")
 
 
 def bench_jobs() -> None:
-    """Print what it costs to keep a lane until a public moment."""
+    """Print the cost of keeping a lane taken until a public moment."""
     _say("Jobs on one lane, from one draw's end to the next")
     for price in jobs.lane_prices():
         _say(

@@ -1,9 +1,9 @@
-"""Time of draws by the box engine, and what it depends on.
+"""Time of draws with the box engine, and its dependence on data and public facts.
 
-Public facts that bound it: rows (or max_rows), coefficients, the kind of law, epsilon. Within them
-it depends on the data, by how well they determine the coefficients: where epsilon times the rows is
-small a law is spread over much of Theta, and many boxes are looked at. And it depends on the
-draw's own luck. Processor time, codes ready.
+Public facts bound the time: rows (or max_rows), coefficients, the kind of law, epsilon. Within them
+it depends on how well the data determine the coefficients. Where epsilon times the rows is small, a
+law is spread over much of Theta, and the engine bounds many boxes. It also varies at random from
+draw to draw. All times are CPU time, with the codes in memory.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.geometric_median import GeometricMedian
-from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile_regression import QuantileRegression
 
 _CALIFORNIA = Path(__file__).parent.parent / "app" / "demo_data" / "california_housing.csv"
@@ -40,7 +38,7 @@ _BOUNDS = {
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Processor time of several draws, in seconds, beside the target of the slowest."""
+    """CPU time of several draws, in seconds, and the target of the slowest."""
 
     what: str
     median_s: float
@@ -86,13 +84,6 @@ def _cases() -> Iterator[_Case]:
         yield _Case(
             f"quantile regression, exponential, {where}", asked, "exponential", schema, data
         )
-        logistic = LogisticRegression(target="yes", features=names)
-        yield _Case(f"logistic regression, kng, {where}", logistic, "kng", schema, data)
-    for rows, d, epsilon in ((10**4, 4, "1"), (10**4, 4, "0.1"), (10**5, 4, "0.1")):
-        schema, data, names = _synthetic(rows, d)
-        logistic = LogisticRegression(target="yes", features=names)
-        what = f"logistic regression, kng, d={d}, n={rows}, epsilon {epsilon}"
-        yield _Case(what, logistic, "kng", schema, data, epsilon, repeats=1)
     schema, data, names = _synthetic(10**4, 3)
     median = GeometricMedian(columns=names)
     yield _Case("geometric median, d=2, n=10000", median, "kng", schema, data)
@@ -100,21 +91,19 @@ def _cases() -> Iterator[_Case]:
 
 
 def _synthetic(rows: int, dimension: int) -> tuple[Schema, ArrayData, tuple[str, ...]]:
-    """Return d - 1 uniform features, a linear target y and a 0/1 target with odds in them."""
+    """Return d - 1 uniform features and a linear target y."""
     rng = np.random.default_rng(rows + dimension)
     names = tuple(f"x{number}" for number in range(dimension - 1))
     features = rng.uniform(-1, 1, (dimension - 1, rows))
     y = 0.5 / (dimension - 1) * features.sum(axis=0) + 0.1 * rng.standard_normal(rows)
-    yes = rng.uniform(size=rows) < 1 / (1 + np.exp(-0.3 - features.sum(axis=0)))
     unit = NumberColumn(lower=Fraction(-1), upper=Fraction(1))
-    flag = NumberColumn(lower=Fraction(0), upper=Fraction(1), boolean=True)
     schema = Schema(
-        columns=dict.fromkeys((*names, "y"), unit) | {"yes": flag},
+        columns=dict.fromkeys((*names, "y"), unit),
         adjacency=Adjacency.REPLACE_ONE,
         rows=rows,
     )
     values = dict(zip(names, features, strict=True))
-    values |= {"y": np.clip(y, -1, 1), "yes": yes.astype(np.float64)}
+    values |= {"y": np.clip(y, -1, 1)}
     return schema, ArrayData.from_values(schema, values), names
 
 
@@ -135,6 +124,3 @@ def _california() -> Iterator[_Case]:
     yield _Case(
         "quantile regression, exponential, California d=4", asked, "exponential", schema, data
     )
-    dear = Condition(column="median_house_value", op=">", value=200_000)
-    logistic = LogisticRegression(target=dear, features=features)
-    yield _Case("logistic regression, kng, California d=4", logistic, "kng", schema, data)

@@ -1,9 +1,9 @@
 """Whether ``auto`` takes the mechanism that errs least, for linear regressions of other data.
 
 ``python -m studies.choices`` prints the mean Euclidean distance of scaled coefficients to least
-squares by each mechanism, what ``auto`` takes, and as how many times the least its error is. Each
+squares by each mechanism, the choice of ``auto``, and the ratio of its error to the least one. Each
 draw has a data set of its own, which the mechanisms share. Targets have residuals of deviation 0.1.
-The rule was found on :data:`FOUND_ON`; :data:`FRESH` were looked at afterwards.
+The rule was found on :data:`FOUND_ON`; :data:`FRESH` was evaluated afterwards.
 
 Features are uniform on a part of their bounds (``spread``), off centre where that is not all of
 them, and correlate by ``rho``; ``flags`` of them are 1 in one record of 20 and else 0. The ratio's
@@ -42,7 +42,7 @@ _ERROR = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A population, and what is asked of a sample of it."""
+    """A population, and the question about a sample of it."""
 
     rows: int
     coefficients: int
@@ -142,7 +142,7 @@ FRESH = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Mean errors by each mechanism, what ``auto`` takes, and how much more than the least."""
+    """Mean errors of each mechanism, the choice of ``auto``, and its ratio to the least error."""
 
     setting: Setting
     errors: dict[str, float]
@@ -183,9 +183,11 @@ def _errors(setting: Setting, draws: int, rng: np.random.Generator) -> dict[str,
 
 def main() -> None:
     """Print a table of all settings."""
-    parser = argparse.ArgumentParser(description="What auto takes, beside what errs least.")
+    parser = argparse.ArgumentParser(
+        description="The choice of auto, compared with the mechanism of least error."
+    )
     parser.add_argument("--draws", type=int, default=80, help="data sets of each setting")
-    parser.add_argument("--fresh", action="store_true", help="only those not looked at before")
+    parser.add_argument("--fresh", action="store_true", help="only the settings in FRESH")
     given = parser.parse_args()
     for row in study(FRESH if given.fresh else FOUND_ON + FRESH, given.draws):
         one = row.setting

@@ -1,9 +1,9 @@
 """How often 95% confidence intervals hold the population's number, and how wide they are.
 
 ``python -m studies.coverage`` prints a table: the design, rows, epsilon, how the numbers were
-released, the share of intervals that hold the truth, their mean width, how many of them say
-nothing, and the seconds that one release or derivation takes. Each data set is drawn anew; slopes
-are counted, not the intercept.
+released, the share of intervals that contain the truth, their mean width, how many of them are
+uninformative, and the seconds that one release or derivation takes. Each data set is a new draw;
+slopes are counted, not the intercept.
 
 *Linear*: features uniform over a share of their bounds (``spread``), normal errors of standard
 deviation 0.1, slopes of both signs, all in scaled units. By ``moments`` the regression is derived
@@ -238,7 +238,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one setting came to."""
+    """The result of one setting."""
 
     setting: Setting
     coverage: float
@@ -254,7 +254,7 @@ def study(*, replicates: int, seed: int = 1) -> Iterator[Row]:
 
 
 def measured(setting: Setting, *, replicates: int, seed: int) -> Row:
-    """Return how the intervals of one setting do."""
+    """Return the coverage of the intervals of one setting."""
     design, rng = setting.design, np.random.default_rng(seed)
     infer = _from_moments(setting) if setting.share is None else _beside(setting)
     ends, nothing, seconds = [], [], []
@@ -280,7 +280,7 @@ Infer = Callable[[ArrayData], tuple[Outcome, float]]
 
 
 def _from_moments(setting: Setting) -> Infer:
-    """Return what derives the regression from released moments; the derivation is timed."""
+    """Return a function that derives the regression from released moments; it is timed."""
     design, epsilon = setting.design, Epsilon.parse(setting.epsilon)
     wanted, schema = design.statistic, design.schema()
     asked = Moments(columns=tuple(schema.columns))
@@ -303,7 +303,7 @@ def _from_moments(setting: Setting) -> Infer:
 
 
 def _beside(setting: Setting) -> Infer:
-    """Return what releases the regression with its standard errors; the release is timed."""
+    """Return a function that releases the regression with its standard errors; it is timed."""
     plan: Plan = calibrate(
         setting.design.statistic,
         setting.design.schema(),

@@ -1,9 +1,9 @@
 """Time per draw: K-norm noise of m coordinates and certified KNG regressions, sketch ready.
 
-And of what no sketch holds: columns derived for a question, which are computed from the rows once,
-and sums and counts of the rows that meet conditions or are in groups.
+It also measures draws without a sketch: derived columns, which are computed from the rows once, and
+sums and counts of the rows that meet conditions or are in groups.
 
-Processor time is what is measured: a draw waits for nothing, and the machine is shared.
+All times are CPU time, because a draw never waits and the machine is shared.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mechanisms.statistics.quantile import Quantile
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A median time per call beside its target, both in milliseconds."""
+    """A median time per call and its target, both in milliseconds."""
 
     what: str
     median_ms: float

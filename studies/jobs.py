@@ -1,8 +1,8 @@
-"""Jobs on one lane: how many are drawn when it is free at once, and when it is kept.
+"""Jobs on one lane: throughput when the lane is freed at once, and when it stays taken.
 
-A lane is kept until a public moment, so that whoever waits does not learn when a draw ended
-(``app/services/releases/jobs.py``). What that costs is measured from the ends of draws, as
-the ledger has them: the service shows them later, and not one by one.
+A lane stays taken until a public moment, so that waiters do not learn when a draw ended
+(``app/services/releases/jobs.py``). The cost is measured from the ends of draws in
+the ledger: the service shows them later, and in groups.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGEST_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class LanePrice:
-    """Seconds from one draw's end to the next on one lane: free at once, and kept."""
+    """Seconds from one draw's end to the next on one lane: freed at once, and kept taken."""
 
     what: str
     free_s: float
@@ -48,7 +48,7 @@ class LanePrice:
 
 
 def lane_prices() -> Iterator[LanePrice]:
-    """Yield what keeping a lane costs, for a short job and for a long one."""
+    """Yield the cost of keeping a lane taken, for a short job and for a long one."""
     free, kept = _seconds(slot_ms=0), _seconds(slot_ms=100)
     for what in _QUESTIONS:
         yield LanePrice(what, free[what], kept[what])

@@ -1,8 +1,8 @@
-"""The ledger at its own interface: durable debits per second, beside what SQLite itself can do.
+"""The ledger at its own interface: durable debits per second, compared with SQLite's own.
 
-A whole release is a debit and, once that is durable, the result's bytes. What
-of it is the processor time of the writer's thread does not depend on how busy
-the machine is.
+A whole release is a debit and, once that is durable, the result's bytes. The
+CPU time of the writer's thread for it does not depend on the load of
+the machine.
 
 The ceiling inserts rows of the same kind, hashed beforehand, with the bare
 driver: the same tables, triggers and durability, 64 rows to a transaction, and
@@ -48,7 +48,7 @@ _PLAN = '{"mechanism":"k_norm","norm":"linf","epsilon":"0.001"}'
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a load came to; ``writer_us`` is the writer thread's processor time for one release."""
+    """The result of a load; ``writer_us`` is the writer thread's CPU time for one release."""
 
     per_second: float
     longest_wait_s: float
@@ -57,7 +57,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """What the bare driver came to; its longest transaction is what its callers would wait."""
+    """The result of the bare driver; callers would wait up to its longest transaction."""
 
     per_second: float
     longest_wait_s: float
@@ -136,7 +136,7 @@ def _load(store: Store, dataset: str, numbers: range, *, result: bytes | None) -
 
 
 def _thread_time(_work: UnitOfWork) -> float:
-    """Return the processor time of the thread that this runs in, in seconds."""
+    """Return the CPU time of the thread that this runs in, in seconds."""
     return time.thread_time()
 
 

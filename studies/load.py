@@ -1,7 +1,7 @@
 """A small keep-alive HTTP load generator, light enough to leave the server the machine.
 
 One thread and one selector, a fixed number of connections, a fixed number of
-requests: a run always ends. Streams and tasks would cost as much processor time
+requests: a run always ends. Streams and tasks would cost as much CPU time
 for each request as the server's own work on it.
 """
 
@@ -24,7 +24,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a run measured: answers by status code, seconds, and latencies in seconds."""
+    """The result of a run: answers by status code, seconds, and latencies in seconds."""
 
     statuses: dict[int, int]
     elapsed_s: float

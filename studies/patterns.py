@@ -1,9 +1,9 @@
-"""Time of exact draws where distinct rows are few, beside rows spread evenly.
+"""Time of exact draws where distinct rows are few, compared with rows spread evenly.
 
-Regressions on true-or-false columns, as people make of categories. Few distinct rows leave some
-directions of the coefficients open and make others thin, in whatever way they fall; a random search
-finds the ways that are slow. Each is set beside as many rows spread evenly, at the same epsilon, by
-the means of several draws of both. Processor time. ``python -m studies.patterns`` prints them.
+Regressions on boolean columns, such as the indicators of categories. Few distinct rows leave some
+directions of the coefficients open and make others thin. A random search finds the slow patterns.
+Each pattern is compared with the same number of rows spread evenly, at the same epsilon: the means
+of several draws of both, in CPU time. ``python -m studies.patterns`` prints them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from fractions import Fraction
 import numpy as np
 
 from mechanisms.catalog import calibrate
-from mechanisms.contract import Plan, Statistic
+from mechanisms.contract import Plan
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.testing import seeded_randomness
 
 FLAG = NumberColumn(Fraction(0), Fraction(1), boolean=True)
-KINDS = ("gradient", "loss", "logistic")
+KINDS = ("gradient", "loss")
 EPSILONS = ("0.5", "1", "2", "5")
 SIZES = (400, 800, 1600, 3200, 6400)  # of rows spread evenly
-LEAST_S = 0.25  # ratios count what takes less as this long: so long nobody waits
+LEAST_S = 0.25  # ratios count shorter times as this long: such a wait is negligible
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Pattern:
     norm: str = "auto"
 
     def seconds(self, seed: int = 1) -> float:
-        """Return the processor time of one draw."""
+        """Return the CPU time of one draw."""
         plan, data = self.asked()
         start = time.process_time()
         plan.draw(data, seeded_randomness(seed))
@@ -61,13 +60,8 @@ class Pattern:
         data = ArrayData.from_values(schema, values)
         epsilon = Epsilon.parse(self.epsilon)
         mechanism = "exponential" if self.kind == "loss" else "kng"
-        asked = self._statistic(tuple(names[:-1]))
+        asked = QuantileRegression(target="y", features=tuple(names[:-1]), tau=self.tau)
         return calibrate(asked, schema, epsilon, mechanism=mechanism, norm=self.norm), data
-
-    def _statistic(self, features: tuple[str, ...]) -> Statistic:
-        if self.kind == "logistic":
-            return LogisticRegression(target="y", features=features)
-        return QuantileRegression(target="y", features=features, tau=self.tau)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +84,17 @@ class Row:
 
 
 def table(*, patterns: int, seed: int, draws: int = 5) -> Iterator[Row]:
-    """Yield, for each kind of law, the times of random patterns beside those of even rows."""
+    """Yield, for each kind of law, the times of random patterns and those of even rows."""
     for kind in KINDS:
         rng = np.random.default_rng(seed)
         yield row([drawn(kind, rng) for _ in range(patterns)], draws=draws)
 
 
 def row(patterns: Sequence[Pattern], *, draws: int) -> Row:
-    """Return the mean times of patterns of one kind beside those of even rows."""
+    """Return the mean times of patterns of one kind and those of even rows."""
     kind = patterns[0].kind
-    beside = [(_nearest(pattern), pattern.epsilon) for pattern in patterns]
-    evens = {key: even(kind, *key) for key in dict.fromkeys(beside)}
+    references = [(_nearest(pattern), pattern.epsilon) for pattern in patterns]
+    evens = {key: even(kind, *key) for key in dict.fromkeys(references)}
     # all in turn, so that a machine that slows down does so for each
     rounds = [
         [pattern.seconds(seed) for pattern in (*patterns, *evens.values())]
@@ -110,7 +104,7 @@ def row(patterns: Sequence[Pattern], *, draws: int) -> Row:
     times, usual = means[: len(patterns)], dict(zip(evens, means[len(patterns) :], strict=True))
     ratios = [
         max(mean, LEAST_S) / max(usual[key], LEAST_S)
-        for mean, key in zip(times, beside, strict=True)
+        for mean, key in zip(times, references, strict=True)
     ]
     return Row(
         kind=kind,
@@ -152,7 +146,7 @@ def main() -> None:
         sys.stdout.write(
             f"{found.kind}: median {found.median_s:.2f} s, slowest {found.slowest_s:.2f} s,"
             f" even rows at most {found.even_s:.2f} s; {found.slowest}\n"
-            f"  beside even rows of its size and epsilon at most {found.ratio:.1f} times as long,"
+            f"  at most {found.ratio:.1f} times as long as even rows of its size and epsilon,"
             f" {found.within:.1%} at most 4 times; {found.farthest}\n"
         )
 

@@ -1,8 +1,8 @@
 """Several quantiles, jointly or one by one: by how many records do their ranks miss?
 
 Run with ``python -m studies.quantiles``. For each set of levels and adjacency it prints the
-mean error in rank over releases from 10,000 distinct records at epsilon = 1, beside
-the public number that the plans state and by which norm "auto" chooses.
+mean error in rank over releases from 10,000 distinct records at epsilon = 1, next to
+the public number in the plans, which decides the norm of "auto".
 """
 
 from __future__ import annotations

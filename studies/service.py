@@ -1,4 +1,4 @@
-"""The service over HTTP: does n cost anything, and how much of a bare endpoint is left?"""
+"""The service over HTTP: the cost of n, and the throughput relative to a bare endpoint."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ KEY = "bench-bootstrap-key-of-more-than-32-characters"
 BARE_PATH = "/bench/bare"
 CLOCKS_PATH = "/bench/clocks"
 THREADS = {"MainThread": "event loop", "ledger-writer": "writer", "draw": "draws"}
-"""What the server's threads are called here, by how their names begin."""
+"""Names of the server's kinds of threads, by the prefix of the thread's name."""
 FLUSHING_S = 0.5
 FLUSHED_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A load, and the processor time in seconds that each kind of thread spent per request."""
+    """A load, and the CPU time in seconds that each kind of thread spent per request."""
 
     load: load.Load
     processor_s: Mapping[str, float]
@@ -64,7 +64,7 @@ class Throughput:
 
     @property
     def usual_slow_release_s(self) -> float:
-        """Return the same of one turn alone, the median turn's: what it is between the stalls."""
+        """Return the same for the median turn alone: the value between stalls."""
         return statistics.median(run.load.quantile(0.99) for run in self.releases)
 
 
@@ -74,7 +74,7 @@ def per_second(runs: tuple[Run, ...]) -> float:
 
 
 def processor_us(runs: tuple[Run, ...]) -> Mapping[str, float]:
-    """Return the median turn's microseconds of processor time per request, by kind of thread."""
+    """Return the median turn's microseconds of CPU time per request, by kind of thread."""
     kinds = dict.fromkeys(chain.from_iterable(run.processor_s for run in runs))
     return {
         kind: 1e6 * statistics.median(run.processor_s.get(kind, 0.0) for run in runs)
@@ -83,7 +83,7 @@ def processor_us(runs: tuple[Run, ...]) -> Mapping[str, float]:
 
 
 def _clocks() -> dict[str, float]:
-    """Return the processor time that each kind of thread of this process has spent."""
+    """Return the CPU time that each kind of thread of this process has spent."""
     spent = dict.fromkeys((*THREADS.values(), "others"), 0.0)
     for thread in threading.enumerate():
         kind = next((k for name, k in THREADS.items() if thread.name.startswith(name)), "others")
@@ -94,7 +94,7 @@ def _clocks() -> dict[str, float]:
 
 
 def _beside() -> float:
-    """Return the processor time of this process's descendants: one of them makes small draws."""
+    """Return the CPU time of this process's descendants: one of them makes small draws."""
     tick_s, family, total_s = 1 / os.sysconf("SC_CLK_TCK"), {os.getpid()}, 0.0
     # processes are listed by number, and these are begun one after the other
     for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda folder: int(folder.name)):

@@ -1,4 +1,4 @@
-"""How much of its epsilon each offer with a density can use: a search for its worst neighbours.
+"""The share of its epsilon that each offer with a density can use: a search for worst neighbours.
 
 For one coefficient, quantile or column the density is summed on a fine grid, so that the log ratio
 of two neighbours is exact up to that. Rows are few values with counts; a search changes values,
@@ -11,7 +11,6 @@ offer                            replace_one  add_remove
 ===============================  ===========  ==========
 linear, kng                      1.000        1.000
 linear, exponential              0.505        1.000
-logistic, kng                    0.998        1.000
 check loss, tau = 0.5, kng       1.000        1.000
 check loss, tau = 0.9, kng       1.000        1.000
 check loss, 0.5, exponential     0.550        1.000
@@ -76,13 +75,6 @@ def _linear_exponential(rows: Values, counts: Values, replaced: bool) -> Values:
     return np.asarray(rate * loss + _THETA**2 / (2 * _BOUND**2))
 
 
-def _logistic_kng(rows: Values, counts: Values, replaced: bool) -> Values:
-    zeta, length = rows[:, :1], np.abs(_THETA)
-    gradient = counts @ (zeta / (1 + np.exp(-zeta * _THETA)))
-    reach = np.where(length <= 1.25, 1.0, 1.052) if replaced else 1 / (1 + np.exp(-length))
-    return np.asarray(_EPSILON / 2 * np.abs(gradient) / reach)
-
-
 def _check(tau: float) -> tuple[Exponent, Exponent]:
     most = max(tau, 1 - tau)
 
@@ -108,7 +100,6 @@ _CHECK = {tau: _check(tau) for tau in (0.5, 0.9)}
 OFFERS: dict[str, tuple[Exponent, Values]] = {
     "linear, kng": (_linear_kng, _MEASURE),
     "linear, exponential": (_linear_exponential, _MEASURE),
-    "logistic, kng": (_logistic_kng, _MEASURE),
     "quantile regression 0.5, kng": (_CHECK[0.5][0], _MEASURE),
     "quantile regression 0.9, kng": (_CHECK[0.9][0], _MEASURE),
     "quantile regression 0.5, exponential": (_CHECK[0.5][1], _MEASURE),

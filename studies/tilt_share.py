@@ -1,11 +1,11 @@
-"""Which share q of epsilon the tilt of objective perturbation should get: the public rule's test.
+"""Test of the public rule for q, the tilt's share of epsilon in objective perturbation.
 
 The mean Euclidean error of the scaled coefficients at fixed shares and at ``q="auto"``
 (:func:`mechanisms.perturbation.calibration.automatic_q`), for two losses: logistic, slopes of norm
 2,
 and the smoothed check loss at tau = 3/4, slopes of l1 norm 1/2 with normal residuals of deviation
-0.1. Columns are uniform on [-1, 1], the tilt is l-infinity, each data set is drawn anew and
-shared by all shares. ``make bench ARGS=tilt`` repeats it; one run of 40 data sets each:
+0.1. Columns are uniform on [-1, 1], the tilt is l-infinity, each data set is a new draw,
+the same for all shares. ``make bench ARGS=tilt`` repeats it; one run of 40 data sets each:
 
 ==============  ====  ==  ====  ======  ======  ======  ======  ==============
 loss            n     d   eps   q=.5    q=.75   q=.85   q=.95   auto (its q)
@@ -19,7 +19,7 @@ smoothed check  1e4   7   1     0.0115  0.0115  0.0132  0.0270  0.0119 (.36)
 ==============  ====  ==  ====  ======  ======  ======  ======  ==============
 
 No fixed share serves both losses. The rule's error over the best fixed share's is 0.88 to 1.14
-here: within what 40 data sets can tell.
+here: within the error of 40 data sets.
 """
 
 from __future__ import annotations

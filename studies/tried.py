@@ -1,9 +1,9 @@
-"""What was tried to be more accurate, beside what is shipped: four small studies.
+"""Four small studies of designs that might be more accurate than the shipped ones.
 
 Run with ``python -m studies.tried``; seconds on one core. The seeds are fixed. ``docs/tried.md``
 has the figures, and what follows from them.
 
-*Quantiles*: permute-and-flip beside the K-norm gradient mechanism, by the mean error in rank.
+*Quantiles*: permute-and-flip and the K-norm gradient mechanism, by the mean error in rank.
 *Base measure*: the K-norm gradient mechanism of one regression coefficient where its base measure
 is centred on public prior knowledge, right or wrong, and not on zero. By numerical integration.
 *Hulls*: balls that lean, as records may add to a sum and never take from it, and balls that hold a
@@ -103,8 +103,8 @@ def base_measures() -> None:
     for truth in (1.0, 3.0):
         for rows in (30, 100, 300, 1_000, 10_000):
             errors = _slope_errors(truth, rows, [0.0, *(truth + each for each in wrong)])
-            told = "".join(f"{error:12.3f}" for error in errors)
-            _write(f"{truth:<7} {rows:<6} {told[1:]}\n")
+            row = "".join(f"{error:12.3f}" for error in errors)
+            _write(f"{truth:<7} {rows:<6} {row[1:]}\n")
 
 
 def _slope_errors(truth: float, rows: int, centres: Sequence[float]) -> Values:
@@ -200,8 +200,8 @@ def splits() -> None:
         equal = float(np.sqrt(np.mean((sizes * len(parts)) ** 2)))
         shares = sizes ** (2 / 3) / (sizes ** (2 / 3)).sum()
         best = float(np.sqrt(np.mean((sizes / shares) ** 2)))
-        told = ", ".join(f"{share:.2f}" for share in shares)
-        _write(f"{name:26} {equal:.5f}    {best:.5f}    {1 - best / equal:4.0%}   {told}\n")
+        listed = ", ".join(f"{share:.2f}" for share in shares)
+        _write(f"{name:26} {equal:.5f}    {best:.5f}    {1 - best / equal:4.0%}   {listed}\n")
 
 
 def _relative_std(part: Statistic) -> float:

@@ -1,4 +1,4 @@
-"""Taking in 10^6 rows x 10 numbers, against Polars writing the same rows to Parquet.
+"""Ingesting 10^6 rows x 10 numbers, against Polars writing the same rows to Parquet.
 
 Both run in a process of their own, so that peak memory is the ingest's alone.
 The CSV is read from disk, encoded, sketched, digested, and written as hashed parts.

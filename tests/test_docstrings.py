@@ -6,7 +6,7 @@ import doctest
 import importlib
 from pathlib import Path
 
-import pytest
+from tests.tiers import in_one
 
 ROOT = Path(__file__).parent.parent
 SHOWN = sorted(
@@ -17,7 +17,7 @@ SHOWN = sorted(
 )
 
 
-@pytest.mark.parametrize("module", SHOWN)
+@in_one("module", SHOWN)
 def test_an_example_says_what_comes_out(module: str) -> None:
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted

@@ -20,6 +20,7 @@ from app.domain.problems import PROBLEMS
 from app.settings import PREFIX, Settings
 from mechanisms.catalog import offers
 from tests.documents import ROOT, Document, documents
+from tests.tiers import in_one
 
 PAGES = documents()
 LANGUAGES = {"bash", "python", "r", "json", "text", "mermaid", "http"}
@@ -33,7 +34,7 @@ def anchors(path: str) -> tuple[str, ...]:
     return parse(PAGES[path].text).anchors
 
 
-@pytest.mark.parametrize("path", PAGES)
+@in_one("path", PAGES)
 def test_every_link_leads_somewhere(path: str) -> None:
     for text, target in links(parse(PAGES[path].text)):
         if re.match(r"https?://", target):
@@ -46,7 +47,7 @@ def test_every_link_leads_somewhere(path: str) -> None:
             assert anchor in anchors(place), f"[{text}]({target}) is none of {anchors(place)}"
 
 
-@pytest.mark.parametrize("path", PAGES)
+@in_one("path", PAGES)
 def test_a_page_begins_with_its_title(path: str) -> None:
     text = PAGES[path].text
     assert text.startswith("# ")
@@ -68,7 +69,7 @@ def test_the_index_names_every_page() -> None:
         assert not folder or f"{folder}/README.md" in PAGES, f"{folder} has no page of its own"
 
 
-@pytest.mark.parametrize("path", PAGES)
+@in_one("path", PAGES)
 def test_every_block_has_a_language_that_somebody_checks(path: str) -> None:
     blocks = PAGES[path].blocks
     assert len(re.findall(r"^ *```", PAGES[path].text, re.MULTILINE)) == 2 * len(blocks)
@@ -78,7 +79,7 @@ def test_every_block_has_a_language_that_somebody_checks(path: str) -> None:
             json.loads(block.text)
 
 
-@pytest.mark.parametrize("path", PAGES)
+@in_one("path", PAGES)
 def test_nothing_but_comments_is_html(path: str) -> None:
     for token in parse(PAGES[path].text).tokens:
         for each in (token, *(token.children or ())):
@@ -91,7 +92,7 @@ def test_the_first_page_is_short() -> None:
     assert PAGES["README.md"].text.count("\n") <= 150
 
 
-@pytest.mark.parametrize("path", PAGES)
+@in_one("path", PAGES)
 def test_sentences_are_short(path: str) -> None:
     long = [each for each in sentences(PAGES[path]) if len(each.split()) > MOST_WORDS]
     assert not long, long

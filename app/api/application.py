@@ -32,7 +32,7 @@ def bare_application(lifespan: Lifespan | None = None, *, origins: Sequence[str]
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # what is told of requests is in our log and our metrics, whatever the environment asks for
+        # requests are reported in our log and our metrics alone, whatever the environment sets
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     for router in ROUTERS:

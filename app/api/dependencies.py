@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from app.domain.problems import Problem, invalid_request
 from app.domain.roles import Role
 from app.services.people.keys import Caller
-from app.services.plans.answers import etag_of
+from app.services.plans.answers import etag_of, tag_of_release
 from app.services.releases.receipts import LongAnswer, SentAnswer
 from app.services.releases.releases import ReleaseRecord
 from app.web.requests.base import Request as RequestBody
@@ -30,7 +30,7 @@ _MAX_KEY_LENGTH = 200
 
 def state_of(request: Request) -> AppState:
     """Return what the lifespan built."""
-    # Out of the scope itself: the framework wraps it anew for every look.
+    # Out of the scope itself: the framework wraps it again for every access.
     state: AppState = request.scope["state"]["app"]
     return state
 
@@ -51,13 +51,18 @@ async def caller_of(request: Request, role: Role) -> Caller:
     Problem
         ``unauthorized``, ``rate-limited``, ``forbidden``; ``invalid-request``
         for a query parameter that the route does not have; ``busy`` in the head room
-        beyond the most connections, which is for admins.
+        beyond the most connections, which is for admins and for who reads the metrics.
     """
     state = state_of(request)
-    known = await state.services.keys.recognise(_bearer(request))
+    try:
+        known = await state.services.keys.recognise(_bearer(request))
+    except Problem:
+        await state.anonymous.admit(request.scope)
+        raise
+    state.anonymous.note_person()
     request.scope["caller"] = known
-    # After the key is known: only then is it known whether it is an admin's.
-    if request.scope.get("crowded") and not known.role.may_act_as(Role.ADMIN):
+    # After the key is known: only then is it known whether it is an operator's.
+    if request.scope.get("crowded") and not known.role.may_act_as(Role.METRICS):
         raise Problem("busy")
     # Before the role is judged: a refusal counts against the rate as well.
     await state.rates.take(known.key)
@@ -69,7 +74,7 @@ async def caller_of(request: Request, role: Role) -> Caller:
 
 @dataclass(frozen=True, slots=True)
 class CallerAtLeast:
-    """The dependency that lets nobody in whose role is less; the route's role is read from it."""
+    """The dependency that requires at least this role; the route's role is read from it."""
 
     role: Role
 
@@ -106,6 +111,7 @@ def _bearer(request: Request) -> bytes:
 Analyst = Annotated[Caller, Depends(CallerAtLeast(Role.ANALYST))]
 Curator = Annotated[Caller, Depends(CallerAtLeast(Role.CURATOR))]
 Admin = Annotated[Caller, Depends(CallerAtLeast(Role.ADMIN))]
+Watcher = Annotated[Caller, Depends(CallerAtLeast(Role.METRICS))]
 
 
 def _headers(request: Request, name: bytes) -> list[bytes]:
@@ -290,4 +296,5 @@ def unchanged(request: Request) -> Callable[[ReleaseRecord], bool]:
 
 def _names(condition: str, tag: str) -> bool:
     """Return whether an If-Match names the tag (strong comparison, RFC 9110 13.1.1)."""
-    return condition.strip() == "*" or tag in (part.strip() for part in condition.split(","))
+    named = [part.strip() for part in condition.split(",")]
+    return condition.strip() == "*" or tag in (*named, *map(tag_of_release, named))

@@ -31,13 +31,15 @@ from app.api.dependencies import (
 )
 from app.domain.problems import Problem
 from app.domain.roles import Role
+from app.web.anonymous import admit, serve_anyone
 
 ANYONE: dict[str, Any] = {"security": []}
 """The ``openapi_extra`` of a route that needs no key."""
 
-_KEYED = ("unauthorized", "invalid-request", "rate-limited")
+_KEYED = ("unauthorized", "forbidden", "invalid-request", "rate-limited")
+_OPEN = ("rate-limited",)
 _WITH_BODY = ("too-large", "unsupported-media-type", "invalid-request")
-_UNTIMED = "untimed"
+_UNTIMED, _KEPT, _PROBE = "untimed", "kept", "probe"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,6 +47,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def untimed(function: Function) -> Function:
     """Keep the duration of a call out of the log: it depends on rows or on the noise drawn."""
     vars(function)[_UNTIMED] = True
+    return function
+
+
+def kept(function: Function) -> Function:
+    """Let anyone keep an answer, until something public changes: it is the same for everyone."""
+    vars(function)[_KEPT] = True
+    return function
+
+
+def probe(function: Function) -> Function:
+    """Have a call wait for no other request without a key."""
+    vars(function)[_PROBE] = True
     return function
 
 
@@ -60,7 +74,11 @@ class Endpoint(APIRoute):
     models
         Every model of its request bodies, for the OpenAPI document.
     untimed
-        Whether how long it takes is nobody's to know.
+        Whether its duration must not be published.
+    kept
+        Whether anyone may keep its answer, which is the same for everyone.
+    probe
+        Whether it says how the service is, and waits for no other request without a key.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -69,12 +87,14 @@ class Endpoint(APIRoute):
         roles = [call.role for call in asked if isinstance(call, CallerAtLeast)]
         bodies: list[TakesJson] = [c for c in asked if isinstance(c, JsonBody | SentBack)]
         extra = dict(self.openapi_extra or {})
-        # At the start, rather than an endpoint that nobody noticed is open to all.
+        # At the start, rather than later with an endpoint that is open to all by mistake.
         if len(roles) != (0 if extra.get("security") == [] else 1):
             raise TypeError(f"{path} does not say, once, who may call it")
         self.role: Role | None = roles[0] if roles else None
         self.body: TakesJson | None = bodies[0] if bodies else None
         self.untimed = bool(vars(endpoint).get(_UNTIMED))
+        self.kept = bool(vars(endpoint).get(_KEPT))
+        self.probe = bool(vars(endpoint).get(_PROBE))
         if self.body is not None:
             content = {"application/json": {"schema": {"$ref": self.body.model}}}
             extra["requestBody"] = {"required": True, "content": content}
@@ -82,11 +102,20 @@ class Endpoint(APIRoute):
         self.openapi_extra = self._referring(extra)
         self.responses = described(self.responses, self._always_refused())
 
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; one that needs no key has its bounds (:mod:`app.web.anonymous`)."""
+        if self.role is not None:
+            await super().handle(scope, receive, send)
+        elif self.probe:
+            await admit(scope, probe=True)
+            await super().handle(scope, receive, send)
+        else:
+            await serve_anyone(super().handle, scope, receive, send, kept=self.kept)
+
     def _always_refused(self) -> tuple[str, ...]:
         """Return the problems that its key and its body alone may lead to."""
-        keyed = () if self.role is None else _KEYED
-        ranked = () if self.role in (None, Role.ANALYST) else ("forbidden",)
-        return (*keyed, *ranked, *(_WITH_BODY if self.models else ()))
+        keyed = _OPEN if self.role is None else _KEYED
+        return (*keyed, *(_WITH_BODY if self.models else ()))
 
     def _referring(self, part: Any) -> Any:
         """Return a part of the description with models replaced by their names, and keep them."""
@@ -101,7 +130,7 @@ class Endpoint(APIRoute):
 class DirectEndpoint(Endpoint):
     """An endpoint without the framework's machinery, for what is asked most.
 
-    The framework solves an endpoint's dependencies anew for every request, which takes longer
+    The framework resolves an endpoint's dependencies for every request, which takes longer
     than to charge for a small release and to draw it. A direct endpoint is a coroutine of the
     request, its caller and its body, in this order, and is documented like any other; its
     parameters, which the framework does not see, are declared in ``openapi_extra``.

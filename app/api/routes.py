@@ -28,7 +28,7 @@ from app.api.endpoints import (
     scripts,
     versions,
 )
-from app.api.pages import documents, problems, public, reference
+from app.api.pages import clients, documents, problems, public, reference
 
 ROUTERS = (
     releases.direct,  # asked most: answered before a route is looked for
@@ -55,5 +55,6 @@ ROUTERS = (
     reference.router,  # before the documents, which answer for all of /docs
     documents.router,
     problems.router,
+    clients.router,
     public.router,
 )

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Query
 from pydantic import BaseModel
 
+from app.api.answers.datasets import CheckedUploadAnswer
 from app.web.requests.leaving import LONGEST_READING
 
 OF_UPLOADS = (
     "malformed-request", "name-taken",
     "invalid-upload", "source-unreadable", "source-changed", "overlapping-dataset",
     "too-few-rows", "too-many-overlaps",
-    "lineage-lost", "busy", "not-ready",
+    "lineage-lost", "busy", "not-ready", "clock-behind",
 )  # fmt: skip
 """What an upload may be refused for."""
 
+
+Check = Annotated[
+    bool,
+    Query(
+        description="Only say how the file would be read: 200 with the report. Nothing is stored, "
+        "and no budget is opened.",
+        examples=[False],
+    ),
+]
+CHECKED: dict[str, Any] = {
+    "model": CheckedUploadAnswer,
+    "description": "How the file would be read, where `check` is true.",
+}
+"""The answer to an upload that is only checked."""
 
 _READING = {
     "name": "Reading",
     "in": "header",
     "required": False,
-    "description": "A text of your choice, by which `/v1/readings` tells you alone how far the "
+    "description": "A text of your choice, by which `/v1/readings` shows only you how far the "
     "upload is.",
     "schema": {
         "type": "string",

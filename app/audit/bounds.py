@@ -1,4 +1,4 @@
-"""What draws from two neighbours certify of epsilon, whoever drew them.
+"""What draws from two neighbours certify of epsilon, from any sampler.
 
     epsilon >= log(P(E | D) / P(E | D'))   for every event E
 
@@ -48,7 +48,7 @@ from mechanisms.auditing import audit_counts
 Floats = NDArray[np.float64]
 _NORMS = (1.0, 2.0, np.inf)
 _CHOOSE = 3
-"""One draw in so many chooses the event."""
+"""One in this many draws chooses the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class _Event:
         return above if self.above else len(draws) - above
 
     def certifies(self, hits: tuple[int, int], draws: int, *, confidence: float) -> float:
-        """Return the lower bound on epsilon that so many hits among the draws of each certify."""
+        """Return the lower bound on epsilon that the hits among each data set's draws certify."""
         if not self.guessed:
             trials = (draws, draws)
             return audit_counts({"chosen": hits}, trials=trials, confidence=confidence).epsilon

@@ -1,7 +1,7 @@
 """The keys that an audit asks with: an admin makes them for it, and revokes them after it.
 
 Each is a person of its own, as a desk limits what one person asks in a minute and stores in a day.
-No limit is lifted: who is told to wait waits, and who has stored enough is followed by another.
+No limit is lifted: a key that must wait waits, and another follows one that has stored enough.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.client import AsyncDesk, ProblemError, Release
 
 T = TypeVar("T")
 
-_GUESTS = 4  # so many take turns, as a desk limits what one person asks
+_GUESTS = 4  # this many take turns, as a desk limits the requests of one person
 _DAYS = 2  # an audit that is killed leaves its keys behind: they end by themselves
 _WAIT = frozenset({"rate-limited", "too-many-jobs", "busy"})
 _STORED_ENOUGH = "too-much-stored"

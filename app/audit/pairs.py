@@ -73,16 +73,6 @@ NEAR = Pair("near", ((0.8, 0, 0, "c"), (0.9, 0, 0, "c")), ((-1, 1, 0, "a"), (1, 
 FACING = _pair("facing", (1, -1, 0, "c"), 1, (1, 1, 1, "a"), (1, -1, 0, "b"))
 AMONG = _pair("among", (1, 0, 0, "c"), 1, (1, 1, 1, "a"), (1, -1, 0, "b"))
 STEEP = _pair("steep", (1, -1, 0, "c"), 2, (1, 1, 1, "a"), (1, -1, 0, "b"))
-ODDS = _pair("odds", (0, 0, 0, "c"), 1, (1, 1, 1, "a"), (1, -1, 0, "b"))
-CONES = Pair(
-    "cones",
-    (
-        *((1, 0.25, 0, "c"),) * 4,
-        *((-1, -0.25, 0, "c"),) * 4,
-        *((-1, -1, 0, "c"),) * 6,
-    ),
-    ((1, 1, 0, "a"), (1, 1, 0, "b")),
-)
 """The changed row counts for much in each: it is at one end of its bounds, then at the other."""
 
 
@@ -96,15 +86,6 @@ def probe_of(offer: Offer) -> Probe | None:
 def _regression(kind: str, target: str, *, intercept: bool = False) -> dict[str, Any]:
     asked = {"kind": kind, "target": target, "features": ["x"]}
     return {**asked, "intercept": intercept, "bound": 1}
-
-
-def _far(*features: str) -> Mapping[str, Any]:
-    """Return a logistic regression whose coefficients may be long, and are as probable as short.
-
-    There a row says all or nothing, by its side: its sigmoid is 1 or 0.
-    """
-    asked = _regression("logistic_regression", "yes")
-    return {**asked, "features": list(features), "bound": 100_000, "base_measure": "flat"}
 
 
 _ABOVE: Sequence[Mapping[str, Any]] = [{"column": "x", "op": ">", "value": 0}]
@@ -133,11 +114,6 @@ PROBES: Mapping[tuple[str, ...], Probe] = {
         _regression("linear_regression", "y", intercept=True), STEEP
     ),
     ("logistic_regression",): Probe(_LOGISTIC, STEEP),
-    # the changed row adds 1 to the gradient's norm for coefficients of one sign, or of the other
-    ("logistic_regression", "kng"): Probe(_far("x"), ODDS),
-    # the changed row counts where the slopes' sum is above 0; rows of (-1, -1) keep draws there.
-    # The gradient of the others is (4, 1) or (-4, -1): (1, 1) adds to one norm, takes from another
-    ("logistic_regression", "kng", ADD_REMOVE): Probe(_far("x", "y"), CONES),
     ("quantile_regression",): Probe(_CHECK, FACING),
     # facing rows leave its gradient's norm the same at all coefficients within the bound
     ("quantile_regression", "kng"): Probe(_CHECK, AMONG),

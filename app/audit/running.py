@@ -24,7 +24,7 @@ from app.audit.throw_aways import ThrowAways
 from app.client import ProblemError, Release
 
 OnDraws = Callable[[int, int], None]
-"""Told how many draws have been made, and of how many at most."""
+"""Called with the number of draws made, and the most there will be."""
 
 _AT_ONCE = 8
 """Offers that are asked at once, each of both data sets."""
@@ -203,7 +203,7 @@ class _Asking:
     def _next(self, arm: _Arm) -> int:
         """Return how many draws to ask for next, 0 where it is enough or would take too long.
 
-        The first is alone, and tells how long such draws take, and whether they are jobs. Nothing
+        The first is alone, and shows how long such draws take, and whether they are jobs. Nothing
         drawn has a say in it.
         """
         count = min(_BATCH, self._terms.draws - len(arm.drawn[0]), max(1, _MORE * arm.last))
@@ -211,14 +211,14 @@ class _Asking:
         return count if time.monotonic() + expected_s < self._end else 0
 
     async def _answers(self, arm: _Arm, side: int, count: int) -> list[list[float]]:
-        """Return the numbers of so many draws of one data set, asked for at once."""
+        """Return the numbers of several draws of one data set, requested in parallel."""
         together = 1 if arm.offer.statistic == _STACK else self._parts
         sizes = [min(together, count - begin) for begin in range(0, count, together)]
         found = await asyncio.gather(*(self._draws(arm, side, size) for size in sizes))
         return [draw for draws in found for draw in draws]
 
     async def _draws(self, arm: _Arm, side: int, count: int) -> list[list[float]]:
-        """Return the numbers of so many draws, asked for in one release."""
+        """Return the numbers of several draws, requested in one release."""
         offer = arm.offer
         statistic, mechanism, norm = arm.probe.question, offer.mechanism, offer.norm
         if count > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from app.cli.audits import audit_privacy
+from app.cli.budgets import datasets_budget, datasets_cap, datasets_caps, datasets_grant
 from app.cli.deriving import releases_derive
 from app.cli.dry_runs import datasets_synthetic, releases_dry_run
 from app.cli.files import (
@@ -26,7 +27,7 @@ from app.cli.publishing import (
 )
 from app.cli.remote import datasets, keys, releases
 from app.cli.reviewing import (
-    audit_sights,
+    audit_access_log,
     datasets_edit,
     inbox,
     releases_approve,
@@ -57,6 +58,10 @@ for command in (*_RUNNING, *_REMOTE):
     main.add_command(command)
 
 for command in (
+    datasets_budget,
+    datasets_grant,
+    datasets_cap,
+    datasets_caps,
     datasets_upload,
     datasets_register,
     datasets_extend,
@@ -69,7 +74,7 @@ for command in (
     datasets.add_command(command)
 datasets.add_command(datasets_export)
 datasets.add_command(datasets_edit)
-audit.add_command(audit_sights)
+audit.add_command(audit_access_log)
 audit.add_command(audit_privacy)
 for command in (
     releases_derive,

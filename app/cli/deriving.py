@@ -27,11 +27,11 @@ def releases_derive(
     release: str,
     statistic: str,
     together_with: tuple[str, ...],
-    as_table: bool,
+    as_table: bool | None,
     as_summary: bool,
 ) -> None:
     """Compute STATISTIC (JSON) from RELEASE (an id); free, reads no data."""
     question = parsed(statistic, "STATISTIC")
     derived = desk.derive(release, question, together_with=together_with)
     text = derived.summary() if as_summary else derived.model_dump_json()
-    print_numbers(derived, text, as_table=as_table)
+    print_numbers(derived, text, as_table=False if as_summary else as_table)

@@ -1,4 +1,4 @@
-"""The commands that ask for synthetic numbers: free, and about nobody."""
+"""The commands that ask for synthetic numbers: free, and without real people."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ import json
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
-from app.cli.other_files import readable
+from app.cli.other_files import dictionary_of, readable
 from app.cli.refusals import REFUSED, extra_lines
 from app.cli.remote import as_json_option, connected, parsed, print_rows
 from app.cli.reports import report_lines
@@ -26,22 +26,38 @@ Command = Callable[..., None]
 
 _FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _SPEC = click.argument("spec", type=click.File("rb"))
+_NOT_STATED = (
+    "same_people is recorded as not stated: the spec may say whether people in this file may be in "
+    'an earlier data set, "no", "yes" or "unknown".'
+)
+
+
+_CHECK = click.option("--check", is_flag=True, help="Only report how the service would read it.")
 
 
 @click.command("upload")
 @_FILE
 @_SPEC
+@_CHECK
+@click.option("--replaces", help="A data set without releases, which is deleted in the same step.")
 @connected
-def datasets_upload(desk: ReleaseDesk, *, file: Path, spec: BinaryIO) -> None:
+def datasets_upload(
+    desk: ReleaseDesk, *, file: Path, spec: BinaryIO, check: bool, replaces: str | None
+) -> None:
     """Upload FILE as the JSON file SPEC says; prints the new id.
 
-    FILE is CSV, CSV.gz or Parquet. Excel, Stata, SPSS and SAS files are read here and sent as
+    FILE is CSV, CSV.gz, Parquet or Excel. Stata, SPSS and SAS files are read here and sent as
     Parquet, if the extra `files` is installed. How the file was read goes to standard error: the
-    service tells it this once.
+    service shows it only once.
     """
     wanted = parsed(spec.read().decode("utf-8", "replace"), "SPEC")
     with readable(file) as sent:
-        _tell(desk.upload(sent, wanted))
+        if check:
+            _report(desk.check(sent, wanted))
+        elif replaces is None:
+            _tell(desk.upload(sent, wanted), wanted)
+        else:
+            _tell(desk.replace(replaces, sent, wanted), wanted)
 
 
 @click.command("register")
@@ -54,7 +70,8 @@ def datasets_register(desk: ReleaseDesk, *, source: str, spec: BinaryIO) -> None
     SOURCE is a URL below a root that the operator allows, such as file:///srv/people/*.parquet. The
     service reads it: nothing is sent but the URL and the spec.
     """
-    _tell(desk.register(source, parsed(spec.read().decode("utf-8", "replace"), "SPEC")))
+    wanted = parsed(spec.read().decode("utf-8", "replace"), "SPEC")
+    _tell(desk.register(source, wanted), wanted)
 
 
 @click.command("extend")
@@ -64,9 +81,16 @@ def datasets_register(desk: ReleaseDesk, *, source: str, spec: BinaryIO) -> None
 )
 @click.option("--spec", default="{}", help="JSON text: max_rows, name, delimiter, overlap.")
 @click.option("--source", help="In place of FILE: a URL below a root that the operator allows.")
+@_CHECK
 @connected
 def datasets_extend(
-    desk: ReleaseDesk, *, dataset: str, file: Path | None, spec: str, source: str | None
+    desk: ReleaseDesk,
+    *,
+    dataset: str,
+    file: Path | None,
+    spec: str,
+    source: str | None,
+    check: bool,
 ) -> None:
     """Add the rows of FILE to DATASET as its next version; prints the version's id.
 
@@ -76,11 +100,16 @@ def datasets_extend(
     wanted = parsed(spec, "SPEC")
     if (file is None) == (source is None):
         raise click.UsageError("Give either FILE or --source.")
+    if check and file is None:
+        raise click.UsageError("--check reads a FILE, and not what lies at a source.")
     if file is None:
         _tell(desk.extend(dataset, spec=wanted, source=source))
     else:
         with readable(file) as sent:
-            _tell(desk.extend(dataset, sent, wanted))
+            if check:
+                _report(desk.check(sent, wanted, extends=dataset))
+            else:
+                _tell(desk.extend(dataset, sent, wanted))
 
 
 @click.command("versions")
@@ -93,29 +122,49 @@ def datasets_versions(desk: ReleaseDesk, *, dataset: str, as_json: bool) -> None
     print_rows(desk.dataset_versions(dataset), columns, as_json=as_json)
 
 
-def _tell(dataset: Dataset) -> None:
-    """Print how the rows were read, for people, and the id."""
+def _report(report: Mapping[str, Any]) -> None:
+    for line in report_lines(report):
+        click.echo(line)
+
+
+def _tell(dataset: Dataset, spec: Mapping[str, Any] | None = None) -> None:
+    """Print how the rows were read, for people, and the id; and what a new ``spec`` leaves open."""
     for line in report_lines(dataset.report):
         click.echo(line, err=True)
+    if spec is not None and spec.get("same_people") is None:
+        click.echo(_NOT_STATED, err=True)
     click.echo(dataset.id)
 
 
 @click.command("draft")
 @_FILE
-def datasets_draft(*, file: Path) -> None:
-    """Print a spec for FILE to fill in: its columns, with types and units from the header alone.
+@click.option(
+    "--dictionary",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A Frictionless table schema, CSVW metadata, a DDI codebook, or FILE itself if it is of "
+    "SPSS, Stata or SAS.",
+)
+def datasets_draft(*, file: Path, dictionary: Path | None) -> None:
+    """Print a spec for FILE to fill in: its columns with types, and how the file is written.
 
-    No row is read. Bounds, values and the budget stay empty: they are public, and what the rows
-    hold is not.
+    Types are guessed on this machine, from the first megabyte of text or 10,000 rows; a note says
+    so where the file is longer. With a dictionary the draft has what
+    it states: types, labels, values, codes for missing values, units and valid ranges. Bounds,
+    values and the budget stay empty otherwise: they are public, and what the rows hold is not.
     """
-    from app.uploads.drafts import drafted, header_of  # noqa: PLC0415 - it loads what reads files
+    from app.uploads.dictionaries.described import DictionaryError  # noqa: PLC0415
+    from app.uploads.drafting.drafts import drafted_file  # noqa: PLC0415 - it loads what reads files
     from app.uploads.trouble import UnreadableError  # noqa: PLC0415
 
+    name = file.name.partition(".")[0]
     try:
+        described = None if dictionary is None else dictionary_of(dictionary)
         with readable(file) as known, known.open("rb") as stream:
-            draft = drafted(header_of(stream), name=file.name.partition(".")[0])
-    except UnreadableError as error:
+            draft = drafted_file(stream, name=name, dictionary=described)
+    except (DictionaryError, UnreadableError) as error:
         raise click.ClickException(str(error)) from None
+    except Problem as problem:
+        raise click.ClickException(problem.detail) from None
     for note in draft.notes:
         click.echo(note, err=True)
     click.echo(json.dumps(draft.spec, indent=2, ensure_ascii=False))
@@ -128,7 +177,7 @@ def datasets_draft(*, file: Path) -> None:
 def datasets_check(*, file: Path, spec: BinaryIO, as_json: bool) -> None:
     """Read FILE here as a service would under SPEC, and print how; nothing is sent.
 
-    Every fault is told with its place: first those of the spec, then those of the file.
+    Every fault is reported with its place: first those of the spec, then those of the file.
     """
     try:
         with readable(file) as known:
@@ -138,10 +187,9 @@ def datasets_check(*, file: Path, spec: BinaryIO, as_json: bool) -> None:
         for line in extra_lines(problem.extras):
             click.echo(f"  {line}", err=True)
         sys.exit(REFUSED)
-    told = report.to_json() | {
-        "warnings": [{"column": name, "message": text} for name, text in report.warnings()]
-    }
-    for line in [json.dumps(told)] if as_json else report_lines(told):
+    fields = {name: value for name, value in report.to_json().items() if value is not None}
+    fields["warnings"] = [{"column": name, "message": text} for name, text in report.warnings()]
+    for line in [json.dumps(fields)] if as_json else report_lines(fields):
         click.echo(line)
 
 
@@ -153,8 +201,8 @@ def _read(file: Path, spec: bytes) -> UploadReport:
     Problem
         What a service would refuse in the spec, or in the file.
     """
+    from app.uploads.formats.recognition import PARQUET, ZIP  # noqa: PLC0415
     from app.uploads.ingest import ingest  # noqa: PLC0415
-    from app.uploads.parquet_file import MAGIC as PARQUET  # noqa: PLC0415
     from app.uploads.people.taking import PeopleRows  # noqa: PLC0415
     from app.uploads.prf import Prf  # noqa: PLC0415
     from app.uploads.row_digests import KEY_BYTES  # noqa: PLC0415
@@ -167,8 +215,8 @@ def _read(file: Path, spec: bytes) -> UploadReport:
         tempfile.TemporaryDirectory() as scratch,
         Reading(file) as bar,
     ):
-        # Parquet is read by jumps, from its end on: where it is says nothing of how much is left.
-        in_order = stream.read(len(PARQUET)) != PARQUET
+        # These are read by jumps, from their end on: where one is says nothing of how much is left.
+        in_order = stream.read(len(PARQUET)) not in (PARQUET, ZIP)
         stream.seek(0)
         ids = Prf(secrets.token_bytes(KEY_BYTES))
         blocks: Iterable[Any] = ingest(stream, columns, report=report, ids=ids)
@@ -176,5 +224,5 @@ def _read(file: Path, spec: bytes) -> UploadReport:
         for _ in blocks if people is None else people.taken(blocks):
             bar(report.rows, stream.tell() if in_order else None)
         if people is not None:
-            people.tell(report)
+            people.report_in(report)
     return report

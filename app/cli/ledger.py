@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.cli.local import local, settings_of_environment
+from app.cli.local import local, require_ledger, settings_of_environment
 from app.cli.refusals import REFUSED
 from app.cli.remote import as_json_option
 from app.cli.stamps import check_authority, check_stamps
@@ -37,6 +37,7 @@ def ledger_reconcile(yes: bool) -> None:
     from app.store import inspecting, reconciling  # noqa: PLC0415
 
     settings = settings_of_environment()
+    require_ledger(settings)
     url, data_dir = settings.resolved_database_url, settings.data_dir
     with (
         local(),
@@ -72,7 +73,7 @@ def _show_findings(found: Findings, reader: Reader) -> None:
     click.echo(f"releases to be given up, their charges kept: {found.unfinished}")
     click.echo("keys, archived data sets, caps, grants changed since are as they were: check them")
     for fault in found.verification.faults:
-        click.echo(f"BROKEN, and will stay so: {fault}", err=True)
+        click.echo(f"INVALID, and will stay so: {fault}", err=True)
 
 
 @click.group()
@@ -109,7 +110,7 @@ def audit_verify(signatures: bool, full: bool, authority: bytes | None, as_json:
     data sets, the schema and the file. Compares with the anchor too, where it can
     be read, and so finds an older ledger or a result that was taken out again. A
     backup has no anchor and is checked alone, a ledger that was served must have one.
-    Works beside a running service, and without one.
+    Works with or without a running service.
 
     A run that finds a ledger of more than 5,000 entries sound notes in the data directory how far
     it came. The next one walks only what has come since, and says so. It finds what is wrong with
@@ -135,14 +136,14 @@ def audit_verify(signatures: bool, full: bool, authority: bytes | None, as_json:
         facts |= {"since": found.since, "stamps": None if stamps is None else stamps.counts}
         click.echo(json.dumps({**facts, "faults": faults}))
     else:
-        click.echo(f"{'BROKEN' if faults else 'ok'}: {found.entries} entries, head {found.head}")
+        click.echo(f"{'INVALID' if faults else 'ok'}: {found.entries} entries, head {found.head}")
         if found.since is not None:
             click.echo(f"the first {found.since} were verified earlier; --full reads them again")
         click.echo(f"the anchor: {anchored or 'not compared'}")
         if anchored and shares_device(settings):
             click.echo("the anchor is on the ledger's own disk: both may have been put back")
         if stamps is not None:
-            click.echo(stamps.told)
+            click.echo(stamps.summary)
         for fault in faults:
             click.echo(f"  {fault}")
     if faults:
@@ -158,9 +159,9 @@ def audit_verify(signatures: bool, full: bool, authority: bytes | None, as_json:
     help=f"Processes that read the rows, where {PREFIX}DASK_SCHEDULER names no cluster.",
 )
 def audit_data(processes: int) -> None:
-    """Hash every stored file, row digests too, and sum all rows anew; exits 1 on any fault.
+    """Hash every stored file, row digests too, and sum all rows again; exits 1 on any fault.
 
-    Reads all rows. Works beside a running service, and without one.
+    Reads all rows. Works with or without a running service.
     """
     from app.places import passes_of  # noqa: PLC0415
     from app.services.audit import (  # noqa: PLC0415
@@ -177,13 +178,13 @@ def audit_data(processes: int) -> None:
             raise click.ClickException("there is no data directory")
         passes = replace(passes_of(settings), processes=processes)
         for dataset, fault in check_stored_data(directory, passes):
-            click.echo(f"{dataset} ok" if fault is None else f"{dataset} BROKEN: {fault}")
+            click.echo(f"{dataset} ok" if fault is None else f"{dataset} INVALID: {fault}")
             broken = broken or fault is not None
         for dataset in check_lineage(directory, settings.resolved_database_url):
-            click.echo(f"{dataset} BROKEN: row digests")
+            click.echo(f"{dataset} INVALID: row digests")
             broken = True
         for dataset in check_manifests(directory, settings.resolved_database_url):
-            click.echo(f"{dataset} BROKEN: not the manifest that the ledger has recorded")
+            click.echo(f"{dataset} INVALID: not the manifest that the ledger has recorded")
             broken = True
     if broken:
         sys.exit(REFUSED)

@@ -1,6 +1,6 @@
 """What commands on this machine need first: settings, room to write, a port; or a sentence why not.
 
-A refusal here comes before anything is made: no directory half filled, no key that nobody saw.
+A refusal here comes before anything is made: no directory half filled, no key that was never shown.
 """
 
 from __future__ import annotations
@@ -39,11 +39,39 @@ def settings_of_environment() -> Settings:
         raise click.ClickException(f"wrong settings: {faults}") from None
 
 
+_WORDS = {
+    "string_too_short": "has fewer than {min_length} characters",
+    "too_short": "has fewer than {min_length} characters",  # of a secret
+    "string_pattern_mismatch": "has another form than this setting takes",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_parsing": "must be true or false",
+    "literal_error": "must be one of {expected}",
+}
+"""What is wrong with a setting, by pydantic's kind of error."""
+
+
 def _fault(error: ErrorDetails) -> str:
-    """Return what is wrong with a setting, or with several together."""
-    own = error.get("ctx", {}).get("error")
-    told = str(own) if isinstance(own, SettingsError) else error["msg"]
-    return f"{PREFIX}{str(error['loc'][0]).upper()}: {told}" if error["loc"] else told
+    """Return what is wrong with a setting, or with several together, and what it takes."""
+    context = error.get("ctx", {})
+    own = context.get("error")
+    if isinstance(own, SettingsError):
+        said = str(own)
+    else:
+        said = _WORDS.get(error["type"], "has a wrong value").format(**context)
+    if not error["loc"]:
+        return said
+    name = str(error["loc"][0])
+    if isinstance(own, SettingsError):
+        return f"{PREFIX}{name.upper()}: {said}"
+    meaning = Settings.model_fields[name].description or ""
+    return f"{PREFIX}{name.upper()} {said}. It is this setting: {meaning}"
 
 
 def _check_names() -> None:
@@ -91,6 +119,18 @@ def check_room(settings: Settings) -> None:
         check_directory(database.parent, "the database's directory", f"{PREFIX}DATABASE_URL")
         directory, _ = anchor_place(settings)
         check_directory(directory, "the anchor's directory", f"{PREFIX}ANCHOR_DIR")
+
+
+def require_ledger(settings: Settings) -> None:
+    """Refuse where there is no SQLite ledger, before a command makes one by mistake."""
+    from app.store import sqlite_file  # noqa: PLC0415
+
+    database = sqlite_file(settings.resolved_database_url)
+    if database is not None and not database.is_file():
+        raise click.ClickException(
+            f"there is no ledger at {database.absolute()}, and nothing was made. Name the data "
+            f"directory that has one with {PREFIX}DATA_DIR; `release-desk serve` makes a new one."
+        )
 
 
 def check_passes(settings: Settings) -> None:
@@ -151,6 +191,5 @@ def _why_not(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"this user may not listen on port {port}. Choose one above 1023 with --port."
     return (
-        f"nobody can listen on {host}: {error.strerror}. Choose an address of this machine with "
-        "--host."
+        f"cannot listen on {host}: {error.strerror}. Choose an address of this machine with --host."
     )

@@ -9,7 +9,7 @@ import click
 from app.cli.remote import connected
 from app.client import ReleaseDesk
 
-_SIZE = click.option("--size", type=int, help="Of the checkpoint of so many leaves.")
+_SIZE = click.option("--size", type=int, help="The number of leaves of the checkpoint.")
 
 
 @click.group()
@@ -18,7 +18,7 @@ def log() -> None:
 
 
 @log.command("checkpoint")
-@click.option("--size", type=int, help="That of so many leaves; by default the newest.")
+@click.option("--size", type=int, help="Number of leaves; by default those of the newest.")
 @connected
 def log_checkpoint(desk: ReleaseDesk, *, size: int | None) -> None:
     """Print a signed checkpoint: keep it, to check the log against it later."""

@@ -6,25 +6,40 @@ import json
 
 import click
 
+from app.cli.caution import YES, require_meant
 from app.cli.remote import connected
 from app.client import ReleaseDesk
+
+_PUBLISHED = (
+    "Anyone can read the release without a key, and find it in searches and feeds.",
+    "You can withdraw it later, but copies that others have made stay.",
+    "Its address keeps a notice then, and it cannot be published again.",
+)
+_UNPUBLISHED = (
+    "The public page shows the note and no numbers from now on.",
+    "The release cannot be published again, and copies that others have made stay.",
+)
 
 
 @click.command("publish")
 @click.argument("release")
 @click.option("--reason", required=True, help="Kept in the ledger, and shown to the public.")
+@YES
 @connected
-def releases_publish(desk: ReleaseDesk, *, release: str, reason: str) -> None:
+def releases_publish(desk: ReleaseDesk, *, release: str, reason: str, yes: bool) -> None:
     """Make RELEASE, which has its result, readable without a key; print the page's path."""
+    require_meant(lambda: _PUBLISHED, yes=yes)
     click.echo(desk.publish(release, reason=reason).address)
 
 
 @click.command("unpublish")
 @click.argument("release")
 @click.option("--note", required=True, help="Kept in the ledger, and shown at the address.")
+@YES
 @connected
-def releases_unpublish(desk: ReleaseDesk, *, release: str, note: str) -> None:
+def releases_unpublish(desk: ReleaseDesk, *, release: str, note: str, yes: bool) -> None:
     """Withdraw RELEASE from the public, for good: its page says who did it, when and why."""
+    require_meant(lambda: _UNPUBLISHED, yes=yes)
     click.echo(desk.unpublish(release, note=note).status)
 
 

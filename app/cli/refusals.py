@@ -6,10 +6,12 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from app.client import ProblemError, ReceiptError, UnreachableError
+from app.client.questions import OWN_KEY
 from app.settings import PREFIX
 
 REFUSED, UNREACHABLE = 1, 3
@@ -28,13 +30,15 @@ def refusals(url: str | None = None) -> Iterator[None]:
             click.echo(problem.remedy, err=True)
         sys.exit(REFUSED)
     except ReceiptError as error:
-        click.echo(f"BROKEN: {error}", err=True)
+        click.echo(f"INVALID: {error}", err=True)
         sys.exit(REFUSED)
     except UnreachableError as error:
         click.echo(str(error), err=True)
         if url is not None:
             click.echo(f"Is it at {url}? Choose another with --url or {PREFIX}URL.", err=True)
-        if error.idempotency_key:
+        if error.idempotency_key == OWN_KEY:
+            click.echo("ask the same again: it is charged once", err=True)
+        elif error.idempotency_key:
             click.echo(f"ask again with --idempotency-key {error.idempotency_key}", err=True)
         sys.exit(UNREACHABLE)
 
@@ -51,8 +55,21 @@ def extra_lines(extras: Mapping[str, object]) -> Iterator[str]:
 
 
 def _fault(said: Mapping[str, object]) -> str:
-    """Return a fault of a request, or of a row of an upload, as a line."""
+    """Return a fault of a request, or a kind of fault of an upload, as a line."""
     if said.get("field") is not None:
         return f"{said['field']}: {said.get('message')}"
-    place = [f"{name} {said[name]}" for name in ("row", "column") if said.get(name) is not None]
-    return f"{', '.join(place) or 'the file'}: {said.get('reason')}"
+    columns = said.get("columns")
+    places = [_place(each) for each in columns] if isinstance(columns, list) else []
+    file = "" if said.get("file") is None else f"file {said['file']}, "
+    return f"{file}{'; '.join(places) or _place(said)}: {said.get('reason')}"
+
+
+def _place(said: Mapping[str, Any]) -> str:
+    """Return a column, or the file, with the rows of it that are wrong."""
+    name = "the file" if said.get("column") is None else f"column {said['column']}"
+    rows, count = said.get("rows") or [], said.get("count") or 1
+    if not rows:
+        return name
+    listed = ", ".join(map(str, rows))
+    more = f" and {count - len(rows):,} more" if count > len(rows) else ""
+    return f"{name}, {'row' if count == 1 else 'rows'} {listed}{more}"

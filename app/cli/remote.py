@@ -10,7 +10,12 @@ from typing import Any, BinaryIO
 
 import click
 
-from app.cli.caution import CAUTION, require_worth
+from app.cli.caution import (
+    CAUTION,
+    YES,
+    require_meant,
+    require_worth,
+)
 from app.cli.refusals import REFUSED, refusals
 from app.client import ReleaseDesk, check_page, check_receipt
 from app.client.answers import Answer, Numbers
@@ -27,14 +32,17 @@ as_json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, one object per line."
 )
 _EPSILON = click.option("--epsilon", required=True, help='The price as a decimal, e.g. "0.5".')
-_REASON = click.option("--reason", required=True, help="Kept in the ledger.")
 _MECHANISM = click.option("--mechanism", default="auto", show_default=True)
 _NORM = click.option("--norm", default="auto", show_default=True)
 _INFERENCE = click.option(
     "--inference", metavar="SHARE", help="Share of epsilon for standard errors, such as 1/3."
 )
 AS_TABLE = click.option(
-    "--table", "as_table", is_flag=True, help="Print a line for each number, in columns."
+    "--table/--json",
+    "as_table",
+    default=None,
+    help="Print a line for each number, or the answer as JSON. Default: a table on a terminal, "
+    "JSON in a pipe.",
 )
 AS_SUMMARY = click.option(
     "--summary", "as_summary", is_flag=True, help="Print a table with standard errors, as R does."
@@ -42,6 +50,16 @@ AS_SUMMARY = click.option(
 
 
 _ID = "ds_"
+_LONGEST = 60
+"""Characters of a column's values that a table shows."""
+_ARCHIVED = (
+    "The rows of all versions of the data set are erased for good. Nothing can be asked of it.",
+    "What waits for a review is rejected. The ledger and the releases stay.",
+)
+_DELETED = (
+    "The rows are erased for good, and the account is closed unless other data sets share it.",
+    "The entries of the ledger stay. The same people can be uploaded again.",
+)
 
 
 def connected(command: Command) -> Command:
@@ -70,7 +88,9 @@ def keys() -> None:
 
 @keys.command("create")
 @click.argument("name")
-@click.option("--role", required=True, type=click.Choice(["admin", "curator", "analyst"]))
+@click.option(
+    "--role", required=True, type=click.Choice(["admin", "curator", "analyst", "metrics"])
+)
 @click.option("--expires", help="Moment after which the key is refused, ISO 8601.")
 @click.option(
     "--person", help="Give it to the person of an earlier key, as `keys list` names them."
@@ -100,12 +120,12 @@ def keys_list(desk: ReleaseDesk, *, as_json: bool) -> None:
     print_rows(desk.keys(), columns, as_json=as_json)
 
 
-@keys.command("twins")
+@keys.command("duplicates")
 @connected
-def keys_twins(desk: ReleaseDesk) -> None:
-    """List the keys of persons whose names look alike: id, name, and whom it looks like.
+def keys_duplicates(desk: ReleaseDesk) -> None:
+    """List active keys whose person's name looks like another person's: id, name, other names.
 
-    Earlier versions let such names in. Names are quoted, and what is not ASCII is spelled out.
+    Names are quoted, with escapes for characters outside ASCII.
     """
     every = desk.keys()
     for key in every:
@@ -136,66 +156,53 @@ def datasets_list(desk: ReleaseDesk, *, as_json: bool) -> None:
     print_rows(desk.datasets(), columns, as_json=as_json)
 
 
-@datasets.command("budget")
-@click.argument("dataset")
-@connected
-def datasets_budget(desk: ReleaseDesk, *, dataset: str) -> None:
-    """Print what is left of the budget of DATASET (an id or a name)."""
-    budget = desk.budget(dataset)
-    left = budget.epsilon
-    target = "" if budget.delta is None else f"  at delta {budget.delta}, kept in zCDP"
-    click.echo(
-        f"total {left.total}  spent {left.spent}  reserved {left.reserved}"
-        f"  remaining {left.remaining}{target}"
-    )
-    if budget.yours and budget.yours.get("cap") is not None:
-        click.echo(f"yours: cap {budget.yours['cap']}  remaining {budget.yours['remaining']}")
-
-
-@datasets.command("grant")
-@click.argument("dataset")
-@_EPSILON
-@_REASON
-@click.option("--expires", help="When the grant ends, ISO 8601; without it never.")
-@connected
-def datasets_grant(
-    desk: ReleaseDesk, *, dataset: str, epsilon: str, reason: str, expires: str | None
-) -> None:
-    """Raise the total budget of DATASET."""
-    desk.grant(dataset, epsilon=epsilon, reason=reason, expires=expires)
-    click.echo(f"total {desk.budget(dataset).epsilon.total}")
-
-
-@datasets.command("cap")
-@click.argument("dataset")
-@click.argument("person")
-@click.option("--epsilon", help="What PERSON may use at most; without it the cap is lifted.")
-@_REASON
-@connected
-def datasets_cap(
-    desk: ReleaseDesk, *, dataset: str, person: str, epsilon: str | None, reason: str
-) -> None:
-    """Cap what PERSON (whose key it is) may use of the budget of DATASET."""
-    cap = desk.cap(dataset, person=person, epsilon=epsilon, reason=reason)
-    click.echo(f"cap {cap.epsilon or 'none'}  used {cap.used}")
-
-
-@datasets.command("caps")
+@datasets.command("show")
 @click.argument("dataset")
 @as_json_option
 @connected
-def datasets_caps(desk: ReleaseDesk, *, dataset: str, as_json: bool) -> None:
-    """List the caps on the budget of DATASET."""
-    print_rows(desk.caps(dataset), ("person", "epsilon", "used"), as_json=as_json)
+def datasets_show(desk: ReleaseDesk, *, dataset: str, as_json: bool) -> None:
+    """Show the public facts of DATASET, a name or an id: its columns, and what remains to spend."""
+    found = desk.dataset(dataset)
+    if as_json:
+        click.echo(found.model_dump_json())
+        return
+    budget = found.budget_left().epsilon
+    size = "private row count" if found.rows is None else f"{found.rows} rows"
+    click.echo(f"{found.name} ({found.id}), {found.adjacency}, {size}, {found.status}")
+    click.echo(f"protects: {found.protects}")
+    click.echo(f"epsilon: {budget.remaining} of {budget.total} remain")
+    for line in lines_of(
+        [{"column": name, **_facts(each)} for name, each in found.columns.items()]
+    ):
+        click.echo(line)
+
+
+def _facts(column: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a table shows of a column; a list of many values is cut."""
+    values = ", ".join(map(str, column.get("values") or ()))
+    facts = {name: column.get(name) for name in ("type", "lower", "upper", "missing")}
+    cells = {name: "" if fact is None else str(fact) for name, fact in facts.items()}
+    return {**cells, "values": values if len(values) <= _LONGEST else f"{values[:_LONGEST]}..."}
 
 
 @datasets.command("archive")
 @click.argument("dataset")
-@click.confirmation_option(prompt="Erase the rows for good? Ledger and releases stay.")
+@YES
 @connected
-def datasets_archive(desk: ReleaseDesk, *, dataset: str) -> None:
+def datasets_archive(desk: ReleaseDesk, *, dataset: str, yes: bool) -> None:
     """Erase the rows of DATASET; its ledger and releases stay."""
+    require_meant(lambda: _ARCHIVED, yes=yes)
     click.echo(desk.archive(dataset).status)
+
+
+@datasets.command("delete")
+@click.argument("dataset")
+@YES
+@connected
+def datasets_delete(desk: ReleaseDesk, *, dataset: str, yes: bool) -> None:
+    """Delete DATASET, which has no releases, and close its account."""
+    require_meant(lambda: _DELETED, yes=yes)
+    click.echo(desk.delete(dataset).status)
 
 
 @click.group()
@@ -212,7 +219,7 @@ def releases() -> None:
 @click.option("--purpose", help="What the numbers are for, in words for reviewers.")
 @_INFERENCE
 @click.option("--idempotency-key", help="A name for the question, not the one it has by itself.")
-@click.option("--fresh", is_flag=True, help="Ask anew what was asked before, and pay anew.")
+@click.option("--fresh", is_flag=True, help="Draw again what was released before, and pay again.")
 @click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
 @CAUTION
 @AS_TABLE
@@ -232,7 +239,7 @@ def releases_ask(
     fresh: bool,
     no_wait: bool,
     careful: bool | None,
-    as_table: bool,
+    as_table: bool | None,
     as_summary: bool,
 ) -> None:
     """Release STATISTIC (JSON) of DATASET (an id or a name), and charge its epsilon.
@@ -251,25 +258,27 @@ def releases_ask(
         idempotency_key=idempotency_key,
         wait=not no_wait,
     )
-    _say_worth(release.usefulness)
+    _say_worth(release.usefulness, release.about_missing)
     text = release.summary() if as_summary else release.body.decode()
-    print_numbers(release, text, as_table=as_table)
+    print_numbers(release, text, as_table=False if as_summary else as_table)
     if release.status == _AWAITING_REVIEW:
         click.echo(
-            f"{release.id} awaits a review: `releases show` tells what becomes of it", err=True
+            f"{release.id} awaits a review: `releases show` shows what becomes of it", err=True
         )
 
 
-def _say_worth(usefulness: Mapping[str, Any] | None) -> None:
-    """Tell in a sentence what an answer is worth, before what a program reads."""
+def _say_worth(usefulness: Mapping[str, Any] | None, about_missing: Sequence[str]) -> None:
+    """Say what an answer is worth, and of which records it is, before what a program reads."""
     if usefulness is not None:
         click.echo(usefulness["sentence"], err=True)
+    for sentence in about_missing:
+        click.echo(sentence, err=True)
 
 
 @releases.command("preview")
 @click.argument("dataset")
 @click.argument("statistic")
-@click.option("--epsilon", help='The price as a decimal, e.g. "0.5"; or tell an --accuracy.')
+@click.option("--epsilon", help='The price as a decimal, e.g. "0.5"; or give an --accuracy.')
 @_MECHANISM
 @_NORM
 @click.option(
@@ -279,7 +288,7 @@ def _say_worth(usefulness: Mapping[str, Any] | None) -> None:
 @click.option(
     "--accuracy",
     type=float,
-    help="Wanted half-width of the widest 95% interval; the epsilon it takes is told.",
+    help="Wanted half-width of the widest 95% interval; shows the epsilon that it takes.",
 )
 @_INFERENCE
 @AS_TABLE
@@ -293,12 +302,12 @@ def releases_preview(
     assume: str | None,
     accuracy: float | None,
     inference: str | None,
-    as_table: bool,
+    as_table: bool | None,
     **choice: str,
 ) -> None:
     """Say how noisy STATISTIC would be, and whether that is worth it; free, reads no data."""
     if epsilon is None and accuracy is None:
-        raise click.UsageError("tell an --epsilon, or the --accuracy that you want")
+        raise click.UsageError("give an --epsilon, or the --accuracy that you want")
     options = _wish(inference)
     if assume is not None:
         options["assume"] = parsed(assume, "--assume")
@@ -306,7 +315,7 @@ def releases_preview(
         options["accuracy"] = accuracy
     asked = parsed(statistic, "STATISTIC")
     seen = desk.preview(dataset, asked, epsilon=epsilon, **choice, **options)
-    _say_worth(seen.usefulness)
+    _say_worth(seen.usefulness, seen.about_missing)
     if seen.job is not None:
         click.echo(f"a job: {expected_words(seen.job)}", err=True)
     print_numbers(seen, seen.model_dump_json(), as_table=as_table)
@@ -343,11 +352,14 @@ def releases_withdraw(desk: ReleaseDesk, *, release: str) -> None:
 @AS_TABLE
 @AS_SUMMARY
 @connected
-def releases_show(desk: ReleaseDesk, *, release: str, as_table: bool, as_summary: bool) -> None:
+def releases_show(
+    desk: ReleaseDesk, *, release: str, as_table: bool | None, as_summary: bool
+) -> None:
     """Print one release as the service stored it."""
     shown = desk.released(release)
     text = shown.summary() if as_summary else shown.body.decode()
-    print_numbers(shown, text, as_table=as_table)
+    _say_worth(shown.usefulness, shown.about_missing)
+    print_numbers(shown, text, as_table=False if as_summary else as_table)
 
 
 @releases.command("check")
@@ -412,8 +424,18 @@ def parsed(text: str, name: str) -> dict[str, object]:
     return value
 
 
-def print_numbers(answer: Numbers, text: str, *, as_table: bool) -> None:
-    """Print an answer as it came, or its numbers in columns; without numbers there is no table."""
+def is_terminal() -> bool:
+    """Return whether a person reads what is printed."""
+    return sys.stdout.isatty()
+
+
+def print_numbers(answer: Numbers, text: str, *, as_table: bool | None) -> None:
+    """Print an answer as it came, or its numbers in columns; without numbers there is no table.
+
+    None: in columns on a terminal.
+    """
+    if as_table is None:
+        as_table = is_terminal()
     rows = answer.rows() if as_table else []
     for line in lines_of(rows) if rows else (text,):
         click.echo(line)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the rows and people, each column with anything to tell, then the warnings."""
+    """Yield the rows and people, each column with anything to report, then the warnings."""
     yield f"rows: {report['rows']} read, {report['rows_dropped']} dropped"
     if (people := report.get("people")) is not None:
         yield (
@@ -16,12 +16,12 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"{people['rows_without_id']} without an id"
         )
     for name, counts in report["columns"].items():
-        told = [
+        parts = [
             f"{count} {member.replace('_', ' ')}"
             for member, count in counts.items()
             if count and member != "values"
         ]
-        if told:
-            yield f"{name}: {', '.join(told)}"
+        if parts:
+            yield f"{name}: {', '.join(parts)}"
     for warning in report["warnings"]:
         yield f"warning: {warning['column']}: {warning['message']}"

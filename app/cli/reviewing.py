@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from app.cli.caution import YES, require_meant
 from app.cli.remote import as_json_option, connected, parsed, print_rows
 from app.client import ReleaseDesk, Sheet
 
@@ -31,9 +32,13 @@ def releases_review(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
 @click.argument("release")
 @click.option("--reason", required=True, help="Kept in the ledger.")
 @_SEEN
+@YES
 @connected
-def releases_approve(desk: ReleaseDesk, *, release: str, reason: str, seen: str | None) -> None:
+def releases_approve(
+    desk: ReleaseDesk, *, release: str, reason: str, seen: str | None, yes: bool
+) -> None:
     """Approve RELEASE, which awaits a review: it is charged and drawn. Never one's own."""
+    require_meant(lambda: _approved(desk.review(release)), yes=yes)
     click.echo(desk.approve(release, reason=reason, seen=seen).status)
 
 
@@ -122,11 +127,11 @@ def inbox(desk: ReleaseDesk, *, unread: bool, mark: bool, as_json: bool) -> None
         desk.mark_read(notices[start : start + 200])
 
 
-@click.command("sights")
+@click.command("access-log")
 @click.option("--release", help="Only of this release.")
 @as_json_option
 @connected
-def audit_sights(desk: ReleaseDesk, *, release: str | None, as_json: bool) -> None:
+def audit_access_log(desk: ReleaseDesk, *, release: str | None, as_json: bool) -> None:
     """List who has seen results that were not public, newest first."""
     columns = ("at", "person", "how", "release")
     print_rows(desk.audit(release=release), columns, as_json=as_json)
@@ -146,6 +151,16 @@ def datasets_edit(desk: ReleaseDesk, *, dataset: str, changes: str, reason: str)
     click.echo(edited.id)
 
 
+def _approved(sheet: Sheet) -> Iterator[str]:
+    """Yield what an approval does."""
+    cost, needed = sheet.cost, sheet.votes["needed"]
+    last = f"If yours is the last of {needed} votes, it" if needed > 1 else "It"
+    yield f"{sheet.asker['person']} asks for: {sheet.words}"
+    share = f"{100 * cost['share']:.3g}% of what is left"
+    yield f"{last} is charged epsilon {cost['epsilon']}, {share}."
+    yield "A charge is never given back, whatever the numbers are."
+
+
 def _lines(sheet: Sheet) -> Iterator[str]:
     """Yield a sheet for a terminal, one thing a line, under short headings."""
     cost, asker, votes = sheet.cost, sheet.asker, sheet.votes
@@ -157,6 +172,8 @@ def _lines(sheet: Sheet) -> Iterator[str]:
     yield f"purpose    {sheet.purpose or 'none was given'}"
     yield f"cost       epsilon {cost['epsilon']}, {100 * cost['share']:.3g}% of what is left"
     yield f"expected   {worth['verdict']}: {worth['sentence']}"
+    for said in sheet.members.get("about_missing", ()):
+        yield f"missing    {said}"
     for name, column in sheet.bounds.items():
         yield f"bounds     {name}: {_bounds(column)}"
     for said in sheet.policy_says:
@@ -170,6 +187,7 @@ def _lines(sheet: Sheet) -> Iterator[str]:
             f"earlier    {marks}  {each['release']}  {kinds}  epsilon {each['epsilon']}"
             f"  {each['status']}  {each['requested_by']}"
         )
+    yield f"people     in an earlier data set: {sheet.same_people.replace('_', ' ')}"
     for each in sheet.overlaps:
         yield f"overlap    {each['name']} ({each['dataset']}): {each['why']}"
     for each in sheet.versions[1:]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import math
 import signal
 import sys
@@ -18,16 +19,19 @@ from app.cli.local import (
     check_room,
     listening,
     local,
+    require_ledger,
     settings_of_environment,
     system_errors,
 )
 from app.cli.refusals import refusals
 from app.descriptors import most_accepted, raise_descriptor_limit
+from app.logs import START, configure_logs
 from app.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+_START = logging.getLogger(START)
 _APPLICATION = "app.cli:application"
 _NOT_STARTED = 3  # uvicorn's own code for an application that does not start
 
@@ -36,7 +40,9 @@ def application() -> FastAPI:
     """Return the application over the environment's settings, for server processes."""
     from app.main import create_app, keep_in_memory  # noqa: PLC0415
 
-    app = create_app(Settings())
+    settings = Settings()
+    _begin_log(settings)
+    app = create_app(settings)
     keep_in_memory()
     return app
 
@@ -58,6 +64,7 @@ def serve(host: str, port: int, workers: int) -> None:
 
     raise_descriptor_limit()
     settings = settings_of_environment()
+    _begin_log(settings)
     if workers > 1 and settings.resolved_database_url.startswith("sqlite"):
         raise click.UsageError(
             "--workers above 1 needs PostgreSQL: an SQLite ledger has exactly one writing process. "
@@ -74,7 +81,9 @@ def serve(host: str, port: int, workers: int) -> None:
         # uvicorn raises the signal again once it has shut down in order: that is success.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         where = f"{host}:{found.getsockname()[1]}"
-        click.echo(f"Release Desk on http://{where}, docs at /docs; Ctrl-C stops it")
+        if sys.stdout.isatty():
+            click.echo(f"Release Desk on http://{where}, docs at /docs; Ctrl-C stops it")
+        _START.info("starting", extra={"url": f"http://{where}"})
         options = _options(settings)
         if workers == 1:
             server = uvicorn.Server(uvicorn.Config(_APPLICATION, **options))
@@ -93,7 +102,9 @@ def _options(settings: Settings) -> dict[str, Any]:
         "access_log": False,
         "server_header": False,
         "backlog": most_accepted(),
+        "forwarded_allow_ips": settings.trusted_proxies.split(","),
         "log_level": settings.log_level,
+        "log_config": None,  # its lines are written as ours are
         "timeout_graceful_shutdown": math.ceil(settings.drain_timeout_s),
     }
 
@@ -105,11 +116,12 @@ def _options(settings: Settings) -> dict[str, Any]:
     help=f"Jobs to draw at once. Default: {PREFIX}JOB_PROCESSES.",
 )
 def worker(processes: int | None) -> None:
-    """Draw jobs from a PostgreSQL database until Ctrl-C or SIGTERM, beside `serve`."""
+    """Draw jobs from a PostgreSQL database until Ctrl-C or SIGTERM, next to `serve`."""
     from app.worker import run_worker  # noqa: PLC0415
 
     raise_descriptor_limit()
     settings = settings_of_environment()
+    _begin_log(settings)
     if settings.resolved_database_url.startswith("sqlite"):
         raise click.UsageError(
             "a worker of its own needs PostgreSQL: an SQLite ledger has exactly one writing "
@@ -123,21 +135,31 @@ def worker(processes: int | None) -> None:
     with local():
         check_passes(settings)
         check_room(settings)
-        click.echo("drawing jobs; Ctrl-C stops it")
+        if sys.stdout.isatty():
+            click.echo("drawing jobs; Ctrl-C stops it")
+        _START.info("drawing jobs")
         run_worker(settings)
 
 
 @click.command()
 def migrate() -> None:
-    """Bring the database to the newest schema. `serve` does so by itself."""
-    _migrate(settings_of_environment())
-    click.echo("the schema is the newest")
+    """Bring the database to the newest schema. `serve` does so by itself.
+
+    An SQLite ledger must exist. An empty PostgreSQL database is given its tables.
+    """
+    settings = settings_of_environment()
+    _begin_log(settings)
+    require_ledger(settings)
+    if not settings.data_dir.exists():
+        click.echo(f"making the data directory {settings.data_dir.absolute()}")
+    _migrate(settings)
+    click.echo("the database has the newest schema")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def backup(file: Path) -> None:
-    """Copy the SQLite ledger to FILE, which must not exist; works beside a running service.
+    """Copy the SQLite ledger to FILE, which must not exist; works while a service is running.
 
     The rows of data sets are not in it: copy the data directory's `datasets` as well.
     """
@@ -168,10 +190,19 @@ def demo(once: bool, port: int | None, data_dir: Path | None) -> None:
         steps.run(once=once, port=port, data_dir=data_dir)
 
 
+def _begin_log(settings: Settings) -> None:
+    """Have every line of this process written in the one form, from the first on."""
+    from app.places import written_directories  # noqa: PLC0415
+
+    configure_logs(level=settings.log_level, directories=written_directories(settings).values())
+
+
 def _migrate(settings: Settings) -> None:
-    from app.places import open_store  # noqa: PLC0415
+    from app.places import open_store, require_current  # noqa: PLC0415
+    from app.vault.vault import Vault  # noqa: PLC0415
 
     with local():
         check_passes(settings)
         check_room(settings)
         open_store(settings).close()
+        require_current(Vault(settings.data_dir))

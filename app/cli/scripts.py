@@ -37,7 +37,7 @@ def releases_script(desk: ReleaseDesk, *, release: str, language: str) -> None:
 @_LANGUAGE
 @connected
 def datasets_script(
-    desk: ReleaseDesk, *, dataset: str, statistic: str, assume: str | None, **choice: str
+    desk: ReleaseDesk, *, dataset: str, statistic: str, assume: str | None, **choice: Any
 ) -> None:
     """Print a program that previews STATISTIC (JSON) of DATASET, rehearses and can release it."""
     options: dict[str, Any] = {} if assume is None else {"assume": parsed(assume, "--assume")}

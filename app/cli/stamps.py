@@ -24,12 +24,12 @@ class StampsFound:
     waiting: int
 
     @property
-    def told(self) -> str:
-        """Return it as a line for a reader; the faults are told elsewhere."""
+    def summary(self) -> str:
+        """Return it as a line for a reader; the faults are printed elsewhere."""
         if not self.checked:
             return "time stamps: none is kept"
-        told = f"time stamps: {self.checked} checked"
-        return f"{told}, {self.waiting} still to come" if self.waiting else told
+        summary = f"time stamps: {self.checked} checked"
+        return f"{summary}, {self.waiting} still to come" if self.waiting else summary
 
     @property
     def counts(self) -> dict[str, int]:
@@ -62,7 +62,7 @@ def check_stamps(reader: Reader, authority: bytes, *, most: int) -> StampsFound:
     authority
         Certificates (PEM): those that sign stamps or issue what signs them.
     most
-        After so many faults no more are told.
+        The number of faults after which no more are printed.
     """
     checked, waiting = 0, 0
     faults: list[str] = []

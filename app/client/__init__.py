@@ -6,7 +6,7 @@
 {'income': 981.2}
 
 May enter: calls of the contract, and what is checked without the service. May import: nothing of
-``app`` or ``mechanisms``, since it is a package of its own too.
+``app`` or ``mechanisms`` but ``app.tidy``, since it is a package of its own too.
 """
 
 from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth

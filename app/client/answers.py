@@ -8,13 +8,25 @@ Answers that hold numbers show as a table in a notebook, and become a data frame
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from app.client.errors import ClientError
 from app.client.summary import summary_of
-from app.client.tables import Row, frame_of, html_of, lines_of, rows_of
+from app.client.tables import (
+    Row,
+    cell,
+    frame_of,
+    html_of,
+    lines_of,
+    name_of,
+    polars_of,
+    rows_of,
+)
+
+_NAMED = 3
+"""How many numbers a representation shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,18 +89,31 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers(Answer):
-    """An answer that holds numbers: a release, a derivation, or the noise that a preview tells."""
+    """An answer that holds numbers: a release, a derivation, or the noise that a preview shows.
+
+    ``excludes_missing`` are columns whose missing cells leave records out, ``fills`` what was
+    filled in by column, and ``about_missing`` says both in sentences. ``labels`` are what values
+    of categories mean, by column. ``at_edge`` names numbers that cannot be said, as a variance
+    that was clamped to 0.
+    """
 
     value: dict[str, Any] | None = None
     noise: dict[str, Any] | None = None
+    at_edge: Sequence[Mapping[str, Any]] = ()
+    excludes_missing: Sequence[str] = ()
+    fills: Mapping[str, Any] | None = None
+    about_missing: Sequence[str] = ()
+    labels: Mapping[str, Mapping[str, str]] | None = None
 
     def rows(self) -> list[Row]:
         """Return the numbers as tidy rows, each a dictionary.
 
-        First the columns of the groups or cells, then ``term``, ``value`` and what is known
+        First the columns of the groups or cells, each followed by the labels of its values where
+        they have some (``sex label``), then ``term``, ``value`` and what is known
         of the noise: ``noise`` is its standard deviation, and 95% of it lies between
         ``noise_low`` and ``noise_high``. Inference adds ``std_error``,
-        ``confidence_low`` and ``confidence_high``.
+        ``confidence_low`` and ``confidence_high``. Where a number cannot be said, ``value`` is
+        None and ``note`` says why.
         """
         return rows_of(self.members)
 
@@ -105,19 +130,38 @@ class Numbers(Answer):
     def to_text(self) -> str:
         """Return :meth:`rows` as lines of aligned columns; no text where there are no numbers."""
         rows = self.rows()
-        return "\n".join(lines_of(rows)) if rows else ""
+        return "\n".join([*lines_of(rows), *self.about_missing]) if rows else ""
 
     def summary(self) -> str:
         """Return estimates, standard errors and intervals as a table, as R prints one.
 
         Without standard errors it is that of :meth:`to_text`, and how to get them.
         """
-        return summary_of(self.members.get("inference"), self.to_text())
+        return summary_of(self.members, self.to_text())
+
+    def to_polars(self) -> Any:
+        """Return :meth:`rows` as a data frame of Polars.
+
+        Raises
+        ------
+        MissingPackageError
+            polars is not installed.
+        """
+        return polars_of(self.rows())
+
+    def __repr__(self) -> str:
+        rows = self.rows()
+        numbers = [f"{name_of(row)} {cell(row, 'value')}" for row in rows if "value" in row]
+        more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
+        words = [type(self).__name__, str(self.members.get("id") or "")]
+        parts = [" ".join(filter(None, words)), self._caption(), ", ".join(numbers[:_NAMED]) + more]
+        return f"<{': '.join(filter(None, parts))}>"
 
     def _repr_html_(self) -> str:
         usefulness = self.members.get("usefulness")
         sentence = usefulness.get("sentence") if isinstance(usefulness, Mapping) else None
-        return html_of(self._caption(), self.rows(), str(sentence or ""))
+        said = " ".join([str(sentence or ""), *self.about_missing]).strip()
+        return html_of(self._caption(), self.rows(), said)
 
     def _caption(self) -> str:
         statistic = self.members.get("statistic")

@@ -1,4 +1,4 @@
-"""Error bars for a notebook: a small drawing beside each number, with nothing but numbers in it."""
+"""Error bars for a notebook: a small drawing next to each number, made of numbers alone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MEANING = ("95% confidence", "95% noise")
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """A number between two others."""
+    """A number between two others, or the two alone where it cannot be said."""
 
     low: float
-    value: float
+    value: float | None
     high: float
 
 
@@ -42,22 +42,25 @@ def bars_of(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
 
 def _bar(row: Mapping[str, Any], low: str, high: str) -> _Bar | None:
     """Return a row's bar; a preview's is around zero."""
-    ends = (row.get(low), row.get("value", 0.0), row.get(high))
+    value = row.get("value", 0.0)
+    ends = (row.get(low), *(() if row.get("note") else (value,)), row.get(high))
     known = [float(end) for end in ends if isinstance(end, Real) and isfinite(end)]
     if len(known) < len(ends) or any(one > other for one, other in pairwise(known)):
         return None
-    return _Bar(*known)
+    return _Bar(known[0], None if row.get("note") else known[1], known[-1])
 
 
 def _drawn(bar: _Bar, alike: Sequence[_Bar]) -> str:
     least, most = min(each.low for each in alike), max(each.high for each in alike)
     room = (_WIDTH - 2 * _MARGIN) / ((most - least) or 1.0)
-    low, value, high = (_MARGIN + room * (end - least) for end in (bar.low, bar.value, bar.high))
+    low, high = (_MARGIN + room * (end - least) for end in (bar.low, bar.high))
     top, bottom = _MIDDLE - _CAP, _MIDDLE + _CAP
     line = f"M{low:.1f} {_MIDDLE}H{high:.1f}M{low:.1f} {top}V{bottom}M{high:.1f} {top}V{bottom}"
-    said = f"{bar.value:.6g}, between {bar.low:.6g} and {bar.high:.6g}"
+    said, dot = f"between {bar.low:.6g} and {bar.high:.6g}", ""
+    if bar.value is not None:
+        said, value = f"{bar.value:.6g}, {said}", _MARGIN + room * (bar.value - least)
+        dot = f'<circle cx="{value:.1f}" cy="{_MIDDLE}" r="2.5" fill="currentColor"></circle>'
     return (
         f'<svg role="img" aria-label="{said}" width="{_WIDTH:.0f}" height="{2 * _MIDDLE:.0f}">'
-        f'<path d="{line}" stroke="currentColor" fill="none"></path>'
-        f'<circle cx="{value:.1f}" cy="{_MIDDLE}" r="2.5" fill="currentColor"></circle></svg>'
+        f'<path d="{line}" stroke="currentColor" fill="none"></path>{dot}</svg>'
     )

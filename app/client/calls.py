@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from app.client.answers import members_of
-from app.client.datasets import Facts, named
+from app.client.datasets import Facts
 from app.client.errors import ProblemError
 from app.client.log import LogCalls
 from app.client.models import (
@@ -31,9 +31,16 @@ from app.client.models import (
     Verification,
 )
 from app.client.progress import OnWait
-from app.client.publishing import publishing
-from app.client.questions import Amount, Question, amount, question
-from app.client.releasing import deriving, dry_running, previewing, release_in, releasing, scripting
+from app.client.questions import Amount, Question, amount, key_to_send, question
+from app.client.releasing import (
+    deriving,
+    dry_running,
+    previewing,
+    publishing,
+    release_in,
+    releasing,
+    scripting,
+)
 from app.client.reviewing import ReviewCalls, at
 from app.client.steps import Call, Line, Listing, Pages, Steps
 from app.client.uploads import UploadCalls
@@ -43,7 +50,7 @@ D = TypeVar("D", bound=Facts)
 _ID = re.compile(r"[\w.~-]+", re.ASCII)
 _NOT_THERE = {404, 422}
 """What the service answers to an id that names nothing, or cannot be one."""
-_ARCHIVED = "archived"
+_ACTIVE = "active"
 _MOST_NAMES = 10
 """How many names of data sets a refusal mentions."""
 
@@ -64,7 +71,8 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
     def dataset(self, name: Facts | str) -> Steps[D]:
         """Return a data set by its name or id: its public facts, and what may be asked of it.
 
-        A name is that of the data set which has it now: an archived one has its id alone.
+        A name is that of the data set which has it now. An archived or deleted one has its id
+        alone.
 
         Raises
         ------
@@ -88,9 +96,9 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
         while pages is not None:
             found, pages = yield from pages.turned(self.line)
             for dataset in found:
-                if dataset.name == name and dataset.status != _ARCHIVED:
+                if dataset.name == name and dataset.status == _ACTIVE:
                     return dataset
-            names += [each.name for each in found if each.status != _ARCHIVED]
+            names += [each.name for each in found if each.status == _ACTIVE]
         there = ", ".join(map(repr, names[:_MOST_NAMES])) or "none"
         detail = f"No data set has the id or the name {name!r}. There are: {there}."
         raise ProblemError(status=404, body={"code": "not-found", "detail": detail})
@@ -109,6 +117,20 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
     def archive(self, dataset: Facts | str) -> Steps[D]:
         """Erase a data set's rows; its ledger and releases stay (curators)."""
         response = yield from self.line.send("POST", f"{_of(dataset)}/archive")
+        return self.dataset_of(response.json())
+
+    @Call
+    def delete(self, dataset: Facts | str) -> Steps[D]:
+        """Delete a data set that has no releases, and close its account (curators).
+
+        Its rows are erased, and the same people can be uploaded again with a full budget.
+
+        Raises
+        ------
+        ProblemError
+            ``dataset-has-releases``; ``newer-version``: delete that one first.
+        """
+        response = yield from self.line.send("DELETE", _of(dataset))
         return self.dataset_of(response.json())
 
     @Call
@@ -207,7 +229,9 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
 
         The same question of the same person to the same data set at the same epsilon is one
         release: asked again, tomorrow or on another machine, it gives the stored answer,
-        uncharged. So a cell of a notebook may be run twice. ``fresh=True`` asks anew.
+        uncharged. So a cell of a notebook may be run twice. It is the same question in another
+        spelling too, such as 40.0 for 40, and with another ``purpose``. ``fresh=True`` draws new
+        noise and charges the budget again.
 
         A release that is drawn in the background is waited for, however long
         that takes: it is charged already. One that needs a review is not: it
@@ -224,16 +248,16 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
         mechanism, norm
             ``"auto"`` leaves the choice to the service.
         fresh
-            Ask anew what was asked before: a new draw, and a new charge. Asked so, a question
+            Draw again what was released before: new noise, and a new charge. Asked so, a question
             that was not approved is put to the curator again.
         idempotency_key
-            A name for the question, in place of the one that follows from it.
+            A name for the question, in place of the one that it has by itself, ``"auto"``.
         wait
             False returns a job at once, its ``status`` being ``running``;
             :meth:`released` shows it later.
         on_wait
             Called before each pause with the running release and the seconds. By default a line
-            on the terminal or in the notebook tells of them.
+            on the terminal or in the notebook shows them.
         options
             Further members of the request, such as ``purpose``.
 
@@ -246,7 +270,7 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
         """
         asked = _id(dataset)
         body = {**question(statistic, epsilon, mechanism, norm), **options}
-        key = named(asked, body, idempotency_key, fresh=fresh)
+        key = key_to_send(idempotency_key, fresh=fresh)
         steps = releasing(self.line, asked, body, key=key, wait=wait, on_wait=on_wait)
         return (yield from steps)
 
@@ -296,7 +320,7 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
 
     @Call
     def unpublish(self, release: Release | str, *, note: str) -> Steps[Publication]:
-        """Withdraw a release from the public, for good; its address tells why (curators)."""
+        """Withdraw a public release, permanently; its address shows the reason (curators)."""
         body, path = {"note": note}, f"{at(release)}/publication/withdrawal"
         response = yield from self.line.repeatable("POST", path, json=body)
         return Publication.model_validate_json(response.content)
@@ -324,9 +348,13 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
         return Pages(f"{_of(dataset)}/ledger", Entry.model_validate)
 
     @Call
-    def verification(self) -> Steps[Verification]:
-        """Walk every chain and sum of the ledger (curators)."""
-        response = yield from self.line.read("/v1/ledger/verification")
+    def verification(self, *, full: bool = False) -> Steps[Verification]:
+        """Walk every chain and sum of the ledger (curators).
+
+        Unless ``full``, a large ledger is walked from where the service last found it sound.
+        """
+        query = "?full=true" if full else ""
+        response = yield from self.line.read(f"/v1/ledger/verification{query}")
         return Verification.model_validate_json(response.content)
 
     @Call
@@ -377,8 +405,8 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
     ) -> Steps[int]:
         """Pause a person (by name) or a data set (by id); return how many were cancelled (admins).
 
-        Nothing is charged meanwhile, and jobs charged before wait. ``cancel_waiting`` rejects
-        what waits for a review, which has not been charged.
+        During the pause nothing is charged, and jobs that are already charged wait.
+        ``cancel_waiting`` rejects what waits for a review, which has not been charged.
         """
         body = {"what": what, "name": name, "paused": True, "reason": reason}
         body["cancel_waiting"] = cancel_waiting

@@ -1,22 +1,34 @@
 """A data set as an object to ask: its public facts, and a method for each statistic.
 
 Every method takes ``where``, ``by`` and ``derive``, and what else the statistic has, as keywords;
-then ``mechanism``, ``norm``, ``inference`` and ``purpose`` as the contract has them.
+then ``mechanism``, ``norm``, ``inference`` and ``purpose`` as the contract has them. Their types
+are in :mod:`app.client.questions`, for an editor to complete. Conditions may be text:
+
+>>> wages.mean("income", where="age >= 40 and sex in ['f', 'x']", epsilon=1)  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 from app.client.answers import Answer
 from app.client.models import Budget, DryRun, Preview, Release
 from app.client.progress import OnWait
 from app.client.questions import (
     Amount,
+    Binned,
+    Fields,
+    LinearFit,
+    LogisticFit,
+    Options,
+    QuantileFit,
     Question,
-    idempotency_key,
+    Selected,
+    Summed,
+    Weighed,
+    key_to_send,
     parted,
     question,
 )
@@ -28,7 +40,7 @@ _COLUMN = ("type", "lower", "upper", "values", "expr")
 """What a notebook shows of a column."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Facts(Answer):
     """The public facts of a data set; ``rows`` is None under add_remove.
 
@@ -52,6 +64,11 @@ class Facts(Answer):
     version: int = 1
     extends: str | None = None
 
+    def __repr__(self) -> str:
+        size = "" if self.rows is None else f", {self.rows} rows"
+        facts = f"{self.adjacency}{size}, {len(self.columns)} columns, {self.status}"
+        return f"<{type(self).__name__} {self.name!r} ({self.id}): {facts}>"
+
     def _repr_html_(self) -> str:
         size = "" if self.rows is None else f", {self.rows} rows"
         rows = [
@@ -61,7 +78,7 @@ class Facts(Answer):
         return html_of(f"{self.name} ({self.id}), {self.adjacency}{size}, {self.status}", rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Asked(Facts):
     """What may be asked of a data set. ``desk`` is whom to ask."""
 
@@ -82,7 +99,7 @@ class Asked(Facts):
         epsilon: Amount | None = None,
         mechanism: str = "auto",
         norm: str = "auto",
-        **fields: object,
+        **fields: Unpack[Weighed],
     ) -> Steps[Preview]:
         """Say what a release would cost and how noisy it would be; free, reads no data.
 
@@ -91,8 +108,8 @@ class Asked(Facts):
         >>> wages.preview("mean", columns=["income"], by=["sex"], epsilon="0.5")  # doctest: +SKIP
         >>> wages.preview("mean", columns=["income"], accuracy=50)  # doctest: +SKIP
         """
-        asked, beside = parted(statistic, fields)
-        body = {**question(asked, epsilon, mechanism, norm), **beside}
+        asked, options = parted(statistic, fields)
+        body = {**question(asked, epsilon, mechanism, norm), **options}
         return (yield from previewing(self._line, self.id, body))
 
     @Call
@@ -108,7 +125,7 @@ class Asked(Facts):
         idempotency_key: str | None = None,
         wait: bool = True,
         on_wait: OnWait | None = None,
-        **fields: object,
+        **fields: Unpack[Fields],
     ) -> Steps[Release]:
         """Release a statistic and charge its epsilon; the same question again is free.
 
@@ -117,9 +134,9 @@ class Asked(Facts):
 
         >>> wages.release("mean", columns=["income"], by=["sex"], epsilon="0.5")  # doctest: +SKIP
         """
-        asked, beside = parted(statistic, fields)
-        body = {**question(asked, epsilon, mechanism, norm), **beside}
-        key = named(self.id, body, idempotency_key, fresh=fresh)
+        asked, options = parted(statistic, fields)
+        body = {**question(asked, epsilon, mechanism, norm), **options}
+        key = key_to_send(idempotency_key, fresh=fresh)
         steps = releasing(self._line, self.id, body, key=key, wait=wait, on_wait=on_wait)
         return (yield from steps)
 
@@ -132,14 +149,14 @@ class Asked(Facts):
         epsilon: Amount,
         mechanism: str = "auto",
         norm: str = "auto",
-        **fields: object,
+        **fields: Unpack[Weighed],
     ) -> Steps[DryRun]:
         """Ask the same of synthetic rows; free, and in the shape of a release.
 
         >>> wages.dry_run("mean", columns=["income"], by=["sex"], epsilon="0.5")  # doctest: +SKIP
         """
-        asked, beside = parted(statistic, fields)
-        body = {**question(asked, epsilon, mechanism, norm), **beside}
+        asked, options = parted(statistic, fields)
+        body = {**question(asked, epsilon, mechanism, norm), **options}
         return (yield from dry_running(self._line, self.id, body))
 
     @Call
@@ -152,65 +169,77 @@ class Asked(Facts):
         mechanism: str = "auto",
         norm: str = "auto",
         language: str = "python",
-        **fields: object,
+        **fields: Unpack[Weighed],
     ) -> Steps[str]:
         """Return a question as a program: ``python``, ``r`` or a Jupyter ``notebook``; free.
 
         :meth:`ReleaseDesk.script` is for a release that there is.
         """
-        asked, beside = parted(statistic, fields)
-        body = {**question(asked, epsilon, mechanism, norm), **beside}
+        asked, options = parted(statistic, fields)
+        body = {**question(asked, epsilon, mechanism, norm), **options}
         return (yield from question_scripting(self._line, self.id, body, language))
 
     # A method for each statistic
 
     @Call
-    def count(self, /, *, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def count(self, /, *, epsilon: Amount, **fields: Unpack[Selected]) -> Steps[Release]:
         """Release how many records meet the conditions in ``where``."""
         return (yield from self._asked("count", epsilon, fields))
 
     @Call
-    def histogram(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def histogram(
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Binned]
+    ) -> Steps[Release]:
         """Release how records spread over the cells of some columns."""
         return (yield from self._asked("histogram", epsilon, fields, columns=columns))
 
     @Call
-    def sum(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def sum(self, /, *columns: str, epsilon: Amount, **fields: Unpack[Summed]) -> Steps[Release]:
         """Release the totals of some columns."""
         return (yield from self._asked("sum", epsilon, fields, columns=columns))
 
     @Call
-    def mean(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def mean(self, /, *columns: str, epsilon: Amount, **fields: Unpack[Summed]) -> Steps[Release]:
         """Release the means of some columns; of a boolean column that is a proportion."""
         return (yield from self._asked("mean", epsilon, fields, columns=columns))
 
     @Call
-    def std(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def std(self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]) -> Steps[Release]:
         """Release the standard deviations of some columns."""
         return (yield from self._asked("std", epsilon, fields, columns=columns))
 
     @Call
-    def variance(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def variance(
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
+    ) -> Steps[Release]:
         """Release the variances of some columns."""
         return (yield from self._asked("variance", epsilon, fields, columns=columns))
 
     @Call
-    def covariance(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def covariance(
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
+    ) -> Steps[Release]:
         """Release the covariance matrix of some columns."""
         return (yield from self._asked("covariance", epsilon, fields, columns=columns))
 
     @Call
-    def correlation(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def correlation(
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
+    ) -> Steps[Release]:
         """Release the correlation matrix of some columns."""
         return (yield from self._asked("correlation", epsilon, fields, columns=columns))
 
     @Call
-    def moments(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def moments(
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
+    ) -> Steps[Release]:
         """Release first and second moments, from which :meth:`ReleaseDesk.derive` goes on free."""
         return (yield from self._asked("moments", epsilon, fields, columns=columns))
 
     @Call
-    def geometric_median(self, /, *columns: str, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def geometric_median(
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
+    ) -> Steps[Release]:
         """Release the centre of the points that some columns make."""
         return (yield from self._asked("geometric_median", epsilon, fields, columns=columns))
 
@@ -222,35 +251,37 @@ class Asked(Facts):
         levels: Sequence[float | str] | float,
         *,
         epsilon: Amount,
-        **fields: Any,
+        **fields: Unpack[Selected],
     ) -> Steps[Release]:
         """Release quantiles of a column; level 0.5 is the median."""
         own = {"column": column, "levels": levels}
         return (yield from self._asked("quantile", epsilon, fields, **own))
 
     @Call
-    def median(self, /, column: str, *, epsilon: Amount, **fields: Any) -> Steps[Release]:
+    def median(
+        self, /, column: str, *, epsilon: Amount, **fields: Unpack[Selected]
+    ) -> Steps[Release]:
         """Release the median of a column."""
         own = {"column": column, "levels": [0.5]}
         return (yield from self._asked("quantile", epsilon, fields, **own))
 
     @Call
     def linear_regression(
-        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Any
+        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Unpack[LinearFit]
     ) -> Steps[Release]:
         """Release the coefficients of a regression, by a formula or ``target`` and ``features``."""
         return (yield from self._asked("linear_regression", epsilon, fields, formula=formula))
 
     @Call
     def quantile_regression(
-        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Any
+        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Unpack[QuantileFit]
     ) -> Steps[Release]:
         """Release how a conditional quantile depends on columns; ``tau`` is its level."""
         return (yield from self._asked("quantile_regression", epsilon, fields, formula=formula))
 
     @Call
     def logistic_regression(
-        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Any
+        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Unpack[LogisticFit]
     ) -> Steps[Release]:
         """Release how the odds of yes or no depend on columns."""
         return (yield from self._asked("logistic_regression", epsilon, fields, formula=formula))
@@ -262,7 +293,7 @@ class Asked(Facts):
         *parts: Question,
         shares: Sequence[int] | None = None,
         epsilon: Amount,
-        **fields: Any,
+        **fields: Unpack[Options],
     ) -> Steps[Release]:
         """Release several statistics at once, for one epsilon that ``shares`` divide: evenly.
 
@@ -285,12 +316,7 @@ class Asked(Facts):
         return line
 
 
-def named(dataset: str, body: Question, key: str | None, *, fresh: bool) -> str:
-    """Return the key of a question: the one given, else the one that follows from it."""
-    return key or idempotency_key(dataset, body, fresh=fresh)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Dataset(Asked, Blocking):
     """A data set to ask."""
 
@@ -299,7 +325,7 @@ class Dataset(Asked, Blocking):
         return self.desk.run(steps)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AsyncDataset(Asked, Awaiting):
     """A data set to ask; its methods are awaited."""
 

@@ -63,6 +63,9 @@ class ReleaseDesk(Calls[Dataset], Blocking):
             base_url=url, headers=_headers(key), timeout=timeout_s, transport=transport
         )
 
+    def __repr__(self) -> str:
+        return f"<ReleaseDesk {self._http.base_url}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -88,7 +91,7 @@ class ReleaseDesk(Calls[Dataset], Blocking):
                     step = next(steps)
                     continue
                 try:
-                    with self._glancing(step.meanwhile):
+                    with self._glancing(step.glance):
                         response = self._http.request(step.method, step.path, **step.content)
                 except httpx.TransportError as error:
                     step = steps.throw(_unreachable(error))
@@ -109,8 +112,8 @@ class ReleaseDesk(Calls[Dataset], Blocking):
         def look() -> None:
             pause_s = _FIRST_LOOK_S
             while not ended.wait(pause_s):
-                with suppress(httpx.TransportError):  # the request itself tells
-                    pause_s = glance.told(self._http.get(glance.path))
+                with suppress(httpx.TransportError):  # the request itself reports it
+                    pause_s = glance.pause_of(self._http.get(glance.path))
 
         thread = threading.Thread(target=look, daemon=True)
         thread.start()
@@ -141,6 +144,9 @@ class AsyncDesk(Calls[AsyncDataset], Awaiting):
             base_url=url, headers=_headers(key), timeout=timeout_s, transport=transport
         )
 
+    def __repr__(self) -> str:
+        return f"<AsyncDesk {self._http.base_url}>"
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -166,7 +172,7 @@ class AsyncDesk(Calls[AsyncDataset], Awaiting):
                     step = next(steps)
                     continue
                 try:
-                    async with self._glancing(step.meanwhile):
+                    async with self._glancing(step.glance):
                         response = await self._http.request(step.method, step.path, **step.content)
                 except httpx.TransportError as error:
                     step = steps.throw(_unreachable(error))
@@ -187,8 +193,8 @@ class AsyncDesk(Calls[AsyncDataset], Awaiting):
             pause_s = _FIRST_LOOK_S
             while True:
                 await asyncio.sleep(pause_s)
-                with suppress(httpx.TransportError):  # the request itself tells
-                    pause_s = glance.told(await self._http.get(glance.path))
+                with suppress(httpx.TransportError):  # the request itself reports it
+                    pause_s = glance.pause_of(await self._http.get(glance.path))
 
         task = asyncio.create_task(look())
         try:

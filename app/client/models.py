@@ -55,7 +55,7 @@ class Pause(Answer):
     paused_at: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Preview(Numbers):
     """What a release would cost and how noisy it would be; no data was read.
 
@@ -74,12 +74,12 @@ class Preview(Numbers):
     job: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class DryRun(Numbers):
-    """What a release on synthetic rows came to: free, and about nobody.
+    """What a release on synthetic rows came to: free, and without real people.
 
     It has a release's members; ``synthetic`` is true, and there is no receipt. ``rows`` says
-    on how many rows, of the population that ``assume`` tells.
+    on how many rows, of the population that ``assume`` describes.
     """
 
     dataset: str
@@ -92,7 +92,7 @@ class DryRun(Numbers):
     guarantee: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Release(Numbers):
     """A sanitized answer. ``body`` holds the bytes exactly as the service stored them.
 
@@ -174,7 +174,7 @@ class ReceiptCheck(Answer):
     parts: ClassVar[Mapping[str, type[Answer]]] = {"receipt": Receipt}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Derivation(Numbers):
     """A statistic computed from the release ``derived_from``: post-processing, free.
 
@@ -201,13 +201,15 @@ class Entry(Answer):
 class Verification(Answer):
     """The outcome of walking every chain and sum of the ledger.
 
-    ``anchor`` says how the ledger stands to its anchor; None: they were not compared.
+    ``anchor`` says how the ledger stands to its anchor; None: they were not compared. ``since`` is
+    how many entries an earlier verification covered; None: everything was walked.
     """
 
     ok: bool
     entries: int
     head: str | None = None
     anchor: str | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""One line that tells of a job or an upload while it runs, where somebody is looking."""
+"""One line that shows the progress of a job or an upload, on a terminal or in a notebook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BAR = 20
 
 
 def expected_words(job: Mapping[str, Any] | None) -> str:
-    """Say about how long a job takes, by the public facts that an answer tells; "" of none.
+    """Say about how long a job takes, by the public facts in an answer; "" of none.
 
     >>> expected_words({"deadline_s": 16, "expected_s": 2})
     'drawn in about 2 s, shown 16 s after the charge or at a doubling of that'
@@ -83,7 +83,7 @@ class Line:
             self._shown = True
 
     def keep_saying(self, text: str) -> None:
-        """Say a text with the seconds that have passed, anew from time to time."""
+        """Show a text with the elapsed seconds, and refresh it from time to time."""
         if self._seen and self._clock is None:
             self._clock = threading.Thread(target=self._tick, args=(text,), daemon=True)
             self._clock.start()
@@ -153,7 +153,7 @@ class Sending(Line):
         self._size = path.stat().st_size
 
     def fileno(self) -> int:
-        """Return the file's descriptor, which tells its length."""
+        """Return the file's descriptor, which has its length."""
         return self._stream.fileno()
 
     def seek(self, place: int) -> int:

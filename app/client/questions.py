@@ -1,38 +1,199 @@
-"""Questions as the contract has them, and the names under which they are charged once."""
+"""Questions as the contract has them, and the keys under which they are charged once."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from numbers import Rational
+from typing import Any, Literal, TypedDict
+
+from app.client.conditions import conditions_in
+from app.client.progress import OnWait
+from app.client.values import plain
 
 Question = Mapping[str, object]
 Amount = str | int | float | Decimal
-"""A price. Text and Decimal are exact; a float is taken as the shortest decimal that it is."""
+"""A price. Text and Decimal are exact; a float is taken by its first 15 digits."""
+
+Where = str | Mapping[str, object] | Sequence[str | Mapping[str, object]]
+"""Conditions that all hold: as text (:mod:`app.client.conditions`) or as the contract has them."""
+By = str | Mapping[str, object] | Sequence[str | Mapping[str, object]]
+"""Columns to group by; a numeric one with its ``edges``."""
+
+
+class Options(TypedDict, total=False):
+    """What every release takes in addition to its statistic and its epsilon.
+
+    ``fresh`` asks for a new draw and a new charge; the other members are those of
+    :meth:`~app.client.datasets.Asked.release`.
+    """
+
+    mechanism: str
+    norm: str
+    inference: float | str | Rational | Mapping[str, object] | None
+    purpose: str | None
+    fresh: bool
+    idempotency_key: str | None
+    wait: bool
+    on_wait: OnWait | None
+
+
+class Selecting(TypedDict, total=False):
+    """Fields of a statistic of some records, or of each group.
+
+    ``derive`` names new columns by their expressions. ``missing`` is what becomes of records
+    without a value.
+    """
+
+    where: Where | None
+    by: By | None
+    derive: Mapping[str, str | Mapping[str, object]] | None
+    missing: Literal["complete", "available", "cell"] | None
+
+
+class Weighing(Selecting, total=False):
+    """Fields of a statistic that takes a column of weights."""
+
+    weights: str | Mapping[str, object] | None
+
+
+class Binning(Selecting, total=False):
+    """Fields of a histogram: the ``edges`` of numeric columns, and what is outside of them."""
+
+    edges: Mapping[str, object] | None
+    outside: Literal["keep", "drop"] | None
+
+
+class Fitting(Weighing, total=False):
+    """Fields of a regression: ``target`` and ``features`` stand for a formula.
+
+    ``bound`` limits the sum of the absolute coefficients, of columns scaled to [-1, 1].
+    """
+
+    target: str | Mapping[str, object] | None
+    features: str | Sequence[str | Mapping[str, object]] | None
+    intercept: bool | None
+    bound: float | None
+
+
+class LinearFitting(Fitting, total=False):
+    """Fields of a linear regression; ``ridge`` is the weight of its penalty."""
+
+    ridge: float | None
+    base_measure: Mapping[str, object] | None
+
+
+class LogisticFitting(Fitting, total=False):
+    """Fields of a logistic regression; ``q`` is the share of epsilon that the tilt takes."""
+
+    q: float | None
+
+
+class QuantileFitting(Fitting, total=False):
+    """Fields of a quantile regression; ``tau`` is the level."""
+
+    tau: float | str | None
+    base_measure: Mapping[str, object] | None
+
+
+class Fields(LinearFitting, LogisticFitting, QuantileFitting, Binning, total=False):
+    """Every field that some statistic has, and ``inference`` and ``purpose``.
+
+    The service refuses fields that a kind does not have, and names the nearest.
+    """
+
+    columns: str | Sequence[str] | None
+    column: str | None
+    levels: float | str | Sequence[float | str] | None
+    formula: str | None
+    parts: Sequence[Mapping[str, object]] | None
+    inference: float | str | Rational | Mapping[str, object] | None
+    purpose: str | None
+
+
+class Weighed(Fields, total=False):
+    """Fields of a preview or a dry run: what to assume, and ``accuracy`` in place of epsilon."""
+
+    accuracy: float | None
+    assume: Mapping[str, object] | None
+    assume_rows: int | None
+
+
+class Selected(Selecting, Options, total=False):
+    """Keywords of a statistic of some records."""
+
+
+class Summed(Weighing, Options, total=False):
+    """Keywords of a statistic that takes weights."""
+
+
+class Binned(Binning, Options, total=False):
+    """Keywords of a histogram."""
+
+
+class LinearFit(LinearFitting, Options, total=False):
+    """Keywords of a linear regression."""
+
+
+class LogisticFit(LogisticFitting, Options, total=False):
+    """Keywords of a logistic regression."""
+
+
+class QuantileFit(QuantileFitting, Options, total=False):
+    """Keywords of a quantile regression."""
+
+
+OWN_KEY = "auto"
+"""The Idempotency-Key that stands for the one that a question has by itself."""
 
 _BESIDE = frozenset({"assume", "accuracy", "assume_rows", "inference", "purpose"})
-"""Members that stand beside a statistic in a request, not in it."""
+"""Members of a request that are next to its statistic, not in it."""
 _LISTS = frozenset({"by", "columns", "features", "levels", "where"})
 
 
 def question(
     statistic: Question, epsilon: Amount | None, mechanism: str = "auto", norm: str = "auto"
 ) -> dict[str, object]:
-    """Return the body of a release or preview request; a preview may leave the price open."""
-    asked: dict[str, object] = {"statistic": dict(statistic), "mechanism": mechanism, "norm": norm}
+    """Return the body of a release or preview request; a preview may leave the price open.
+
+    A ``datetime`` in a condition is sent as an instant, see :mod:`app.client.values`.
+    """
+    asked: dict[str, object] = {
+        "statistic": plain(_with_conditions(statistic)),
+        "mechanism": mechanism,
+        "norm": norm,
+    }
     return asked if epsilon is None else {**asked, "epsilon": amount(epsilon)}
+
+
+def _with_conditions(statistic: Question) -> dict[str, Any]:
+    """Return a statistic, and a stack's parts, with conditions that are text as comparisons."""
+    asked = dict(statistic)
+    where, parts = asked.get("where"), asked.get("parts")
+    if isinstance(where, str):
+        asked["where"] = conditions_in(where)
+    elif isinstance(where, list | tuple):
+        each = (conditions_in(one) if isinstance(one, str) else [one] for one in where)
+        asked["where"] = [condition for some in each for condition in some]
+    if isinstance(parts, list | tuple):
+        asked["parts"] = [
+            {**part, "statistic": _with_conditions(part["statistic"])}
+            if isinstance(part, Mapping) and isinstance(part.get("statistic"), Mapping)
+            else part
+            for part in parts
+        ]
+    return asked
 
 
 def amount(value: Amount) -> str:
     """Return a price in one spelling: 0.5, "0.50" and "5e-1" are one price, "0.5".
 
-    What is no number is returned as it is, for the service to say so.
+    A float has 15 digits, so that .1 + .2 is .3. What is no number is returned as it is, for the
+    service to say so.
     """
     try:
-        number = Decimal(str(value))
+        number = Decimal(f"{value:.15g}" if isinstance(value, float) else str(value))
     except InvalidOperation:
         return str(value)
     if not number.is_finite():
@@ -41,24 +202,20 @@ def amount(value: Amount) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def idempotency_key(dataset: str, body: Mapping[str, object], *, fresh: bool = False) -> str:
-    """Return the name of a question to a data set: the same one for the same question.
+def key_to_send(key: str | None = None, *, fresh: bool = False) -> str:
+    """Return the key to send: the one given, one that no one has used, or the question's own.
 
-    The service keeps such names for each person. So they need not say who asks: two people who
-    ask the same have a release each, and one person who asks twice has one. ``fresh`` makes
-    a name that nobody has used.
+    :data:`OWN_KEY` has the service name the question, by data set, question, epsilon and person.
+    It knows which spellings mean the same. So a person who asks twice has one release, in any
+    language and spelling, and two people who ask the same have one each.
     """
-    if fresh:
-        return str(uuid.uuid4())
-    # whatever the order of its members, and tuples as lists, it is one question
-    asked = json.dumps([dataset, body], sort_keys=True, separators=(",", ":"))
-    return f"question-{hashlib.sha256(asked.encode()).hexdigest()}"
+    return key or (str(uuid.uuid4()) if fresh else OWN_KEY)
 
 
 def parted(
     statistic: Question | str, fields: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """Return a statistic with the fields that belong in it, and the members beside it.
+    """Return a statistic with the fields that belong in it, and the members next to it.
 
     A field that is None is left out: the service has its default. One column, condition or level
     may stand for a list of it, and a share of epsilon for an ``inference``:
@@ -68,8 +225,8 @@ def parted(
     """
     asked = {"kind": statistic} if isinstance(statistic, str) else dict(statistic)
     given = {name: _in_full(name, value) for name, value in fields.items() if value is not None}
-    beside = {name: value for name, value in given.items() if name in _BESIDE}
-    return {**asked, **{name: given[name] for name in given.keys() - beside.keys()}}, beside
+    options = {name: value for name, value in given.items() if name in _BESIDE}
+    return {**asked, **{name: given[name] for name in given.keys() - options.keys()}}, options
 
 
 def _in_full(name: str, value: object) -> object:

@@ -1,4 +1,4 @@
-"""The steps of asking: a release, waited for if it is a job, and a preview."""
+"""The steps of asking: a release, waited for if it is a job, a preview, and publishing one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import httpx
 
 from app.client.errors import UnreachableError
-from app.client.models import Derivation, DryRun, Preview, Release
+from app.client.models import Derivation, DryRun, Preview, Publication, Release
 from app.client.progress import OnWait, Progress
 from app.client.steps import Line, Pause, Steps
 
@@ -95,3 +95,11 @@ def _waiting(line: Line, response: httpx.Response, key: str, on_wait: OnWait) ->
             response = yield from line.read(path)
         except UnreachableError as error:
             raise UnreachableError(str(error), idempotency_key=key) from error
+
+
+def publishing(line: Line, path: str, reason: str) -> Steps[Publication]:
+    """Publish the release at a path as it was read just before."""
+    seen = (yield from line.read(path)).headers["ETag"]
+    body, headers = {"reason": reason}, {"If-Match": seen}
+    sent = line.repeatable("POST", f"{path}/publication", json=body, headers=headers)
+    return Publication.model_validate_json((yield from sent).content)

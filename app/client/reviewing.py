@@ -82,6 +82,7 @@ class Sheet(Answer):
     bounds: dict[str, Any]
     matrix: dict[str, Any]
     overlaps: Sequence[Mapping[str, Any]]
+    same_people: str
     policy_says: Sequence[str]
     checklist: Sequence[str]
     versions: Sequence[Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""Checking time stamps offline (RFC 3161): by the authority's certificates, and without anybody."""
+"""Checking time stamps offline (RFC 3161): by the authority's certificates alone."""
 
 from __future__ import annotations
 

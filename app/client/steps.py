@@ -36,11 +36,11 @@ _LONGEST_PAUSE_S = 5.0
 class Glance:
     """What to look at, again and again, while a request is under way.
 
-    ``told`` gets each response, and returns the seconds until the next look.
+    ``pause_of`` gets each response, and returns the seconds until the next look.
     """
 
     path: str
-    told: Callable[[httpx.Response], float]
+    pause_of: Callable[[httpx.Response], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Request:
     method: str
     path: str
     content: Mapping[str, Any]
-    meanwhile: Glance | None = None
+    glance: Glance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,10 @@ class Line:
     pause_s: float
 
     def send(
-        self, method: str, path: str, *, meanwhile: Glance | None = None, **content: Any
+        self, method: str, path: str, *, glance: Glance | None = None, **content: Any
     ) -> Steps[httpx.Response]:
         """Send once; raises ``ProblemError`` or ``UnreachableError``."""
-        response: httpx.Response = yield Request(method, path, content, meanwhile)
+        response: httpx.Response = yield Request(method, path, content, glance)
         if response.is_error:
             raise ProblemError.from_response(response)
         return response
@@ -92,7 +92,7 @@ class Line:
             except UnreachableError as error:
                 if attempt == self.attempts:
                     key = content.get("headers", {}).get("Idempotency-Key")
-                    # with it, whoever asks later gets what may have been charged
+                    # with it, a later request gets what may have been charged
                     raise UnreachableError(str(error), idempotency_key=key) from error
             # longer each time, or many clients keep a busy desk busy
             yield Pause(min(self.pause_s * 2 ** (attempt - 1), _LONGEST_PAUSE_S))

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from app.tidy.rows import CANNOT_BE_SAID, Interval, Row, notes_of, rows_of
+
 _HEAD = ("", "estimate", "std. error", "t value", "95% confidence", "95% noise")
 _WIDTH = 88
 _NONE = (
@@ -15,36 +17,42 @@ _NONE = (
 )
 
 
-def summary_of(inference: Mapping[str, Any] | None, numbers: str) -> str:
-    """Return an answer's ``inference`` as text: a line for each number, then how it was made.
+def summary_of(answer: Mapping[str, Any], numbers: str) -> str:
+    """Return an answer's inference as text: a line for each number, then how it was made.
 
-    ``numbers`` is what can be told without.
+    ``numbers`` is what can be said without.
     """
+    inference = answer.get("inference")
     if inference is None:
         return "\n".join([*([numbers, ""] if numbers else []), *wrap(_NONE, _WIDTH)])
-    terms = [_row(term) for term in inference["terms"]]
-    fit = [_row(term, tested=False) for term in inference["fit"]]
-    rows = [_HEAD, *terms, *fit]
+    inferred = [row for row in rows_of(answer) if row.confidence is not None]
+    rows = [_HEAD, *map(_row, inferred)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [*_aligned(rows, widths), "", *wrap(f"Method: {inference['method']}", _WIDTH)]
-    return "\n".join(lines)
+    notes = [line for note in notes_of(inferred) for line in ["", *wrap(note, _WIDTH)]]
+    method = wrap(f"Method: {inference['method']}", _WIDTH)
+    return "\n".join([*_aligned(rows, widths), *notes, "", *method])
 
 
-def _row(term: Mapping[str, Any], *, tested: bool = True) -> tuple[str, ...]:
-    """Return the cells of a number; of R squared and the like nobody asks whether they are 0."""
-    error = term["std_error"]
+def _row(row: Row) -> tuple[str, ...]:
+    """Return the cells of a number; R squared and the like get no test against 0."""
+    estimate, error = row.estimate, row.std_error
+    tested = error and row.key.measure != "fit" and isinstance(estimate, int | float)
     return (
-        " ".join([*(term.get("by") or {}).values(), term["term"]]),
-        f"{term['estimate']:.4g}",
-        f"{error:.4g}",
-        f"{term['estimate'] / error:.2f}" if error and tested else "",
-        _interval(term["confidence_95"]),
-        "" if term["noise_95"] is None else _interval(term["noise_95"]),
+        " ".join([*map(str, row.key.labels.values()), row.term]),
+        CANNOT_BE_SAID if row.note else _text(estimate),
+        _text(error),
+        f"{estimate / error:.2f}" if tested else "",
+        _interval(row.confidence),
+        _interval(row.noise),
     )
 
 
-def _interval(ends: Sequence[float]) -> str:
-    return f"[{ends[0]:.4g}, {ends[1]:.4g}]"
+def _text(number: Any) -> str:
+    return f"{number:.4g}" if isinstance(number, int | float) else str(number or "")
+
+
+def _interval(ends: Interval | None) -> str:
+    return f"[{_text(ends[0])}, {_text(ends[1])}]" if ends else ""
 
 
 def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:

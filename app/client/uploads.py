@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -13,9 +15,10 @@ import httpx
 
 from app.client.answers import Answer
 from app.client.datasets import Facts
-from app.client.progress import Line as Told
+from app.client.progress import Line as ProgressLine
 from app.client.progress import Sending
 from app.client.steps import Call, Glance, Line, Listing, Pages, Steps
+from app.client.values import is_frame, plain, write_frame
 
 D = TypeVar("D", bound=Facts)
 
@@ -44,13 +47,49 @@ class UploadCalls(Generic[D]):
     dataset_type: type[D]
 
     @Call
-    def upload(self, file: Path | str, spec: Mapping[str, object]) -> Steps[D]:
-        """Upload a CSV, CSV.gz or Parquet file under a public spec (curators).
+    def upload(self, file: Path | str | Any, spec: Mapping[str, object]) -> Steps[D]:
+        """Upload a CSV, CSV.gz, Parquet or Excel file under a public spec (curators).
+
+        ``file`` may be a data frame of pandas or polars. Its times with a zone are sent as
+        instants.
 
         On a terminal or in a notebook a line says how far it is, sent and read. The answer comes
         when the file has been read; it is waited for a day, whatever ``timeout_s`` is.
         """
-        return (yield from self._sent("/v1/datasets", Path(file), spec))
+        return (yield from self._sent("/v1/datasets", file, spec))
+
+    @Call
+    def check(
+        self,
+        file: Path | str | Any,
+        spec: Mapping[str, object],
+        *,
+        extends: Facts | str | None = None,
+    ) -> Steps[Mapping[str, Any]]:
+        """Say how the service would read a file, and keep nothing of it (curators).
+
+        What comes back is the ``report`` of an upload: counts by column, and ``warnings`` of
+        columns to look at again. ``extends`` is the data set that the rows would be added to.
+        """
+        path = "/v1/datasets"
+        if extends is not None:
+            wanted = extends.id if isinstance(extends, Facts) else extends
+            path = f"{path}/{wanted}/versions"
+        response = yield from self._posted(f"{path}?check=true", file, spec)
+        report: Mapping[str, Any] = response.json()["report"]
+        return report
+
+    @Call
+    def replace(
+        self, dataset: Facts | str, file: Path | str | Any, spec: Mapping[str, object]
+    ) -> Steps[D]:
+        """Upload a file in the place of a data set that has no releases (curators).
+
+        In one step the new data set is there, the old one is deleted and its account closed: the
+        people of both may be the same, and the name may be.
+        """
+        replaced = dataset.id if isinstance(dataset, Facts) else dataset
+        return (yield from self._sent("/v1/datasets", file, {**spec, "replaces": replaced}))
 
     @Call
     def register(self, source: str, spec: Mapping[str, object]) -> Steps[D]:
@@ -65,7 +104,7 @@ class UploadCalls(Generic[D]):
     def extend(
         self,
         dataset: Facts | str,
-        file: Path | str | None = None,
+        file: Path | str | Any = None,
         spec: Mapping[str, object] | None = None,
         *,
         source: str | None = None,
@@ -80,7 +119,7 @@ class UploadCalls(Generic[D]):
         said = dict(spec or {})
         if file is None:
             return (yield from self._registered(path, source or "", said))
-        return (yield from self._sent(path, Path(file), said))
+        return (yield from self._sent(path, file, said))
 
     @Listing
     def dataset_versions(self, dataset: Facts | str) -> Pages[DatasetVersion]:
@@ -93,20 +132,28 @@ class UploadCalls(Generic[D]):
         return self.dataset_type.model_validate({**members}, desk=self)
 
     def _registered(self, address: str, source: str, spec: Mapping[str, object]) -> Steps[D]:
-        with Told() as told:
-            told.keep_saying(f"the service reads {source}")
+        with ProgressLine() as progress:
+            progress.keep_saying(f"the service reads {source}")
             response = yield from self.line.send(
                 "POST",
                 address,
-                json={**spec, "source": source},
+                json={**plain(spec), "source": source},
                 timeout=_WHILE_A_FILE_IS_READ,
-                **_looked_at(told, source),
+                **_looked_at(progress, source),
             )
         return self.dataset_of(response.json())
 
-    def _sent(self, address: str, path: Path, spec: Mapping[str, object]) -> Steps[D]:
-        with path.open("rb") as stream, Sending(path, stream) as sending:
-            parts = {"file": (path.name, sending), "spec": (None, json.dumps(spec))}
+    def _sent(self, address: str, file: Any, spec: Mapping[str, object]) -> Steps[D]:
+        response = yield from self._posted(address, file, spec)
+        return self.dataset_of(response.json())
+
+    def _posted(self, address: str, file: Any, spec: Mapping[str, object]) -> Steps[httpx.Response]:
+        with (
+            _path_of(file, spec) as path,
+            path.open("rb") as stream,
+            Sending(path, stream) as sending,
+        ):
+            parts = {"file": (path.name, sending), "spec": (None, json.dumps(plain(spec)))}
             response = yield from self.line.send(
                 "POST",
                 address,
@@ -114,21 +161,34 @@ class UploadCalls(Generic[D]):
                 timeout=_WHILE_A_FILE_IS_READ,
                 **_looked_at(sending, path.name),
             )
-        return self.dataset_of(response.json())
+        return response
 
 
-def _looked_at(told: Told, name: str) -> dict[str, Any]:
-    """Return what a request has beside, where somebody looks how far the service has read."""
-    if not told.is_seen:
+@contextmanager
+def _path_of(file: Any, spec: Mapping[str, Any]) -> Iterator[Path]:
+    """Give the path of a file, or of one that a data frame is written to."""
+    if not is_frame(file):
+        yield Path(file)
+        return
+    with tempfile.TemporaryDirectory(prefix="release-desk-") as folder:
+        path = Path(folder) / "data frame.csv"
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            write_frame(file, spec, stream)
+        yield path
+
+
+def _looked_at(progress: ProgressLine, name: str) -> dict[str, Any]:
+    """Return the extra content of a request, where its progress is shown."""
+    if not progress.is_seen:
         return {}
     reading = secrets.token_hex(16)
 
-    def tell(response: httpx.Response) -> float:
+    def reading_pause(response: httpx.Response) -> float:
         found = response.json()["items"] if response.is_success else []
         for each in found:  # none before its first rows are read, and once all are stored
             if each["reading"] == reading:
-                told.tell_reading(name, each)
-        return max(_LOOK_EVERY_S, told.passed_s * _UNSEEN)
+                progress.tell_reading(name, each)
+        return max(_LOOK_EVERY_S, progress.passed_s * _UNSEEN)
 
-    glance = Glance("/v1/readings", tell)
-    return {"headers": {"Reading": reading}, "meanwhile": glance}
+    glance = Glance("/v1/readings", reading_pause)
+    return {"headers": {"Reading": reading}, "glance": glance}

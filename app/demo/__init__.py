@@ -2,7 +2,7 @@
 
 The demo is a client like any other. It starts a service in a process of its
 own over a fresh directory, makes a curator's and an analyst's key, uploads two
-data sets with public bounds, and prints each request beside its answer. May enter:
+data sets with public bounds, and prints each request with its answer. May enter:
 steps that are shown. May import: the client, and what starts a service.
 """
 

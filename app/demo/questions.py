@@ -18,6 +18,7 @@ ENGEL: dict[str, Any] = {
         "foodexp": {"type": "number", "lower": 0, "upper": 2500},
     },
     "budget": {"epsilon": "6"},
+    "same_people": "no",
 }
 
 HOUSING: dict[str, Any] = {
@@ -25,21 +26,75 @@ HOUSING: dict[str, Any] = {
     "description": "20,640 block groups of the 1990 US census.",
     "adjacency": "replace_one",
     "columns": {
-        "longitude": {"type": "number", "lower": -124.5, "upper": -114},
-        "latitude": {"type": "number", "lower": 32, "upper": 42},
-        "housing_median_age": {"type": "number", "lower": 0, "upper": 60},
-        "total_rooms": {"type": "number", "lower": 0, "upper": 40000},
-        "total_bedrooms": {"type": "number", "lower": 0, "upper": 7000, "missing": 0},
-        "population": {"type": "number", "lower": 0, "upper": 36000},
-        "households": {"type": "number", "lower": 0, "upper": 6500},
-        "median_income": {"type": "number", "lower": 0, "upper": 15},
-        "median_house_value": {"type": "number", "lower": 0, "upper": 500001},
+        "longitude": {
+            "type": "number",
+            "lower": -124.5,
+            "upper": -114,
+            "typical": {"mean": -119.6, "std": 2},
+        },
+        "latitude": {
+            "type": "number",
+            "lower": 32,
+            "upper": 42,
+            "typical": {"mean": 35.6, "std": 2.1},
+        },
+        "housing_median_age": {
+            "type": "number",
+            "lower": 0,
+            "upper": 60,
+            "typical": {"mean": 29, "std": 13},
+        },
+        "total_rooms": {
+            "type": "number",
+            "lower": 0,
+            "upper": 40000,
+            "typical": {"mean": 2600, "std": 2200},
+        },
+        "total_bedrooms": {
+            "type": "number",
+            "lower": 0,
+            "upper": 7000,
+            "missing": 0,
+            "typical": {"mean": 540, "std": 420},
+        },
+        "population": {
+            "type": "number",
+            "lower": 0,
+            "upper": 36000,
+            "typical": {"mean": 1400, "std": 1100},
+        },
+        "households": {
+            "type": "number",
+            "lower": 0,
+            "upper": 6500,
+            "typical": {"mean": 500, "std": 380},
+        },
+        "median_income": {
+            "type": "number",
+            "lower": 0,
+            "upper": 15,
+            "typical": {"mean": 3.9, "std": 1.9},
+        },
+        "median_house_value": {
+            "type": "number",
+            "lower": 0,
+            "upper": 500001,
+            "typical": {"mean": 207000, "std": 115000},
+        },
         "ocean_proximity": {
             "type": "category",
             "values": ["<1H OCEAN", "INLAND", "ISLAND", "NEAR BAY", "NEAR OCEAN"],
+            "typical": {
+                "<1H OCEAN": 0.4427,
+                "INLAND": 0.3174,
+                "ISLAND": 0.0003,
+                "NEAR BAY": 0.1109,
+                "NEAR OCEAN": 0.1287,
+            },
         },
     },
     "budget": {"epsilon": "5"},
+    "same_people": "no",
 }
 
 MEANS = {"kind": "mean", "columns": ["income", "foodexp"]}

@@ -9,6 +9,7 @@ from app.desk.pages import (
     asking,
     audit,
     budgets,
+    confirming,
     datasets,
     editing,
     extending,
@@ -27,6 +28,7 @@ ROUTERS = (
     sign_in.router,
     home.router,
     uploading.router,  # before any data set's own page
+    confirming.router,
     datasets.router,
     budgets.router,
     editing.router,

@@ -1,4 +1,5 @@
-"""What asking and asking anew have in common: the form of a question, its preview, the last step.
+"""What a question and its resubmission have in common: the form of a question, its preview, the
+last step.
 
 A preview, a dry run and the step before a question is sent change nothing, so they have addresses:
 they can be gone back to, and kept.
@@ -14,14 +15,16 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.declaring import number_of
+from app.desk.declaring import number_of, numbers_by_name
+from app.desk.estimating import Estimated, foresee
 from app.desk.filled import edges_at_fault, request_of
-from app.desk.foreseen import Foreseen, foresee
 from app.desk.forms import EMPTY, FORM_KEY, NONE, Faults, Form
 from app.desk.numbers import numbers_of
 from app.desk.questions import (
     EDGES,
+    MISSING_SHARES,
     OPERATORS,
+    WITHOUT_VALUE,
     at_fields,
     choices_of,
     fields_of,
@@ -38,14 +41,16 @@ from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.questions import KINDS
+from app.tidy import names
 from app.web.requests.bodies import made_of, request_in
 from app.web.requests.leaving import while_there
 from app.web.requests.questions import PreviewRequest
-from mechanisms.foresight.assumptions import Assumptions
 
 _BY_EPSILON, _BY_ACCURACY = "epsilon", "accuracy"
 _ANY_ACCURACY = 1.0
-"""Stands for one that cannot be read, so that what else is wrong is told with it."""
+"""Stands for one that cannot be read, so that other faults are reported with it."""
+FRESH = "fresh"
+"""The field that asks for a new draw, and a new charge, of what was asked before."""
 SEEN = "seen"
 """The field with the tag of the version that another one is put in the place of."""
 _OF_ANY_KIND = ("wanted", "epsilon", "purpose")
@@ -71,7 +76,7 @@ class Asking:
     note: str = ""
     """What is to be known of the form before it is filled in."""
     first: Form = EMPTY
-    """What an empty form is filled in with, beside what is usual."""
+    """What an empty form is filled in with, in addition to the defaults."""
     seen: str = ""
     """The tag of the version that is to be replaced."""
     freed: int = 0
@@ -88,9 +93,7 @@ class Asking:
         try:
             found, form = await while_there(self.request, self._foreseen(form))
             if form.text("act") == "release":
-                return page(
-                    self.request, "confirm.html", asking=self, seen=found, kept=self._kept(form)
-                )
+                return await self._confirmed(form, found)
             tried = None
             if form.text("act") == "try":
                 tried = await while_there(self.request, self._tried(form))
@@ -98,19 +101,36 @@ class Asking:
             if not fragment:
                 return self.refused(form, problem)
             faults = self._faults(form, problem)
-            told = faults.problem
+            failed = faults.problem
             labels = labels_of(fields_of(form.text("statistic"), self.facts.schema, form), form)
             return page(
-                self.request, "preview.html", seen=None, problem=told, faults=faults, labels=labels
+                self.request,
+                "preview.html",
+                seen=None,
+                problem=failed,
+                faults=faults,
+                labels=labels,
             )
         if fragment:
             return page(self.request, "preview.html", asking=self, seen=found, problem=None)
         return self._form(form, seen=found, tried=tried)
 
+    async def _confirmed(self, form: Form, found: Estimated) -> Response:
+        """Show the last step, and the release that the visitor has of this question already."""
+        before = None
+        if not self.seen:
+            asked = await self.sent(form)
+            before = await state_of(self.request).services.releases.asked_before(
+                self.facts.id, asked.question, caller=self.visitor
+            )
+        kept = [pair for pair in self._kept(form) if pair[0] != FRESH]
+        return page(self.request, "confirm.html", asking=self, seen=found, kept=kept, before=before)
+
     def refused(self, form: Form, problem: Problem) -> Response:
         """Show the form with what it was refused for, at the fields that it is about."""
         self.request.scope["problem"] = problem.code
-        return self._form(form, faults=self._faults(form, problem), status=problem.status)
+        shown = form.changed(statistic=self._kind_of(form))
+        return self._form(shown, faults=self._faults(form, problem), status=problem.status)
 
     def _faults(self, form: Form, problem: Problem) -> Faults:
         """Return what a form was refused for, at the fields that it is about."""
@@ -127,7 +147,7 @@ class Asking:
         Problem
             ``invalid-request``, by the names of requests; ``busy``.
         """
-        return await self._read(_with(form, wanted=_BY_EPSILON))
+        return await self._read(form.changed(wanted=_BY_EPSILON))
 
     def _filled(self) -> Form:
         """Return the form as the address fills it in, of the first statistic unless one is chosen.
@@ -135,16 +155,21 @@ class Asking:
         Where the address says no more than that, what is usual or was asked before fills the rest.
         """
         form = Form(self.request.query_params.multi_items())
-        kind, before = form.text("statistic"), self.first.text("statistic")
-        if kind not in KINDS:
-            allowed = _allowed(self.facts)
-            kind = before or ("mean" if "mean" in allowed else allowed[0])
+        kind = self._kind_of(form)
         if len(form.pairs) > 1:
-            return _with(form, statistic=kind)
+            return form.changed(statistic=kind)
         first = self.first.pairs
-        if kind != before:
+        if kind != self.first.text("statistic"):
             first = [*(pair for pair in first if pair[0] in _OF_ANY_KIND), *_USUAL]
-        return _with(Form((*form.pairs, *first)), statistic=kind)
+        return Form((*form.pairs, *first)).changed(statistic=kind)
+
+    def _kind_of(self, form: Form) -> str:
+        """Return the statistic whose fields are shown: the form's, or the first one allowed."""
+        kind, before = form.text("statistic"), self.first.text("statistic")
+        if kind in KINDS:
+            return kind
+        allowed = _allowed(self.facts)
+        return before or ("mean" if "mean" in allowed else allowed[0])
 
     def _kept(self, form: Form) -> list[tuple[str, str]]:
         """Return what the last step sends of a form; an address that was written lacks some."""
@@ -157,13 +182,16 @@ class Asking:
         asked = await self.sent(form)
         services = state_of(self.request).services
         run = await services.dry_runs.run(
-            self.facts.id, asked.question, Assumptions(), caller=self.visitor
+            self.facts.id, asked.question, asked.assume.assumptions, caller=self.visitor
         )
-        return {"told": run, "numbers": numbers_of(run, "Numbers from synthetic rows")}
+        labels = names.labels_of(columns_json(self.facts.columns))
+        return {"estimate": run, "numbers": numbers_of(run, "Numbers from synthetic rows", labels)}
 
     async def _read(self, form: Form) -> PreviewRequest:
         """Return the request that a form makes, with the accuracy that is wanted."""
         asked, wrong = request_of(form, self.facts.schema), list[tuple[str, str]]()
+        if missing := dict(numbers_by_name(form.text(MISSING_SHARES))):
+            asked["assume"] = {"missing": missing}
         if form.text("wanted") == _BY_ACCURACY and (form.text("accuracy") or not asked["epsilon"]):
             del asked["epsilon"]
             try:
@@ -182,29 +210,29 @@ class Asking:
             raise invalid_requests(wrong)
         return read
 
-    async def _foreseen(self, form: Form) -> tuple[Foreseen, Form]:
+    async def _foreseen(self, form: Form) -> tuple[Estimated, Form]:
         """Return what a question would be like, and the form with the epsilon it was seen at."""
         asked = await self._read(form)
         found, question = await foresee(
             state_of(self.request).services,
             self.facts.id,
             asked.question,
-            asked.accuracy,
+            asked.wish,
             freed=self.freed,
             caller=self.visitor,
         )
-        if asked.accuracy is not None and found.told["accuracy"]["epsilon"] is None:
+        if asked.accuracy is not None and found.estimate["accuracy"]["epsilon"] is None:
             raise invalid_request(
                 "accuracy",
                 "no epsilon is known that reaches it for this question; choose an epsilon",
             )
-        return found, _with(form, epsilon=str(question.epsilon))
+        return found, form.changed(epsilon=str(question.epsilon))
 
     def _form(
         self,
         form: Form,
         *,
-        seen: Foreseen | None = None,
+        seen: Estimated | None = None,
         tried: Mapping[str, Any] | None = None,
         faults: Faults = NONE,
         status: int = 200,
@@ -224,7 +252,7 @@ class Asking:
             "labels": labels_of(fields, form),
             "mechanisms": mechanisms,
             "norms": norms,
-            "operators": [("", "–"), *((each, each) for each in OPERATORS)],
+            "operators": [("", "–"), *((each, each) for each in (*OPERATORS, *WITHOUT_VALUE))],
             "conditions": room_of(form),
             "seen": seen,
             "tried": tried,
@@ -245,11 +273,6 @@ def _accuracy(form: Form) -> float:
     if isinstance(number, str):
         raise invalid_request("accuracy", "must be a number")
     return float(number)
-
-
-def _with(form: Form, **changed: str) -> Form:
-    kept = [pair for pair in form.pairs if pair[0] not in changed]
-    return Form((*kept, *changed.items()))
 
 
 def _allowed(facts: DatasetFacts) -> list[str]:

@@ -15,7 +15,10 @@ _ENDS = {"01-01", "12-31", "06-30", "07-01"}
 _FAMILIAR = frozenset({"127", "128", "168", "255", "256", "365", "366", "511", "512", "1023"}) | {
     str(power) for power in (1024, 1440, 2047, 2048, 3600, 4095, 4096, 65535, 65536, 86400)
 }
-_YEARS = (1800, 2100)  # a number between is taken for a year, and years are round in their own way
+_YEARS = frozenset(
+    map(str, range(1800, 2101))
+)  # a number between is taken for a year, and years are round in their own way
+_OF_BODIES = {"kg", "body", "birth", "patient"}
 _DIGITS = 3  # a number of more digits that say something is seldom public knowledge
 
 
@@ -53,12 +56,14 @@ TYPICAL: Sequence[Typical] = (
 
 
 def typical_of(name: str) -> Typical | None:
-    """Return what a column of this name usually has as bounds, if its name tells.
+    """Return what a column of this name usually has as bounds, if its name shows it.
 
-    >>> typical_of("Age [years]").upper, typical_of("wages_2020"), typical_of("average")
+    >>> typical_of("Age [years]").upper, typical_of("wages_2020"), typical_of("weight")
     ('120', None, None)
     """
     words = set(re.split(r"[^a-z]+", name.lower()))
+    if words.isdisjoint(_OF_BODIES):
+        words.discard("weight")  # it may be that of a survey
     return next((each for each in TYPICAL if words & set(each.words)), None)
 
 
@@ -75,7 +80,7 @@ def looks_read_off(bound: str) -> bool:
     if (number := _NUMBER.fullmatch(bound)) is None:
         return False
     whole, decimals = number[1].lstrip("0"), (number[2] or "").rstrip("0")
-    if not decimals and (whole in _FAMILIAR or _YEARS[0] <= int(whole or 0) <= _YEARS[1]):
+    if not decimals and (whole in _FAMILIAR or whole in _YEARS):
         return False
     digits = (whole + decimals).strip("0") if decimals else whole.rstrip("0")
     return len(digits) > _DIGITS or (len(digits) == _DIGITS and decimals not in ("", "5", "25"))

@@ -14,13 +14,24 @@ from typing import Any
 from app.desk.bounds import looks_read_off
 from app.desk.forms import Form
 from app.domain.problems import Problem, invalid_requests
-from app.uploads.drafts import Draft
+from app.uploads.drafting.drafts import Draft
 
 LEFT_OUT = "left out"
 TYPES = ("number", "integer", "category", "boolean", "date", "datetime", LEFT_OUT)
 REVIEWS = ("never", "always", "above")
 PLACES = ("type", "lower", "upper", "values", "missing", "label", "unit_of_measure", "typical")
 """The fields of a column, in the table's order, by their names in the spec."""
+READING: Mapping[str, Sequence[str]] = {
+    "source": (),
+    "true": ("boolean",),
+    "false": ("boolean",),
+    "format": ("date", "datetime"),
+    "timezone": ("date", "datetime"),
+    "labels": ("category",),
+    "trim": ("category",),
+    "na": (),
+}
+"""The fields that say how a column's cells are read, and the types that have them; () is all."""
 
 _NAME = re.compile(r"columns\.(\d{1,5})\.name", re.ASCII)
 _PLACE = re.compile(
@@ -28,12 +39,15 @@ _PLACE = re.compile(
 )
 _ABOUT = re.compile(r" \(column \".*\"\)$", re.DOTALL)
 """What a message says of its column, where the field says it already."""
+_IN_REDUCE = re.compile(r"^unit\.reduce\b.*", re.DOTALL)
 _WITHIN = re.compile(r"\.typical\.(mean|std)$")
 _WHOLE = re.compile(r"[+-]?\d{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _SHARE = re.compile(r"(\S.*?)[ \t]*[:=\t ][ \t]*(\S+)", re.ASCII)
 """A line of what is typical: a name, then a number."""
 _NUMBERS = ("number", "integer")
+_WRITTEN = ("delimiter", "encoding", "skip_rows", "decimal", "thousands")
+"""What says how a file is written, and is the draft's whatever was filled in before."""
 _FIELDS: Mapping[str, str] = {
     "budget": "epsilon",
     "budget.epsilon": "epsilon",
@@ -46,6 +60,8 @@ _FIELDS: Mapping[str, str] = {
     "unit": "unit_column",
     "unit.column": "unit_column",
     "unit.max_rows": "unit_max_rows",
+    "unit.id": "unit_id",
+    "unit.reduce": "unit_reduce",
     "overlap": "overlap",
     "overlap.reason": "overlap",
 }
@@ -54,15 +70,17 @@ _FIELDS: Mapping[str, str] = {
 _LABELS: Mapping[str, str] = {
     "source": "Address of the data",
     "epsilon": "Epsilon budget",
-    "na": "Missing cells",
+    "na": "Missing-value codes",
     "allowed": "Statistics that may be asked",
-    "unit_column": "Person column",
-    "unit_max_rows": "Rows per person",
+    "unit_column": "Person identifier",
+    "unit_max_rows": "Maximum rows per person",
+    "unit_id": "Person ids",
+    "unit_reduce": "One row per person",
     "overlap": "Other people",
     "reviewers": "Who decides",
-    "delimiter": "Between cells",
-    "decimal": "Before decimals",
-    "thousands": "Between thousands",
+    "delimiter": "Delimiter",
+    "decimal": "Decimal mark",
+    "thousands": "Thousands separator",
 }
 """What fields are called whose names say something else."""
 
@@ -78,7 +96,7 @@ def labelled(form: Form) -> Mapping[str, str]:
     columns = {
         f"columns.{place}.{field}": f"{name} {field if field != 'unit_of_measure' else 'unit'}"
         for place, name in rows_of(form)
-        for field in PLACES
+        for field in (*PLACES, *READING)
     }
     return {**_LABELS, **columns}
 
@@ -89,23 +107,33 @@ def with_draft(form: Form, draft: Draft, file_name: str) -> Form:
     pairs = [pair for pair in form.pairs if not pair[0].startswith("columns.")]
     for place, (name, column) in enumerate(draft.spec["columns"].items()):
         pairs.append((f"columns.{place}.name", name))
-        for field in PLACES:
-            earlier = form.text(f"columns.{kept[name]}.{field}") if name in kept else ""
-            told = earlier or str(column.get(field) or "")
-            pairs.append((f"columns.{place}.{field}", "" if told == "[]" else told))
-    if "delimiter" in draft.spec:
-        pairs = [("delimiter", draft.spec["delimiter"]), *pairs]
+        for field in (*PLACES, *READING):
+            earlier = form.raw(f"columns.{kept[name]}.{field}") if name in kept else ""
+            source = earlier.strip() and earlier
+            pairs.append((f"columns.{place}.{field}", source or _written(column.get(field))))
+    written = [(name, str(draft.spec[name])) for name in _WRITTEN if name in draft.spec]
+    usual = [
+        (name, _written(draft.spec.get(name)))
+        for name in ("name", "description", "na")
+        if not form.text(name)
+    ]
     if not form.text("name"):
-        pairs = [("name", file_name.partition(".")[0]), *pairs]
-    return Form(pairs)
+        usual.append(("name", file_name.partition(".")[0]))
+    return Form([*written, *(each for each in usual if each[1]), *pairs])
 
 
-def with_partitions(draft: Draft, names: Sequence[str]) -> Draft:
-    """Return a draft that has the columns too which a source's folders tell."""
-    columns = dict(draft.spec["columns"])
-    for name in names:
-        columns.setdefault(name, {"type": "category", "values": []})
-    return Draft({**draft.spec, "columns": columns}, draft.notes)
+def _written(value: Any) -> str:
+    """Return what a draft says, as a field has it: lists and labels a line each."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case Mapping():
+            return "\n".join(f"{name} = {label}" for name, label in value.items())
+        case list() | tuple():
+            return "\n".join(map(str, value))
+    return str(value)
 
 
 def spec_of(form: Form) -> dict[str, Any]:
@@ -122,14 +150,17 @@ def spec_of(form: Form) -> dict[str, Any]:
         spec["budget"] = {"epsilon": epsilon} | ({"delta": delta} if delta else {})
     if most := form.text("max_rows"):
         spec["max_rows"] = number_of(most)
-    if column := form.text("unit_column"):
-        rows = form.text("unit_max_rows")
-        spec["unit"] = {"column": column} | ({"max_rows": number_of(rows)} if rows else {})
+    if form.text("unit_column"):
+        spec["unit"] = dict(_unit(form))
     if reason := form.text("overlap"):
         spec["overlap"] = {"reason": reason}
-    for name in ("delimiter", "decimal", "thousands"):
+    for name in ("delimiter", "encoding", "decimal", "thousands"):
         if given := form.raw(name):
             spec[name] = given
+    if skipped := form.text("skip_rows"):
+        spec["skip_rows"] = number_of(skipped)
+    if stated := form.text("same_people"):
+        spec["same_people"] = stated
     if account := form.text("account"):
         spec["account"] = account
     if markers := _lines(form.text("na")):
@@ -137,11 +168,27 @@ def spec_of(form: Form) -> dict[str, Any]:
     return spec
 
 
+def _unit(form: Form) -> Iterator[tuple[str, Any]]:
+    yield "column", _header(form, "unit_column")
+    if rows := form.text("unit_max_rows"):
+        yield "max_rows", number_of(rows)
+    if kind := form.text("unit_id"):
+        yield "id", kind
+    if reduced := _lines(form.text("unit_reduce")):
+        yield "reduce", dict(map(_label, reduced))
+
+
+def _header(form: Form, name: str) -> str:
+    """Return the text of a header as it was filled in: it may begin and end with anything."""
+    return form.raw(name).replace("\r\n", "\n")
+
+
 def _columns(form: Form) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for place, name in rows_of(form):
-        fields = {field: form.text(f"columns.{place}.{field}") for field in PLACES}
+        fields = {field: form.text(f"columns.{place}.{field}") for field in (*PLACES, *READING)}
+        fields["source"] = _header(form, f"columns.{place}.source")
         if fields["type"] != LEFT_OUT:
-            yield name, dict(_column(fields))
+            yield name, {**dict(_column(fields)), **dict(_reading(fields))}
 
 
 def _column(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
@@ -162,11 +209,45 @@ def _column(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     if fields["unit_of_measure"] and numbers:
         yield "unit_of_measure", fields["unit_of_measure"]
     if typical := fields["typical"]:
-        yield "typical", number_of(typical) if kind == "boolean" else dict(_shares(typical))
+        yield "typical", number_of(typical) if kind == "boolean" else dict(numbers_by_name(typical))
 
 
-def _shares(text: str) -> Iterator[tuple[str, object]]:
-    """Yield names and numbers, such as `mean 980` or `north 0.3`, of each line one."""
+def _reading(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """Yield what says how a column's cells are read, where its type has it and it is filled in."""
+    for name, kinds in READING.items():
+        text = fields[name]
+        if not text or (kinds and fields["type"] not in kinds):
+            continue
+        match name:
+            case "true" | "false" | "format" | "na":
+                yield name, _lines(text)
+            case "labels":
+                yield name, dict(map(_label, _lines(text)))
+            case "trim":
+                if text != "yes":
+                    yield name, False if text == "no" else text
+            case _:
+                yield name, text
+
+
+def _label(line: str) -> tuple[str, str]:
+    """Return the value and the label of a line such as ``1 = north``, ``1: north`` or ``1 north``.
+
+    >>> [_label(line) for line in ("1 = north", "1: north", "a:b = c", "1 far north", "alone")]
+    [('1', 'north'), ('1', 'north'), ('a:b', 'c'), ('1', 'far north'), ('alone', '')]
+    """
+    for sign in (" = ", "\t", "=", ":", " "):
+        value, found, label = line.partition(sign)
+        if found and value.strip():
+            return value.strip(), label.strip()
+    return line, ""
+
+
+def numbers_by_name(text: str) -> Iterator[tuple[str, object]]:
+    """Yield a name and a number, such as `mean 980` or `north 0.3`, of each line.
+
+    A line without a number is yielded with an empty text, to be refused.
+    """
     for line in _lines(text):
         match = _SHARE.fullmatch(line)
         yield (line, "") if match is None else (match[1], number_of(match[2]))
@@ -240,10 +321,19 @@ def at_source(problem: Problem) -> Problem:
     return problem
 
 
+def of_source(problem: Problem) -> Problem:
+    """Return a refusal of a file by the field of the source that it is in."""
+    errors = problem.extras.get("errors")
+    if not isinstance(errors, list):
+        return problem
+    refused = [(str(each["field"]), str(each["message"])) for each in errors]
+    return invalid_requests([("source" if f == "file" else f, text) for f, text in refused])
+
+
 def _message(place: str, words: str) -> str:
     """Return what is wrong, as its field says it, which stands for all that is typical."""
-    told = _ABOUT.sub("", words)
-    return f"{match[1]} {told}" if (match := _WITHIN.search(place)) else told
+    text = _ABOUT.sub("", words)
+    return f"{match[1]} {text}" if (match := _WITHIN.search(place)) else text
 
 
 def _named(problem: Problem, faults: Sequence[tuple[str, str]]) -> Problem:
@@ -254,18 +344,19 @@ def _named(problem: Problem, faults: Sequence[tuple[str, str]]) -> Problem:
 def _field(place: str, names: Sequence[tuple[int, str]]) -> str:
     """Return the field that a place of the spec is filled in by.
 
-    A column is told by its position, or by its name where a field of specs has that name too.
+    A column is given by its position, or by its name where a field of specs has that name too.
     """
-    place = place.removeprefix("spec.")
+    place = _IN_REDUCE.sub("unit.reduce", place.removeprefix("spec."))
     if (match := _PLACE.fullmatch(place)) is None:
         return _FIELDS.get(place, place)
     if match["position"] is not None:
         at, rest = int(match["position"]), match["rest"]
         row = names[at][0] if at < len(names) else None
     else:
-        told = match["named"]
-        fits = [each for each in names if f"{told}.".startswith(f"{each[1]}.")]
+        named = match["named"]
+        fits = [each for each in names if f"{named}.".startswith(f"{each[1]}.")]
         row, name = max(fits, key=lambda each: len(each[1]), default=(None, ""))
-        rest = told[len(name) + 1 :]
+        rest = named[len(name) + 1 :]
     field = re.split(r"[.\[]", rest.removeprefix("."))[0]
-    return "columns" if row is None else f"columns.{row}.{field if field in PLACES else 'type'}"
+    known = {*PLACES, *READING}
+    return "columns" if row is None else f"columns.{row}.{field if field in known else 'type'}"

@@ -10,15 +10,17 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import nan
 from typing import Any
 
 from app.desk.forms import Form
-from app.desk.questions import EDGES, conditions_in, derived_in, fields_of
+from app.desk.questions import EDGES, WITHOUT_VALUE, conditions_in, derived_in, fields_of
 from app.domain.problems import invalid_request
+from app.web.requests.validation import unknown_choice
 from mechanisms.catalog import STATISTICS
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
-from mechanisms.statistics.cells.axes import axis_of
+from mechanisms.statistics.cells.axes import Step, axis_of
 
 _NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$", re.ASCII)
 _WHOLE = 1e15  # below it a float that is whole is written without a point
@@ -34,7 +36,7 @@ def request_of(form: Form, schema: Schema) -> dict[str, Any]:
     """
     kind = form.text("statistic")
     if kind not in STATISTICS:
-        raise invalid_request("statistic", "is not one of the catalog's")
+        raise invalid_request("statistic", unknown_choice([*STATISTICS], kind))
     asked: dict[str, Any] = {"kind": kind}
     for field in fields_of(kind, schema, form):
         if field.name.startswith(("edges ", "target ")):
@@ -72,7 +74,7 @@ def _is_json_number(text: str) -> bool:
         return False
     return bool(
         abs(number) <= sys.float_info.max
-    )  # else no request can hold it, and no field is told
+    )  # else no request can hold it, and no field is named
 
 
 def _value(text: str, name: str, schema: Schema) -> Any:
@@ -95,6 +97,8 @@ def _number_or_text(form: Form, name: str, _: Schema) -> Any:
 
 def _comparison(form: Form, at: str, name: str, schema: Schema) -> dict[str, Any]:
     op, text = form.text(f"{at} op"), form.text(f"{at} value")
+    if op in WITHOUT_VALUE and not text:
+        return {"column": name, "op": op}
     if op != "in":
         return {"column": name, "op": op, "value": _value(text, name, schema)}
     several = _json_in(text)  # where a value has a comma itself
@@ -122,8 +126,8 @@ def _read_derive(form: Form, name: str, _: Schema) -> dict[str, Any]:
         named, equals, expression = line.partition("=")
         if not (equals and named.strip() and expression.strip()):
             raise invalid_request("derive", "each line must be a name, =, and an expression")
-        told = _json_in(expression.strip())  # an expression within bounds
-        found[named.strip()] = told if isinstance(told, dict) else expression.strip()
+        parsed = _json_in(expression.strip())  # an expression within bounds
+        found[named.strip()] = parsed if isinstance(parsed, dict) else expression.strip()
     return found
 
 
@@ -138,27 +142,41 @@ def _json_in(text: str) -> Any:
 def _read_features(form: Form, name: str, schema: Schema) -> list[Any]:
     """Return features: names, and what is more than a name as JSON."""
     read = {each: _json_in(each) for each in form.texts(name) if each not in schema.columns}
-    return [told if isinstance(told := read.get(each), dict) else each for each in form.texts(name)]
+    return [
+        parsed if isinstance(parsed := read.get(each), dict) else each for each in form.texts(name)
+    ]
 
 
 def _read_parts(form: Form, name: str, _: Schema) -> Any:
     try:
-        told = json.loads(form.text(name) or "[]")
-        json.dumps(told, allow_nan=False)
+        parsed = json.loads(form.text(name) or "[]")
+        json.dumps(parsed, allow_nan=False)
     except (ValueError, RecursionError):
         raise invalid_request("parts", "is not JSON, or has a number that is too large") from None
-    return told
+    return parsed
 
 
-def _edges_of(form: Form, schema: Schema) -> Iterator[tuple[str, list[Any]]]:
+VALUES, STEP = "values", "step"
+"""How edges are written in a field that are no list."""
+
+
+def _edges_of(form: Form, schema: Schema) -> Iterator[tuple[str, Any]]:
     counted = form.texts("columns") if form.text("statistic") == "histogram" else ()
     for name in counted:
         column = schema.columns.get(name)
         timed = isinstance(column, NumberColumn) and column.timed is not None
         text = form.text(f"edges {name}")
         if text:
-            words = [each.strip() for each in text.split(",")]
-            yield name, [*words] if timed else _numbers_in(text)
+            yield name, _edges_in(text, timed=timed)
+
+
+def _edges_in(text: str, *, timed: bool) -> Any:
+    """Return edges as a request has them: a list, a step, or a cell for each value."""
+    if text == VALUES:
+        return VALUES
+    if text.startswith(f"{STEP} "):
+        return {"step": _number(text.removeprefix(STEP).strip())}
+    return [each.strip() for each in text.split(",")] if timed else _numbers_in(text)
 
 
 def edges_at_fault(form: Form, schema: Schema) -> str:
@@ -168,11 +186,19 @@ def edges_at_fault(form: Form, schema: Schema) -> str:
         column = schema.columns.get(name)
         try:
             if column is not None:
-                axis_of(name, column, given.get(name))
+                axis_of(name, column, _as_asked(given.get(name)))
         except InvalidStatisticError:
             return f"{EDGES} {name}"
     derived = [name for name in derived_in(form) if name in form.texts("columns")]
     return f"{EDGES} {derived[0]}" if derived else "columns"
+
+
+def _as_asked(edges: Any) -> Any:
+    """Return edges as a statistic has them."""
+    if isinstance(edges, Mapping):
+        step = edges["step"]
+        return Step(step=step if isinstance(step, int | float) else nan)
+    return tuple(edges) if isinstance(edges, list) else edges
 
 
 _READ: Mapping[str, Callable[[Form, str, Schema], Any]] = {
@@ -231,9 +257,10 @@ def _joined(name: str, values: Sequence[Any]) -> Pairs:
     return [(name, ", ".join(map(_written, values)))]
 
 
-def _compared(at: str, told: Mapping[str, Any]) -> Pairs:
-    value = told["value"]
-    return [(f"{at} op", told["op"]), (f"{at} value", _several(value))]
+def _compared(at: str, condition: Mapping[str, Any]) -> Pairs:
+    value = condition.get("value")
+    compared = [(f"{at} op", condition["op"])]
+    return compared if value is None else [*compared, (f"{at} value", _several(value))]
 
 
 def _several(value: Any) -> str:
@@ -247,34 +274,43 @@ def _several(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _written_target(name: str, told: Any) -> Pairs:
-    if isinstance(told, str):
-        return [(name, told)]
-    return [(name, told["column"]), *_compared(name, told)]
+def _written_target(name: str, target: Any) -> Pairs:
+    if isinstance(target, str):
+        return [(name, target)]
+    return [(name, target["column"]), *_compared(name, target)]
 
 
-def _written_where(name: str, told: Sequence[Mapping[str, Any]]) -> Pairs:
+def _written_where(name: str, conditions: Sequence[Mapping[str, Any]]) -> Pairs:
     return [
         pair
-        for at, each in enumerate(told)
+        for at, each in enumerate(conditions)
         for pair in ((f"{name} {at} column", each["column"]), *_compared(f"{name} {at}", each))
     ]
 
 
-def _written_edges(name: str, told: Mapping[str, Sequence[Any]]) -> Pairs:
-    return [pair for column, each in told.items() for pair in _joined(f"{name} {column}", each)]
+def _written_edges(name: str, edges: Mapping[str, Any]) -> Pairs:
+    found: list[tuple[str, str]] = []
+    for column, each in edges.items():
+        field = f"{name} {column}"
+        if isinstance(each, str):
+            found.append((field, each))
+        elif isinstance(each, Mapping):
+            found.append((field, f"{STEP} {_written(each['step'])}"))
+        else:
+            found += _joined(field, each)
+    return found
 
 
-def _written_derive(name: str, told: Mapping[str, Any]) -> Pairs:
-    return [(name, "\n".join(f"{column} = {_written(each)}" for column, each in told.items()))]
+def _written_derive(name: str, derived: Mapping[str, Any]) -> Pairs:
+    return [(name, "\n".join(f"{column} = {_written(each)}" for column, each in derived.items()))]
 
 
-def _written_parts(name: str, told: Sequence[Any]) -> Pairs:
-    return [(name, json.dumps(told, indent=1, ensure_ascii=False))]
+def _written_parts(name: str, parts: Sequence[Any]) -> Pairs:
+    return [(name, json.dumps(parts, indent=1, ensure_ascii=False))]
 
 
-def _written_intercept(name: str, told: bool) -> Pairs:
-    return [(name, "yes")] if told else []
+def _written_intercept(name: str, included: bool) -> Pairs:
+    return [(name, "yes")] if included else []
 
 
 _WRITTEN: Mapping[str, Callable[[str, Any], Pairs]] = {

@@ -53,6 +53,11 @@ class Form:
         """Return every value of a field, such as of check boxes."""
         return [value for known, value in self.pairs if known == name]
 
+    def changed(self, **fields: str) -> Form:
+        """Return the form with other values of some fields."""
+        kept = [pair for pair in self.pairs if pair[0] not in fields]
+        return Form((*kept, *fields.items()))
+
     def required(self, name: str) -> str:
         """Return a field's value.
 
@@ -84,7 +89,8 @@ class Form:
     def once(self) -> str:
         """Return what the form counts once by: its key, and all that it was filled in with.
 
-        A double click sends the same again. Whoever goes back and changes something wants it done.
+        A double click sends the same again. A visitor who goes back and changes something wants it
+        done.
 
         Raises
         ------
@@ -156,7 +162,7 @@ async def read_form(request: Request) -> Form:
 
 
 EMPTY, NONE = Form(), Faults()
-"""A form that nobody has filled in, and nothing that is wrong with it."""
+"""An empty form, and no faults."""
 
 
 def read_as(model: type[Model], fields: Mapping[str, object]) -> Model:
@@ -167,8 +173,8 @@ def read_as(model: type[Model], fields: Mapping[str, object]) -> Model:
     Problem
         ``invalid-request``, its places named as programs name them.
     """
-    told = {name: value for name, value in fields.items() if value != ""}
-    return read_model(model, json.dumps(told).encode())
+    given = {name: value for name, value in fields.items() if value != ""}
+    return read_model(model, json.dumps(given).encode())
 
 
 def require_own_site(request: Request) -> None:

@@ -34,7 +34,7 @@ def address(path: str, **parameters: str | int | None) -> str:
     >>> address("/desk/audit", account="acc_1", kind=None, page=2)
     '/desk/audit?account=acc_1&page=2'
     """
-    told: Mapping[str, object] = {
+    query: Mapping[str, object] = {
         name: value for name, value in parameters.items() if value not in (None, "")
     }
-    return f"{path}?{urlencode(told)}" if told else path
+    return f"{path}?{urlencode(query)}" if query else path

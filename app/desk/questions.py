@@ -2,7 +2,7 @@
 
 The fields are the catalog's parameters, in its order. What makes a request sound is judged where
 every request is, and what is wrong comes back by the names of the request; :func:`at_fields`
-says which field of the form that is. How a filled form and a request say the same is told in
+says which field of the form that is. How a filled form and a request say the same is described in
 :mod:`app.desk.filled`.
 """
 
@@ -18,14 +18,18 @@ from typing import Any, Literal
 from app.desk.forms import EMPTY, FORM_KEY, Form
 from app.domain.problems import Problem, invalid_requests
 from app.services.plans.questions import KINDS
-from mechanisms.catalog import offers
+from mechanisms.catalog import STATISTICS, offers
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 
 CONDITIONS = 3
 """How many conditions an empty form has room for."""
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in")
+WITHOUT_VALUE = ("present", "missing")
+"""Operators of conditions alone, which take no value."""
 EDGES = "edges"
 """What a request calls the edges of all its columns, each of which has a field of its own."""
+MISSING_SHARES = "assume_missing"
+"""The field that says which shares of cells a preview assumes to be missing."""
 _TEXTS: Mapping[str, tuple[str, str]] = {
     "levels": ("Levels", "Between 0 and 1, with commas between them: 0.25, 0.5, 0.75."),
     "tau": ("Level", "Between 0 and 1; 0.5 fits the median. Empty: 0.5."),
@@ -42,14 +46,15 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
 }
 """Fields of one line, with their labels and help."""
 _LABELS: Mapping[str, str] = {
-    "accuracy": "Half-width",
+    "accuracy": "Margin of error (±)",
     "inference": "Share for standard errors",
+    MISSING_SHARES: "Assumed share of missing cells",
     FORM_KEY: "The form",
 }
 _SENT_BEFORE = (
     "was sent before with another question, which was asked then; look at this one, and send it now"
 )
-_FEW = ("mechanism", "norm", "inference")
+_FEW = ("mechanism", "norm", "inference", MISSING_SHARES)
 """Fields that every statistic has and few questions need."""
 _AT: Mapping[str, str] = {"budget-exceeded": "epsilon", "max_epsilon_per_release": "epsilon"}
 """Which field a refusal is about that names none: by its code, or by the rule that refused."""
@@ -92,8 +97,8 @@ def fields_of(kind: str, schema: Schema, form: Form = EMPTY) -> Sequence[Field]:
     ]
     if kind == "histogram":
         found += [_edges_field(name) for name in derived]
-    told = [field for field in found if field.options or field.name != "by"]
-    return sorted(told, key=lambda field: field.more)
+    shown = [field for field in found if field.options or field.name != "by"]
+    return sorted(shown, key=lambda field: field.more)
 
 
 def derived_in(form: Form) -> Sequence[str]:
@@ -138,20 +143,20 @@ def _called(choice: str) -> str:
     ('income', 'age × log(income)')
     """
     try:
-        told = json.loads(choice) if choice.startswith("{") else choice
+        parsed = json.loads(choice) if choice.startswith("{") else choice
     except (ValueError, RecursionError):
         return choice
-    return _factor(told)
+    return _factor(parsed)
 
 
-def _factor(told: Any) -> str:
-    if not isinstance(told, Mapping):
-        return str(told)
-    if isinstance(factors := told.get("product"), list):
+def _factor(factor: Any) -> str:
+    if not isinstance(factor, Mapping):
+        return str(factor)
+    if isinstance(factors := factor.get("product"), list):
         return " × ".join(map(_factor, factors))
-    if reference := told.get("reference"):
-        return f"{told.get('column')}, beside {reference}"
-    return str(told.get("expr") or told.get("column") or json.dumps(told))
+    if reference := factor.get("reference"):
+        return f"{factor.get('column')}, reference {reference}"
+    return str(factor.get("expr") or factor.get("column") or json.dumps(factor))
 
 
 def labels_of(fields: Sequence[Field], form: Form = EMPTY) -> Mapping[str, str]:
@@ -166,8 +171,8 @@ def labels_of(fields: Sequence[Field], form: Form = EMPTY) -> Mapping[str, str]:
 
 def opened(form: Form, fields: Sequence[Field], wrong: Collection[str]) -> bool:
     """Say whether the fields that few questions need are to be seen: one is filled in or wrong."""
-    told = {name for name, value in form.pairs if value not in ("", "auto")}
-    named = {name.partition(" ")[0] for name in (*told, *wrong)}
+    given = {name for name, value in form.pairs if value not in ("", "auto")}
+    named = {name.partition(" ")[0] for name in (*given, *wrong)}
     return not named.isdisjoint((*_FEW, *(field.name for field in fields if field.more)))
 
 
@@ -219,8 +224,20 @@ def _edges(_: str, __: str, schema: Schema) -> list[Field]:
 
 
 def _edges_field(name: str) -> Field:
-    usual = "Increasing, with commas between them: 0, 18, 65."
+    usual = (
+        "Increasing, separated by commas: 0, 18, 65. Or “step 5” for edges at equal distances, or "
+        "“values” for a cell for each whole number."
+    )
     return Field(name=f"edges {name}", label=f"{name} edges", shape="text", help=usual)
+
+
+def _outside(name: str, _: str, __: Schema) -> list[Field]:
+    options = [("", "counted in cells of their own"), ("drop", "left out")]
+    return [
+        Field(
+            name=name, label="Values outside the edges", shape="select", options=options, more=True
+        )
+    ]
 
 
 def _target(name: str, kind: str, schema: Schema) -> list[Field]:
@@ -256,6 +273,17 @@ def _intercept(name: str, _: str, __: Schema) -> list[Field]:
     return [Field(name=name, label="Intercept", shape="check")]
 
 
+def _missing(name: str, kind: str, schema: Schema) -> list[Field]:
+    if not schema.optional or kind == "stack":
+        return []
+    statistic: Any = STATISTICS[kind]
+    options = [("", "Leave out records without all values")]
+    if statistic.column_by_column:
+        options.append(("available", "Each column’s own records"))
+    options.append(("cell", "Count missing values of categories"))
+    return [Field(name=name, label="Missing values", shape="select", options=options, more=True)]
+
+
 def _weights(name: str, _: str, schema: Schema) -> list[Field]:
     weighing = [
         each
@@ -272,7 +300,7 @@ def _derive(name: str, _: str, __: Schema) -> list[Field]:
 
 
 def _where(name: str, kind: str, schema: Schema) -> list[Field]:
-    usual = "Only records that meet all of these count. With in, commas stand between values."
+    usual = 'Only records that meet all of these count. For "in", separate values with commas.'
     options = [("", "–"), *_named(list(schema.columns))]
     return [
         Field(
@@ -309,11 +337,13 @@ _FIELDS: Mapping[str, Callable[[str, str, Schema], list[Field]]] = {
     "columns": _columns,
     "column": _column,
     "edges": _edges,
+    "outside": _outside,
     "target": _target,
     "features": _features,
     "intercept": _intercept,
     "weights": _weights,
     "derive": _derive,
+    "missing": _missing,
     "where": _where,
     "by": _by,
     "parts": _parts,
@@ -343,6 +373,8 @@ def _field_named(place: str, form: Form) -> str:
         return f"{condition} {found[2] or about}"
     if found := re.match(r"target\.(\w+)", inner):
         return "target" if found[1] == "column" else f"target {found[1]}"
+    if inner.startswith("assume.missing"):
+        return MISSING_SHARES
     if found := re.match(r"edges\.([^\[]+)", inner):
         return f"edges {found[1]}"
     return re.split(r"[.\[]", inner, maxsplit=1)[0]

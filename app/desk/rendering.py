@@ -47,7 +47,7 @@ def page(
     headers: dict[str, str] | None = None,
     **shown: Any,
 ) -> Response:
-    """Return a page for whoever is signed in; nobody keeps a copy of it.
+    """Return a page for the signed-in user; no cache stores a copy of it.
 
     ``shown`` is what the template shows; it may also use ``visitor`` (the caller, or None),
     ``here`` (the path), ``new_form_key()``, ``path_of(...)`` and ``static(name)``.

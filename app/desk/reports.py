@@ -1,9 +1,9 @@
-"""How a file was read: told once, to the browser that has sent it.
+"""How a file was read: shown once, to the browser that has sent it.
 
 Such a report counts private cells, so the service keeps it nowhere. It goes along with the answer
 to the upload, as cookies for the page of the data set alone, and comes back with the request of
 that page, to whichever server process that goes. It is sealed with the session's token, so that
-nobody reads it who signs in later, and the page that shows it has the browser forget it.
+a user who signs in later cannot read it, and the page that shows it has the browser forget it.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def sent_back(request: Request, dataset: str) -> UploadReport | None:
         content = base64.urlsafe_b64decode("".join(parts))
         key = AESGCM(_key(request))
         packed = key.decrypt(content[:_NONCE_BYTES], content[_NONCE_BYTES:], dataset.encode())
-        told = json.loads(zlib.decompressobj().decompress(packed, _MOST_BYTES))
-        return UploadReport.of(told, told["columns"])
+        report = json.loads(zlib.decompressobj().decompress(packed, _MOST_BYTES))
+        return UploadReport.of(report, report["columns"])
     except (InvalidTag, ValueError):
         return None
 

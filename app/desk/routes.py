@@ -1,15 +1,15 @@
 """A route that answers with a page, whatever happens.
 
-*Who may see it* is what its function asks for: ``Visitor`` (anybody who is signed in),
-``CuratorVisitor``, ``AdminVisitor``; a function that asks for none is for everybody. Whoever is
-not signed in is led to the page where one does. A refusal is a page that says what to do; a page
+*Who may see it* is what its function asks for: ``Visitor`` (every signed-in user),
+``CuratorVisitor``, ``AdminVisitor``; a function that asks for none is for everyone. A visitor who
+is not signed in is led to the page where one does. A refusal is a page that says what to do; a page
 with a form shows the refusal itself, at the field (see :class:`app.desk.forms.Faults`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -19,6 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from app.desk import cookies
 from app.desk.rendering import page
@@ -27,6 +28,7 @@ from app.domain.problems import Problem, storage_problem
 from app.domain.roles import Role
 from app.logs import describe
 from app.services.people.keys import Caller
+from app.web.anonymous import serve_anyone
 from app.web.state import AppState
 
 _LOG = logging.getLogger("app.requests")
@@ -47,6 +49,18 @@ class Page(APIRoute):
         options["include_in_schema"] = False
         options["response_model"] = None
         super().__init__(path, endpoint, **options)
+        asked = [each.call for each in self.dependant.dependencies]
+        self._open = not any(isinstance(call, VisitorAtLeast) for call in asked)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; one for everybody has its bounds (:mod:`app.web.anonymous`)."""
+        if not self._open:
+            await super().handle(scope, receive, send)
+            return
+        try:
+            await serve_anyone(super().handle, scope, receive, send)
+        except Problem as problem:
+            await refused(Request(scope, receive), problem)(scope, receive, send)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what answers a request."""
@@ -59,24 +73,30 @@ class Page(APIRoute):
                 return refused(request, Problem("not-found"))
             except Problem as problem:
                 return refused(request, problem)
-            except (ClientDisconnect, StoppedError):  # nobody is left to be shown a page
+            except (ClientDisconnect, StoppedError):  # no client is left to be shown a page
                 raise
-            except Exception as error:  # the boundary: a page's visitor is told on a page
-                told = {"request_id": request.scope["request_id"], **describe(error)}
-                _LOG.error("request failed", extra=told)
+            except Exception as error:  # the boundary: a page's visitor sees the refusal on a page
+                details = {"request_id": request.scope["request_id"], **describe(error)}
+                _LOG.error("request failed", extra=details)
                 failed = storage_problem() if is_of_storage(error) else Problem("internal")
                 return refused(request, failed)
 
         return handler
 
 
-def refused(request: Request, problem: Problem) -> Response:
-    """Return the page that says why there is no other."""
+def refused(
+    request: Request, problem: Problem, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the page that says why there is no other; ``headers`` are sent along."""
     request.scope["problem"] = problem.code
     if problem.code == "unauthorized":
         return _to_sign_in(request)
     return page(
-        request, "refused.html", status=problem.status, headers=_again(problem), problem=problem
+        request,
+        "refused.html",
+        status=problem.status,
+        problem=problem,
+        headers={**_again(problem), **(headers or {})},
     )
 
 
@@ -120,7 +140,7 @@ State = Annotated[AppState, Depends(_state)]
 
 @dataclass(frozen=True, slots=True)
 class VisitorAtLeast:
-    """The dependency that lets nobody in whose role is less."""
+    """The dependency that requires at least this role."""
 
     role: Role
 
@@ -134,9 +154,14 @@ class VisitorAtLeast:
         """
         state = state_of(request)
         token = cookies.session_of(request)
-        if not token:
-            raise Problem("unauthorized")
-        caller = await state.services.sessions.caller(token)
+        try:
+            if not token:
+                raise Problem("unauthorized")
+            caller = await state.services.sessions.caller(token)
+        except Problem:
+            await state.anonymous.admit(request.scope)
+            raise
+        state.anonymous.note_person()
         request.scope["caller"] = caller
         if request.scope.get("crowded") and not caller.role.may_act_as(Role.ADMIN):
             raise Problem("busy")

@@ -13,6 +13,7 @@ from app.desk.forms import Form, act_once
 from app.desk.lists import address
 from app.desk.once import ShownOnce
 from app.desk.rendering import path_of
+from app.domain.datasets import ENCODINGS as ENCODINGS_OF_FILES
 from app.domain.problems import invalid_request
 from app.domain.sources import Source
 from app.domain.upload_reports import UploadReport
@@ -23,9 +24,10 @@ from app.web.state import AppState
 
 DELIMITERS = ((",", "comma"), (";", "semicolon"), ("\t", "tab"), ("|", "bar"))
 """What may stand between the cells of a CSV file, and its name."""
+ENCODINGS = tuple((each, each) for each in ENCODINGS_OF_FILES)
 
 _READ: ShownOnce[tuple[str, UploadReport]] = ShownOnce(seconds=30)
-"""How a form's file was read: after a double click, the second answer tells it too."""
+"""How a form's file was read: after a double click, the second answer shows it too."""
 
 
 def limits_of(state: AppState) -> UploadLimits:
@@ -56,12 +58,28 @@ def addressed(state: AppState, form: Form) -> Source | None:
     return state.services.sources.located(url) if url else None
 
 
+async def stage_once(
+    request: Request, form: Form, *, caller: Caller, stage: Callable[[], Awaitable[str]]
+) -> Response:
+    """Store a form's rows once; the page that follows shows how they were read, to be confirmed.
+
+    Raises
+    ------
+    Problem
+        What storing them raises; ``busy``.
+    """
+
+    async def act() -> str:
+        return path_of("datasets", await stage(), "create")
+
+    return await act_once(request, form, caller=caller, act=act)
+
+
 async def take_in_once(
     request: Request,
     form: Form,
     *,
     caller: Caller,
-    done: str,
     store: Callable[[], Awaitable[tuple[DatasetView, UploadReport]]],
 ) -> Response:
     """Store a form's rows once; the page of the data set then says, this once, how they were read.
@@ -75,6 +93,7 @@ async def take_in_once(
     async def act() -> str:
         view, report = await store()
         _READ.hold(caller.person, form.once, (view.facts.id, report))
+        done = "uploaded" if view.facts.record.extends is None else "extended"
         return address(path_of("datasets", view.facts.id), done=done)
 
     answer = await act_once(request, form, caller=caller, act=act)

@@ -11,7 +11,7 @@ from zlib import crc32
 from markupsafe import Markup, escape
 
 from app.services.plans.wording import asked, asked_in_full
-from app.services.releases.numerals import number, within
+from app.tidy.numerals import number, within
 
 _ROUGH = 3  # of expected errors, which are known no better
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
@@ -19,7 +19,7 @@ _OTHERS = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
 
 def about(value: float | str | None) -> str:
-    """Return a number with three digits that count, as errors are told.
+    """Return a number with three significant digits, as errors are shown.
 
     >>> about(21.874), about(0.10937), about(94.68)
     ('21.9', '0.109', '94.7')
@@ -27,6 +27,16 @@ def about(value: float | str | None) -> str:
     if value is None or isinstance(value, str):
         return number(value)
     return number(float(f"{value:.{_ROUGH}g}"))
+
+
+def grouped(text: str) -> str:
+    """Return a decimal text with its thousands apart, and all its digits.
+
+    >>> grouped("1000"), grouped("1234567.25"), grouped("0.5")
+    ('1,000', '1,234,567.25', '0.5')
+    """
+    whole, point, rest = text.partition(".")
+    return f"{int(whole):,}{point}{rest}"
 
 
 def words(name: str) -> str:
@@ -80,7 +90,7 @@ def measured(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 def drawn(picture: str) -> Markup:
     """Return a picture of the library's as HTML; it is made of numbers and names of norms."""
-    return Markup(picture)  # noqa: S704 - nothing of it was written by anybody
+    return Markup(picture)  # noqa: S704 - no user wrote any part of it
 
 
 _UNTOLD = {"account", "amount", "at", "by", "id", "plan", "sha256"}
@@ -99,8 +109,8 @@ def noted(note: str | None) -> str:
         return note or ""
     if not isinstance(members, dict):
         return note or ""
-    told = {name: value for name, value in members.items() if name not in _UNTOLD and value}
-    return "; ".join(f"{words(name)}: {value}" for name, value in told.items())
+    given = {name: value for name, value in members.items() if name not in _UNTOLD and value}
+    return "; ".join(f"{words(name)}: {value}" for name, value in given.items())
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
@@ -109,6 +119,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "asked_in_full": asked_in_full,
     "measured": measured,
     "drawn": drawn,
+    "grouped": grouped,
     "ident": ident,
     "moment": moment,
     "noted": noted,

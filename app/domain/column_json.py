@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 from app.domain.columns import (
+    NO_ZONE,
     About,
     BooleanSpec,
     CategorySpec,
@@ -21,9 +23,10 @@ from app.domain.columns import (
     number_at,
     refuse,
 )
-from app.domain.typical import TypicalNumber, TypicalShares
+from app.domain.declaring.typical import TypicalNumber, TypicalShares
 from mechanisms.domain import NumberKind
-from mechanisms.times import TimeKind, number_of, text_of, time_kind
+from mechanisms.times import TimeKind, number_of, text_of, time_kind, zone_named
+from mechanisms.words import trimmed, value_text
 
 _Members = dict[str, object]
 _KINDS: Mapping[object, NumberKind] = {
@@ -32,6 +35,9 @@ _KINDS: Mapping[object, NumberKind] = {
     "date": "date",
     "datetime": "datetime",
 }
+
+_OF_CATEGORIES = frozenset({"values", "other", "trim", "labels"})
+_OF_TIMES = ("format", "timezone")
 
 
 def parse_column(column: Mapping[str, object]) -> ColumnSpec:
@@ -44,21 +50,13 @@ def parse_column(column: Mapping[str, object]) -> ColumnSpec:
     """
     members = dict(column)
     kind, missing = members.pop("type", None), members.pop("missing", "reject")
-    reading, about = _reading(members), _about(members)
+    reading, about = _reading(kind, members), _about(members)
     typical = members.pop("typical", None)
     if kind in _KINDS and members.keys() == {"lower", "upper"}:
         number = _number(_KINDS[kind], members, missing, reading, about)
         return number if typical is None else replace(number, typical=_spread(number, typical))
-    if kind == "category" and {"values"} <= members.keys() <= {"values", "other"}:
-        values, other = _levels(members["values"], members.get("other"))
-        return CategorySpec(
-            values=values,
-            missing=_missing(missing, _choice),
-            other=other,
-            reading=reading,
-            about=about,
-            typical=None if typical is None else _shares(typical),
-        )
+    if kind == "category" and {"values"} <= members.keys() <= _OF_CATEGORIES:
+        return _category(members, missing, typical, reading, about)
     if kind == "boolean" and not members:
         return BooleanSpec(
             missing=_missing(missing, _choice),
@@ -73,10 +71,39 @@ def parse_column(column: Mapping[str, object]) -> ColumnSpec:
     )
 
 
+def _category(
+    members: _Members, missing: object, typical: object, reading: Reading, about: About
+) -> CategorySpec:
+    trim = members.get("trim", True)
+    if not isinstance(trim, bool):
+        raise InvalidSpecError("trim", "must be true or false")
+    values, other = _levels(members["values"], members.get("other"), trim=trim)
+    plain = _values_reader(values, trim=trim)
+    fill = _missing(missing, _choice)
+    if isinstance(fill, Fill) and isinstance(fill.value, str):
+        fill = Fill(plain(fill.value))
+    return CategorySpec(
+        values=values,
+        missing=fill,
+        other=other,
+        trim=trim,
+        labels=_labels(members.get("labels", {}), plain),
+        reading=reading,
+        about=about,
+        typical=None if typical is None else _shares(typical, plain),
+    )
+
+
+def _labels(labels: object, plain: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
+    if not isinstance(labels, Mapping):
+        raise InvalidSpecError("labels", 'must be labels by value, such as {"1": "north"}')
+    return tuple((plain(str(value)), _text("labels", label)) for value, label in labels.items())
+
+
 def _number(
     kind: NumberKind, members: _Members, missing: object, reading: Reading, about: About
 ) -> NumberSpec:
-    read = _reader(kind)
+    read = _reader(kind, reading.timezone)
     lower, upper = _each(
         lambda: read("lower", members["lower"]), lambda: read("upper", members["upper"])
     )
@@ -98,21 +125,31 @@ def _spread(column: NumberSpec, typical: object) -> TypicalNumber:
     return TypicalNumber(mean, std)
 
 
-def _shares(typical: object) -> TypicalShares:
+def _shares(typical: object, plain: Callable[[str], str]) -> TypicalShares:
     if not isinstance(typical, Mapping):
         raise InvalidSpecError("typical", "must be shares by value")
-    found = ((str(name), number_at("typical", share)) for name, share in typical.items())
+    found = ((plain(str(name)), number_at("typical", share)) for name, share in typical.items())
     return TypicalShares(tuple(found))
 
 
-def _levels(values: object, other: object) -> tuple[tuple[str, ...], str | None]:
+def _values_reader(values: Iterable[str], *, trim: bool) -> Callable[[str], str]:
+    """Return what reads the texts that name a category's values, as its cells are read.
+
+    A text that names none is returned as it is declared, to be refused.
+    """
+    known = {value_text(value, trim=trim): value for value in values}
+    return lambda text: known.get(value_text(text, trim=trim), trimmed(text) if trim else text)
+
+
+def _levels(values: object, other: object, *, trim: bool) -> tuple[tuple[str, ...], str | None]:
     """Return a category's values with the one for all others, which may be listed or not."""
+    plain = trimmed if trim else str
     if not isinstance(values, list | tuple):
         raise InvalidSpecError("values", "must be a list of texts")
-    texts = tuple(_text("values", value) for value in values)
+    texts = tuple(plain(_text("values", value)) for value in values)
     if other is None:
         return texts, None
-    name = _text("other", other)
+    name = _values_reader(texts, trim=trim)(_text("other", other))
     return texts if name in texts else (*texts, name), name
 
 
@@ -140,13 +177,22 @@ def column_json(column: ColumnSpec) -> dict[str, object]:
 
 def _more(column: ColumnSpec) -> Iterator[tuple[str, object]]:
     """Yield what is not by default."""
-    if isinstance(column, CategorySpec) and column.other is not None:
-        yield "other", column.other
+    if isinstance(column, CategorySpec):
+        if column.other is not None:
+            yield "other", column.other
+        if not column.trim:
+            yield "trim", False
+        if column.labels:
+            yield "labels", dict(column.labels)
     usual = Reading()
-    for name in ("na", "unreadable", "decimal", "thousands"):
-        value = getattr(column.reading, name)
-        if value != getattr(usual, name):
-            yield name, list(value) if isinstance(value, tuple) else value
+    for each in fields(Reading):
+        value = getattr(column.reading, each.name)
+        if value != getattr(usual, each.name):
+            several = isinstance(value, tuple) and not (each.name == "format" and len(value) == 1)
+            yield (
+                each.name,
+                list(value) if several else value[0] if each.name == "format" else value,
+            )
     for name in ("label", "unit_of_measure"):
         if (text := getattr(column.about, name)) is not None:
             yield name, text
@@ -163,16 +209,16 @@ def _typical_json(typical: TypicalNumber | TypicalShares | Fraction) -> object:
     return json_number(typical)
 
 
-def _reader(kind: NumberKind) -> Callable[[str, object], Fraction]:
+def _reader(kind: NumberKind, zone: str | None) -> Callable[[str, object], Fraction]:
     """Return what reads a bound of such a column."""
     timed = time_kind(kind)
-    return number_at if timed is None else partial(_time_at, timed)
+    return number_at if timed is None else partial(_time_at, timed, zone)
 
 
-def _time_at(timed: TimeKind, place: str, value: object) -> Fraction:
+def _time_at(timed: TimeKind, zone: str | None, place: str, value: object) -> Fraction:
     try:
         if isinstance(value, str):
-            return number_of(timed, value)
+            return number_of(timed, value, zone)
     except ValueError:
         pass
     such = "2025-12-31" if timed == "date" else "2025-12-31T23:59:00Z"
@@ -197,19 +243,39 @@ def _each(*readers: Callable[[], Fraction]) -> tuple[Fraction, ...]:
     return tuple(found)
 
 
-def _reading(members: _Members) -> Reading:
+def _reading(kind: object, members: _Members) -> Reading:
     na, unreadable = members.pop("na", ()), members.pop("unreadable", "reject")
     if not isinstance(na, list | tuple):
         raise InvalidSpecError("na", "must be a list of texts")
     if unreadable not in ("reject", "missing"):
         raise InvalidSpecError("unreadable", 'must be "reject" or "missing"')
-    thousands = members.pop("thousands", None)
+    thousands, source = members.pop("thousands", None), members.pop("source", None)
     return Reading(
         na=tuple(map(_marker, na)),
         unreadable="missing" if unreadable == "missing" else "reject",
         decimal=_text("decimal", members.pop("decimal", ".")),
         thousands=None if thousands is None else _text("thousands", thousands),
+        source=None if source is None else _text("source", source),
+        **_spellings(kind, members),
     )
+
+
+def _spellings(kind: object, members: _Members) -> dict[str, Any]:
+    """Return how cells of booleans, dates and moments are spelt, where that is declared."""
+    found: dict[str, Any] = {}
+    names = {"boolean": ("true", "false"), "date": _OF_TIMES, "datetime": _OF_TIMES}
+    for name in names.get(str(kind), ()):
+        value = members.pop(name, None)
+        if value is None:
+            continue
+        if name == "timezone":
+            found[name] = _text(name, value)
+            if zone_named(found[name]) is None:  # bounds cannot be read without it
+                raise InvalidSpecError(name, NO_ZONE)
+        else:
+            several = value if isinstance(value, list | tuple) else (value,)
+            found[name] = tuple(_text(name, each) for each in several)
+    return found
 
 
 def _about(members: _Members) -> About:
@@ -240,6 +306,8 @@ def _choice(value: object) -> bool | str:
 def _missing(value: object, read: Callable[[object], Fraction | bool | str]) -> Missing:
     if value == "reject":
         return "reject"
+    if value == "keep":
+        return "keep"
     if value == "drop":
         return "drop"
     return Fill(read(value))

@@ -2,10 +2,11 @@
 
 *Cells without a value.* A cell is *missing* when it is empty or null, or one of the
 column's declared NA markers. ``missing`` says what then happens: ``"reject"`` refuses the
-upload, a :class:`Fill` replaces the cell by a public value, ``"drop"`` leaves the row out.
-Dropping is for add-remove only, because under replace-one the row count is public and
-must not depend on what the cells hold. Any other cell that cannot be read as its column's
-type is *unreadable*, which refuses the upload unless the column says to take it as missing.
+upload, ``"keep"`` stores that there is no value, a :class:`Fill` replaces the cell by a public
+value, ``"drop"`` leaves the row out. Dropping is for add-remove only, because under replace-one
+the row count is public and must not depend on what the cells hold. Any other cell that cannot be
+read as its column's type is *unreadable*, which refuses the upload unless the column says to take
+it as missing.
 Numbers that count days or seconds since 1970 are dates and moments, as ISO 8601 text in JSON.
 """
 
@@ -17,8 +18,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from app.domain.typical import Fault, TypicalNumber, TypicalShares
+from app.domain.declaring.formats import format_fault, has_offset
+from app.domain.declaring.typical import Fault, TypicalNumber, TypicalShares
 from mechanisms.domain import NumberKind
+from mechanisms.times import zone_named
+from mechanisms.words import spelling, trimmed, value_text
 
 MAX_NAME_LENGTH = 100
 MAX_CATEGORIES = 10_000
@@ -26,9 +30,16 @@ MAX_CATEGORY_LENGTH = 1_000
 MAX_MARKERS = 100
 MAX_LABEL_LENGTH = 200
 DECIMALS = (".", ",")
-THOUSANDS = (".", ",", " ", "'")
-MAX_WHOLE = 2**53
-"""Largest magnitude of a whole number: so far floats tell one from the next."""
+THOUSANDS = (".", ",", " ", "'", "\u2019", "\u00a0", "\u202f", "\u2009")
+"""Signs between groups of three digits; those of one kind stand for one another."""
+MAX_FORMATS = 20
+MAX_FORMAT_LENGTH = 100
+MAX_SPELLINGS = 100
+TRUE, FALSE = ("true", "1"), ("false", "0")
+"""How booleans are spelt that do not say how."""
+NO_ZONE = 'must be an IANA time zone, such as "Europe/Berlin" or "UTC"'
+MAX_WHOLE = 2**63 - 1
+"""Largest magnitude of a whole number: that of a 64-bit integer."""
 MAX_BOUND = 10**100
 """Largest magnitude of a bound, and the inverse of the smallest width: squares stay floats."""
 
@@ -86,23 +97,31 @@ class Fill:
     value: Fraction | bool | str
 
 
-Missing = Literal["reject", "drop"] | Fill
+Missing = Literal["reject", "keep", "drop"] | Fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How cells without a value are told.
+    """How a column is found in a file, and how its cells are read.
 
     ``na`` are the texts that stand for a missing cell. In a column of numbers they are
     numbers where they read as such: ``"-99"`` is ``-99.0`` too. ``unreadable`` says what
     becomes of a cell that is neither missing nor of the column's type. ``decimal`` is the sign
     before a number's decimals, ``thousands`` the one between groups of three digits, if any.
+    ``source`` is the header's text in the file, where it is not the column's name. ``true`` and
+    ``false`` are a boolean's spellings. ``format`` are strptime patterns of dates and moments, and
+    ``timezone`` names the zone of texts without an offset and of an instant's calendar day.
     """
 
     na: tuple[str, ...] = ()
     unreadable: Literal["reject", "missing"] = "reject"
     decimal: str = "."
     thousands: str | None = None
+    source: str | None = None
+    true: tuple[str, ...] = TRUE
+    false: tuple[str, ...] = FALSE
+    format: tuple[str, ...] = ()
+    timezone: str | None = None
 
     def faults(self) -> Iterator[InvalidSpecError]:
         """Yield what is wrong with it."""
@@ -116,8 +135,29 @@ class Reading:
             yield InvalidSpecError("decimal", 'must be "." or ","')
         elif self.thousands == self.decimal or self.thousands not in (None, *THOUSANDS):
             yield InvalidSpecError(
-                "thousands", 'must be one of ".", ",", " ", "\'" and not the decimal sign'
+                "thousands",
+                "must be a point, a comma, a space or an apostrophe, and not the decimal mark",
             )
+        yield from self._spelling_faults()
+        if len(self.format) > MAX_FORMATS:
+            yield InvalidSpecError("format", f"declare at most {MAX_FORMATS} patterns")
+        for pattern in self.format:
+            if (fault := format_fault(pattern)) is not None:
+                yield InvalidSpecError("format", fault)
+        if self.timezone is not None and zone_named(self.timezone) is None:
+            yield InvalidSpecError("timezone", NO_ZONE)
+
+    def _spelling_faults(self) -> Iterator[InvalidSpecError]:
+        for place, texts in (("true", self.true), ("false", self.false)):
+            if not 1 <= len(texts) <= MAX_SPELLINGS:
+                yield InvalidSpecError(place, f"declare 1 to {MAX_SPELLINGS} spellings")
+            elif not all(is_text(trimmed(text), MAX_CATEGORY_LENGTH) for text in texts):
+                yield InvalidSpecError(
+                    place,
+                    f"a spelling must be printable text of 1 to {MAX_CATEGORY_LENGTH} characters",
+                )
+        if not {*map(spelling, self.true)}.isdisjoint(map(spelling, self.false)):
+            yield InvalidSpecError("false", "a spelling stands for true and for false")
 
     @property
     def plain_numbers(self) -> bool:
@@ -127,7 +167,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What people are told of a column beside its name."""
+    """The public description of a column, in addition to its name."""
 
     label: str | None = None
     unit_of_measure: str | None = None
@@ -173,22 +213,35 @@ class NumberSpec:
         if isinstance(self.missing, Fill):
             fill = self.missing.value
             if not isinstance(fill, Fraction):
-                yield InvalidSpecError("missing", 'missing must be "reject", "drop" or a number')
+                yield InvalidSpecError(
+                    "missing", 'missing must be "keep", "reject", "drop" or a number'
+                )
             elif self.kind != "number" and fill.denominator > 1:
                 yield InvalidSpecError("missing", "must be whole")
         if self.typical is not None:
             yield from _typical(self.typical.faults(self.lower, self.upper))
+        zoned = self.kind != "date" or self.reading.timezone is not None
+        if not zoned and any(map(has_offset, self.reading.format)):
+            yield InvalidSpecError(
+                "timezone", "is required: a pattern with %z is of instants, not of days"
+            )
         yield from self.reading.faults()
         yield from self.about.faults()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategorySpec:
-    """One of a closed list of texts, matched exactly; ``other`` stands for all texts beside it."""
+    """One of a closed list of texts; ``other`` stands for all texts that are not in it.
+
+    With ``trim`` cells and values are compared without white space around them and in Unicode's
+    composed form, and values are stored so. ``labels`` say what values mean, by value.
+    """
 
     values: tuple[str, ...]
     missing: Missing = "reject"
     other: str | None = None
+    trim: bool = True
+    labels: tuple[tuple[str, str], ...] = ()
     reading: Reading = Reading()
     about: About = About()
     typical: TypicalShares | None = None
@@ -199,27 +252,47 @@ class CategorySpec:
     def _faults(self) -> Iterator[InvalidSpecError]:
         if not 1 <= len(self.values) <= MAX_CATEGORIES:
             yield InvalidSpecError("values", f"declare 1 to {MAX_CATEGORIES} values")
-        elif len(set(self.values)) != len(self.values):
-            yield InvalidSpecError("values", "a value is declared twice")
+        elif len({value_text(value, trim=self.trim) for value in self.values}) < len(self.values):
+            yield InvalidSpecError("values", self._same_twice())
         elif not all(is_text(value, MAX_CATEGORY_LENGTH) for value in self.values):
             yield InvalidSpecError(
                 "values", f"a value must be printable text of 1 to {MAX_CATEGORY_LENGTH} characters"
             )
         elif isinstance(self.missing, Fill) and self.missing.value not in self.values:
             yield InvalidSpecError(
-                "missing", 'missing must be "reject", "drop" or one of the declared values'
+                "missing", 'missing must be "keep", "reject", "drop" or one of the declared values'
             )
         if not {marker.strip() for marker in self.reading.na}.isdisjoint(self.values):
             yield InvalidSpecError("na", "a marker is a declared value too")
+        yield from self._label_faults()
         if self.typical is not None:
             yield from _typical(self.typical.faults(self.values))
         yield from self.reading.faults()
         yield from self.about.faults()
 
+    def _same_twice(self) -> str:
+        if len(set(self.values)) < len(self.values) and not self.trim:
+            return "a value is declared twice"
+        return (
+            "two values are one: white space around them does not count, nor the Unicode form, and "
+            '"1.0" is "1"; declare one of them'
+            + (', or "trim": false where they differ by white space' if self.trim else "")
+        )
+
+    def _label_faults(self) -> Iterator[InvalidSpecError]:
+        if not {value for value, _ in self.labels} <= {*self.values}:
+            yield InvalidSpecError("labels", "a label is for one of the declared values")
+        elif len({value for value, _ in self.labels}) < len(self.labels):
+            yield InvalidSpecError("labels", "a value has two labels")
+        elif not all(is_text(label, MAX_LABEL_LENGTH) for _, label in self.labels):
+            yield InvalidSpecError(
+                "labels", f"a label must be printable text of 1 to {MAX_LABEL_LENGTH} characters"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BooleanSpec:
-    """True or false, written true, false, 1 or 0 in any case."""
+    """True or false, in the spellings that it declares, in any case."""
 
     missing: Missing = "reject"
     reading: Reading = Reading()
@@ -232,7 +305,9 @@ class BooleanSpec:
 
     def _faults(self) -> Iterator[InvalidSpecError]:
         if isinstance(self.missing, Fill) and not isinstance(self.missing.value, bool):
-            yield InvalidSpecError("missing", 'missing must be "reject", "drop", true or false')
+            yield InvalidSpecError(
+                "missing", 'missing must be "keep", "reject", "drop", true or false'
+            )
         if self.typical is not None and not 0 <= self.typical <= 1:
             yield InvalidSpecError("typical", "must be a share, between 0 and 1")
         yield from self.reading.faults()
@@ -245,6 +320,16 @@ ColumnSpec = NumberSpec | CategorySpec | BooleanSpec
 def _typical(faults: Iterator[Fault]) -> Iterator[InvalidSpecError]:
     for place, detail in faults:
         yield InvalidSpecError(".".join(filter(None, ("typical", place))), detail)
+
+
+def type_of(column: ColumnSpec) -> str:
+    """Return a column's type, as the spec has it."""
+    match column:
+        case NumberSpec():
+            return column.kind
+        case CategorySpec():
+            return "category"
+    return "boolean"
 
 
 def is_text(value: str, longest: int) -> bool:

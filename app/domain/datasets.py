@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any, Literal, get_args
 
 from app.domain.column_json import column_json, parse_column
 from app.domain.columns import (
@@ -20,9 +21,38 @@ from app.domain.columns import (
     json_number,
     number_at,
     refuse,
+    type_of,
 )
 from app.domain.units import UnitSpec, parse_unit
 from mechanisms.privacy import Adjacency
+from mechanisms.words import header_text
+
+Encoding = Literal["utf-8", "windows-1252", "iso-8859-1", "utf-16"]
+ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
+MAX_SKIPPED_ROWS = 100
+SamePeople = Literal["no", "yes", "unknown"]
+"""What a curator may state of the people in a file: whether they may be in an earlier data set."""
+StatedPeople = Literal["no", "yes", "unknown", "not_stated"]
+"""What is recorded of it; ``not_stated`` where an upload said nothing."""
+SAME_PEOPLE: Mapping[StatedPeople, str] = {
+    "no": "By the curator's statement, none of its people is in an earlier data set.",
+    "yes": "By the curator's statement, its people may be in an earlier data set.",
+    "unknown": "The curator does not know whether its people are in an earlier data set.",
+    "not_stated": "The curator has not stated whether its people are in an earlier data set.",
+}
+"""What is shown of it, to reviewers too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFile:
+    """How a CSV file is written; it says nothing of a Parquet file.
+
+    ``delimiter`` stands between cells, and ``skip_rows`` lines above the header are titles.
+    """
+
+    delimiter: str = ","
+    encoding: Encoding = "utf-8"
+    skip_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +60,15 @@ class DerivedSpec:
     """A column that is computed from others of its row while a file is read.
 
     ``expression`` is its canonical text, and the bounds are those that follow from it, or
-    narrower ones; a ``boolean`` one has 0 and 1.
+    narrower ones; a ``boolean`` one has 0 and 1. ``optional`` says whether a row may have no value
+    of it: where it is made of columns that keep their missing cells.
     """
 
     expression: str
     lower: Fraction
     upper: Fraction
     boolean: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +76,7 @@ class ColumnsSpec:
     """The declared columns, in order, with the adjacency and the public row bound.
 
     ``derived`` are those computed from them, each from columns before it. ``unit`` says who a
-    person is, where one may have several rows. ``delimiter`` stands between a CSV file's cells.
+    person is, where one may have several rows. ``text`` says how a CSV file is written.
 
     Raises
     ------
@@ -59,7 +91,7 @@ class ColumnsSpec:
     max_rows: int | None = None
     derived: Mapping[str, DerivedSpec] = field(default_factory=dict)
     unit: UnitSpec | None = None
-    delimiter: str = ","
+    text: TextFile = TextFile()
 
     @property
     def in_file(self) -> Mapping[str, ColumnSpec]:
@@ -73,16 +105,48 @@ class ColumnsSpec:
         return (*self.in_file, *(() if self.unit is None else (self.unit.column,)))
 
     @property
+    def headers(self) -> Mapping[str, str]:
+        """Return what the file's header says of each name that is read from it."""
+        sources = {name: column.reading.source for name, column in self.in_file.items()}
+        return {
+            name: header_text(name if (source := sources.get(name)) is None else source)
+            for name in self.read
+        }
+
+    @property
     def stored(self) -> Mapping[str, ColumnSpec | DerivedSpec]:
         """Return every column that rows are stored with, those that were declared first."""
         return {**self.columns, **self.derived}
 
+    @property
+    def optional(self) -> frozenset[str]:
+        """Return the stored columns in which a row may have no value."""
+        kept = (name for name, column in self.columns.items() if column.missing == "keep")
+        return frozenset(
+            [*kept, *(name for name, column in self.derived.items() if column.optional)]
+        )
+
     def __post_init__(self) -> None:
         faults = [*_faults(self.columns, self.stored, self.adjacency, self.max_rows)]
         if self.unit is not None:
-            kinds = {name: str(column_json(each)["type"]) for name, each in self.columns.items()}
+            kinds = {name: type_of(each) for name, each in self.columns.items()}
             faults += _unit_faults(self.unit, kinds, self.adjacency)
-        refuse(faults)
+        refuse([*faults, *_source_faults(self.headers, self.unit)])
+
+
+def _source_faults(headers: Mapping[str, str], unit: UnitSpec | None) -> Iterator[InvalidSpecError]:
+    """Yield where two columns are read from one of the file's."""
+    seen = dict[str, str]()
+    for name, header in headers.items():
+        first = seen.setdefault(header, name)
+        if first != name and (unit is None or name != unit.column):
+            yield InvalidSpecError(
+                f"columns.{name}.source", f"is the source of {first} too; one of both is enough"
+            )
+        elif first != name:
+            yield InvalidSpecError(
+                f"columns.{first}.source", "must not be the unit's column: ids are never stored"
+            )
 
 
 def _faults(
@@ -113,8 +177,10 @@ def _faults(
 def _unit_faults(
     unit: UnitSpec, kinds: Mapping[str, str], adjacency: Adjacency
 ) -> Iterator[InvalidSpecError]:
-    if not is_text(unit.column, MAX_NAME_LENGTH):
-        yield InvalidSpecError("unit.column", "must be the name of a column of the file")
+    if not unit.column:
+        yield InvalidSpecError(
+            "unit.column", 'must be the text of a header of the file, as in "person_id"'
+        )
     for place, detail in unit.faults(kinds, adjacency):
         yield InvalidSpecError(place, detail)
 
@@ -135,11 +201,13 @@ def parse_columns(
     max_rows: int | None,
     derived: Mapping[str, Mapping[str, object]] | None = None,
     unit: Mapping[str, object] | None = None,
+    text: Mapping[str, Any] | None = None,
 ) -> ColumnsSpec:
     """Read the ``columns`` of a data set spec, as they stand in JSON.
 
     ``derived`` are those computed from them, as :func:`derived_json` returns them, and ``unit``
-    is as :func:`app.domain.units.unit_json` returns it.
+    is as :func:`app.domain.units.unit_json` returns it. ``text`` has the fields of
+    :class:`TextFile` that are not the default.
 
     Raises
     ------
@@ -167,6 +235,7 @@ def parse_columns(
         max_rows=max_rows,
         derived=made,
         unit=people,
+        text=TextFile(**(text or {})),
     )
 
 
@@ -177,17 +246,19 @@ def columns_json(spec: ColumnsSpec) -> dict[str, dict[str, object]]:
 
 def derived_json(spec: ColumnsSpec) -> dict[str, dict[str, object]]:
     """Return the derived columns, ready for JSON."""
-    return {
-        name: {"type": "boolean", "expr": column.expression}
-        if column.boolean
-        else {
+    return {name: _derived_json(column) for name, column in spec.derived.items()}
+
+
+def _derived_json(column: DerivedSpec) -> dict[str, object]:
+    described: dict[str, object] = {"type": "boolean", "expr": column.expression}
+    if not column.boolean:
+        described = {
             "type": "number",
             "lower": json_number(column.lower),
             "upper": json_number(column.upper),
             "expr": column.expression,
         }
-        for name, column in spec.derived.items()
-    }
+    return {**described, "missing": "keep"} if column.optional else described
 
 
 def _parse_derived(column: Mapping[str, object]) -> DerivedSpec:
@@ -197,4 +268,5 @@ def _parse_derived(column: Mapping[str, object]) -> DerivedSpec:
         lower=Fraction(0) if boolean else number_at("lower", column["lower"]),
         upper=Fraction(1) if boolean else number_at("upper", column["upper"]),
         boolean=boolean,
+        optional=column.get("missing") == "keep",
     )

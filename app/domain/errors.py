@@ -10,7 +10,7 @@ class ProcessLostError(Exception):
 
 
 class StoppedError(ProcessLostError):
-    """Work was ended because nobody wants it any more; nothing is left of it."""
+    """Work was cancelled because no caller waits for it; none of it is stored."""
 
 
 class StorageError(Exception):
@@ -28,7 +28,7 @@ class DataUnreadableError(StorageError):
 
 
 class SignerLostError(StorageError):
-    """What holds the signing key gives no signature; the answer has been shown to nobody."""
+    """The external signer gave no signature; the answer has not been shown."""
 
 
 _NO_THREAD = "can't start new thread"

@@ -1,4 +1,4 @@
-"""SHA-256 of what is small, without waiting for anybody."""
+"""SHA-256 of small inputs, without blocking other threads."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def digest_of(*parts: str | int | bytes | None) -> str:
 def canonical_bytes(value: str | int | bytes | None) -> bytes:
     """Return length, type and content; no two different values share these bytes."""
     if isinstance(value, str):
-        # Half of a surrogate pair is no UTF-8, but an edited entry must have a hash to be told by.
+        # A lone surrogate is not valid UTF-8, but an edited entry must still have a hash.
         kind, content = b"t", value.encode("utf-8", "surrogatepass")
     elif isinstance(value, bytes):
         kind, content = b"b", value

@@ -1,4 +1,4 @@
-"""What a ledger's entry is in the public log: a leaf that tells nothing until it is opened.
+"""What a ledger's entry is in the public log: a leaf that reveals nothing until it is opened.
 
 A leaf is the RFC 9162 hash of these parts, each with its length and type before it::
 
@@ -9,9 +9,9 @@ A leaf is the RFC 9162 hash of these parts, each with its length and type before
     "release-desk log hidden 1", seed, account, seq, principal, idem, fingerprint, note,
     total_after, spent_after, reserved_after, prev, key, role
 
-so whoever opens a leaf shows what was charged for which release, and neither who asked, under
+so an opened leaf shows what was charged for which release, but neither who asked, under
 which Idempotency-Key, nor what else the account has spent. The seed is 256 random bits that stay
-with the service: without it nobody can try names until one fits, neither on an opened leaf nor on
+with the service: without it no one can guess names by trial, neither on an opened leaf nor on
 a closed one. The entry's own hash gives no way around: it binds the random id of a key, and the
 hash of the entry before.
 """

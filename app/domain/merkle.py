@@ -1,8 +1,8 @@
 """Merkle trees of RFC 9162: one hash over many leaves, of which each can be proved to be one.
 
 Two kinds of things are leaves. A *result* says which release it answers, the entry that charged
-it, and the hash of its bytes; no time is in it, so that a leaf tells no more than the answer does.
-An *entry* of the ledger is a leaf of the public log (:mod:`app.domain.log_leaves`).
+it, and the hash of its bytes; no time is in it, so that a leaf reveals no more than the answer
+does. An *entry* of the ledger is a leaf of the public log (:mod:`app.domain.log_leaves`).
 
 *Proofs.* A node's audit path leads from a leaf to the root; a consistency path leads from a smaller
 tree's root to that of a larger one, which begins with the same leaves. Both are lists of roots of
@@ -107,7 +107,7 @@ class Peaks:
 
 
 def audit_path(index: int, size: int, root_of: RootOf) -> list[bytes]:
-    """Return the audit path of a leaf in the tree of so many (RFC 9162, 2.1.3.1)."""
+    """Return the audit path of a leaf in the tree of ``size`` leaves (RFC 9162, 2.1.3.1)."""
     return _path(index, 0, size, root_of)
 
 

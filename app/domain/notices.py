@@ -1,4 +1,4 @@
-"""What people are told of a review: one notice for each step, to who asked and to reviewers.
+"""Notices about a review: one for each step, to the requester and to the reviewers.
 
 A notice names who, what and why. It is made from the request and from what people wrote,
 never from a result.
@@ -39,7 +39,7 @@ class Audience(StrEnum):
 def audience_of(event: Event, *, by_requester: bool) -> Audience:
     """Return for whom a notice is.
 
-    Of a conflict who asked is told nothing, and of a reviewer's comment no other reviewer:
+    The requester gets no notice of a conflict, and no other reviewer one of a reviewer's comment:
     they may still have to decide without it.
     """
     if event is Event.COMMENTED:

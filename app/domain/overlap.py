@@ -1,57 +1,65 @@
 """When two tables hold largely the same people: the public rule.
 
-Rows are compared by keyed digests of their cells (:mod:`app.uploads.row_digests`),
-over all columns and over some subsets of them. For each subset the rule looks at
-the *smaller* table, the one with fewer different rows, and asks which share ``s``
-of its different rows the *larger* one holds too.
+The rule compares rows by keyed digests of their cells (:mod:`app.uploads.row_digests`),
+over all columns and over some subsets of them. For each subset the rule takes the
+*smaller* table, the one with fewer distinct rows. It computes the share ``s`` of its
+distinct rows that the *larger* table holds too.
 
-*Chance.* Unrelated tables share rows as well: two tables of two booleans share
-all of theirs. The chance ``r`` that a row of an unrelated table is found in the
-larger one is taken to be the share of the larger one's rows that have a twin in
-it, since a row of the same law finds an equal there about as often as its own
-rows do. Two corrections. Whoever writes every row twice must not pass for a
-table full of twins, so the smaller table's twins, scaled to the larger one's
-size, bound ``r`` from above. And a list of numbers or a full design has no twins
-and is shared all the same, so a table with fewer twins than rows spread evenly
-over its grid would have (2**bits places, from the columns' ranges and the
-decimals they are written with) counts 64 times as many as that even spread. Beside a
-list ``r`` is at least the chance that two rows agree in all other columns. Single columns
-are compared under any names, so of those twins say nothing.
+*Chance.* Unrelated tables share rows as well: two tables of two booleans share all of
+theirs. The rule estimates the chance ``r`` that a row of an unrelated table occurs in the
+larger one. The estimate is the share of repeated rows in the larger table, because a row
+of the same distribution finds an equal there about as often as its own rows do. Three
+corrections apply:
 
-*Verdict.* The tables overlap when ``(s - r) / (1 - r)``, the share that chance
-does not explain, is at least ``0.1 + r/2``, and so many common rows would arise
-by chance less than once in 2**20 cases: ``N KL(s || r) >= 20`` bits over ``N``
-rows compared. A small table has few twins by chance, too: days, or rounded prices. So
-both tables' twins being so few and so many common rows must be as unlikely together,
-for every ``r`` up to the share that twins are of either. Besides, two tables
-with the very same rows as often each overlap when chance would repeat their counts
-less than once in 2**20 cases; this is what tells a table of few different rows that
-comes back unchanged.
+- A table that holds every row twice must not pass for one of many repeated rows. So the
+  smaller table's share, scaled to the larger one's size, bounds ``r`` from above.
+- A list of numbers or a full design has no repeated rows, and unrelated tables share it
+  all the same. Let the columns' ranges and decimals allow ``2**bits`` different rows, and
+  compare with rows spread evenly over these. If fewer rows repeat than that, the even
+  spread counts, 64-fold.
+- Where a column is a list, ``r`` is at least the chance that two rows agree in all other
+  columns.
 
-*Columns that nobody declares.* A file may hold the same people though none of its
-declared columns is known. Its first columns are compared by what stands beside single
-values (:mod:`app.uploads.anchors`), and over all of them or all but one. Strangers share
-single columns: ranks, the days of a year, places. So it does not matter that values
-are shared, but what else agrees in their rows: a column counts as found when its cells
-agree in more rows than chance explains, as above, where ``r`` is now the chance that
-two rows of the column agree. The files overlap when the columns found are more than
-three quarters of all columns of one of the two files, by their number and by their
-bits. A column by which two rows agree often counts as the part of a column that its
-entropy is of one bit. A list of all numbers, or of all days, counts as none.
+Single columns are compared under any names, so their repeated rows are no evidence.
 
-*People with ids.* Two data sets that both declare whose their rows are hold the same people where
-their ids are the same texts: no chance is discounted. Files that number their people from 1 are
-taken for the same people, since nothing says that they are others; an admin can say so.
+*Verdict.* The tables overlap when two conditions hold. First, ``(s - r) / (1 - r)``, the
+share that chance does not explain, is at least ``0.1 + r/2``. Second, chance produces as
+many common rows less than once in 2**20 cases: ``N KL(s || r) >= 20`` bits over the ``N``
+rows compared. A small table may also have few repeated rows by chance: days, or rounded
+prices. So for every ``r`` up to the larger share of repeated rows, this must be as unlikely:
+both tables repeat as few rows as they do, and have as many rows in common. Two tables
+with the same rows, each equally often, also overlap when chance would repeat their counts
+less than once in 2**20 cases. This detects an unchanged copy of a table with few different
+rows.
 
-*Other people's data.* What is told of a comparison tells something of earlier data. Who
-uploaded that has seen it; nobody else may ask for single persons by uploads of a few
-rows. So with the data of others nothing is compared below :data:`OTHERS`, and an upload
-that could tell persons and is smaller is not compared with them at all: it is refused
-whatever they hold. Rows count once, however often they are written, and rows with the same values
-in other columns are the same: whoever guesses how often each of a few rows is in a table of
-others is not told so. The price is that nobody sees two people bring one table of a few booleans.
+*Undeclared columns.* A file may hold the same people though none of its declared columns
+is known. The rule compares its first columns by which cells occur next to single values
+(:mod:`app.uploads.anchors`), and over all of them or all but one. Unrelated files share
+single columns: ranks, the days of a year, places. So shared values do not count, but what
+else agrees in their rows does. A column counts as found when its cells agree in more rows
+than chance explains, as above. Here ``r`` is the chance that two rows agree in the column.
+The files overlap when the found columns are more than three quarters of all columns of one
+of the two files, by number and by bits. A column in which two rows often agree counts as a
+part of a column, by its entropy up to one bit. A list of all numbers, or of all days, does
+not count.
 
-Rows, shares and counts stay inside: what is told is that there is an overlap.
+*People with ids.* Two data sets with a declared person identifier hold the same people where
+their ids are the same texts: no chance is discounted. Files that number their people from 1
+count as the same people, because they do not show otherwise; an admin can say so.
+
+*Other people's data.* The result of a comparison reveals something about earlier data. The
+person who uploaded that data has seen it. No one else may test for single persons by uploads
+of a few rows. So with the data of others the rule compares nothing below :data:`OTHERS`. An
+upload that could identify persons and is smaller is refused without a comparison. Each
+different row counts once, and so do rows with the same values in other columns. Otherwise an
+uploader could guess how often each of a few rows is in another person's table. The price:
+the rule does not notice that two people upload one table of a few booleans.
+
+*Many small files.* The rule applies to each file, and to the newest 2, 4, 8, ... and all files of
+an account together, each against one file and all files of another account
+(:mod:`app.services.datasets.comparing`).
+
+Rows, shares and counts stay inside: the only output is that there is an overlap.
 """
 
 from __future__ import annotations
@@ -63,7 +71,7 @@ from dataclasses import dataclass, replace
 MIN_SHARE = 0.1
 MIN_BITS = 20.0  # once in 2**20 cases
 _EVEN_SLACK = 64  # rows are never spread as evenly as a full grid would have them
-_ENOUGH_TWINS = 30  # fewer say too little of how often rows recur
+_ENOUGH_REPEATED = 30  # fewer say too little of how often rows recur
 _NEARLY_ALL = 1 - 2.0**-20
 _CHANCES = 32  # that a verdict is tried with
 _LEAST_CHANCE = 2.0**-40
@@ -72,13 +80,13 @@ _FEWEST_COLUMNS = 1.5  # one column alone is shared by strangers: ranks, days, p
 _MOST_COLUMN_BITS = 24.0  # of one column: a long number must not outweigh all the others
 _LIST_DENSITY = 0.25  # of a range: a sample of all days of a year is still a list of days
 _CHANCE_OF_FEW = 3
-"""Pairs of equal cells that a column with none among so many pairs may have had all the same."""
+"""Equal pairs of cells that a column may well have when a sample of pairs shows none."""
 _MOST_CHANCE_OF_SUMS = 0.95  # else files of columns that are mostly equal could never overlap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """How many different rows must be compared, and be in common, before anything is told."""
+    """How many different rows must be compared, and be in common, before a result is shown."""
 
     compared: int
     common: int
@@ -100,7 +108,7 @@ class TableShape:
         Rows with any cell in these columns.
     distinct
         About how many different rows these are.
-    twins
+    repeated
         Share of the rows that occur more than once, in [0, 1].
     bits
         Binary logarithm of the number of different rows the columns could hold.
@@ -110,7 +118,7 @@ class TableShape:
 
     rows: int
     distinct: float
-    twins: float
+    repeated: float
     bits: float
     alike: float = 0.0
 
@@ -118,22 +126,23 @@ class TableShape:
 def chance_of_equal(*, smaller: TableShape, larger: TableShape, same_columns: bool = True) -> float:
     """Return the chance that a row of an unrelated table has an equal in the larger one.
 
-    Twins say nothing of the rows of other columns: these may lie where the larger one's are dense.
+    Repeated rows are no evidence for other columns, whose rows may be where the larger one is
+    dense.
 
-    >>> ids = TableShape(rows=1000, distinct=1000, twins=0.0, bits=10.0)
+    >>> ids = TableShape(rows=1000, distinct=1000, repeated=0.0, bits=10.0)
     >>> chance_of_equal(smaller=ids, larger=ids)
     1.0
-    >>> incomes = TableShape(rows=1000, distinct=1000, twins=0.0, bits=40.0)
+    >>> incomes = TableShape(rows=1000, distinct=1000, repeated=0.0, bits=40.0)
     >>> chance_of_equal(smaller=incomes, larger=incomes) < 0.002
     True
     """
     scale = larger.rows / smaller.rows
-    bound = min(1.0, (smaller.twins + 1 / smaller.rows) * scale)
-    twins = min(larger.twins, bound)
+    bound = min(1.0, (smaller.repeated + 1 / smaller.rows) * scale)
+    repeated = min(larger.repeated, bound)
     even = min(1.0, larger.distinct * math.exp2(-larger.bits))
-    told_by_twins = twins >= even and larger.twins * larger.rows >= _ENOUGH_TWINS
-    chance = max(_LEAST_CHANCE, twins, smaller.alike, larger.alike)
-    if told_by_twins and same_columns:
+    enough_repeated = repeated >= even and larger.repeated * larger.rows >= _ENOUGH_REPEATED
+    chance = max(_LEAST_CHANCE, repeated, smaller.alike, larger.alike)
+    if enough_repeated and same_columns:
         return chance
     return max(chance, min(1.0, _EVEN_SLACK * even))
 
@@ -180,14 +189,14 @@ def overlaps(
     chance = chance_of_equal(smaller=smaller, larger=larger, same_columns=same_columns)
     if not beyond_chance(chance, compared=compared, common=common, floor=floor):
         return False
-    # A small table may lack twins by chance: whatever those there are tell, all of it is rare.
+    # A small table may repeat few rows by chance, so all of the evidence must be rare together.
     share = common / compared
     return all(
         compared * _surplus_bits(share, chance)
-        + _few_twins_bits(smaller, chance, among=larger)
-        + _few_twins_bits(larger, chance, among=larger)
+        + _few_repeats_bits(smaller, chance, among=larger)
+        + _few_repeats_bits(larger, chance, among=larger)
         >= MIN_BITS
-        for chance in _between(chance, max(smaller.twins, larger.twins))
+        for chance in _between(chance, max(smaller.repeated, larger.repeated))
     )
 
 
@@ -196,15 +205,15 @@ def _between(low: float, high: float) -> Iterator[float]:
     yield from (low + max(0.0, high - low) * step / _CHANCES for step in range(_CHANCES + 1))
 
 
-def _few_twins_bits(table: TableShape, chance: float, *, among: TableShape) -> float:
-    """Return how unlikely it is, in bits, that a table has as few twins if chance is as large.
+def _few_repeats_bits(table: TableShape, chance: float, *, among: TableShape) -> float:
+    """Return how unlikely it is, in bits, that a table repeats as few rows if chance is as large.
 
     A row that finds an equal with a probability r among D different ones equals another one with
     r**2 / D or more. So the pairs of equal rows are about Poisson, at least ``rows**2 r**2 / 2D``.
     """
     expected = table.rows * (table.rows - 1) / 2 * chance**2 / among.distinct
-    # of many twins there are more pairs: more than two rows are alike
-    seen = -table.rows / 2 * math.log1p(-min(table.twins, _NEARLY_ALL))
+    # many repeated rows make more pairs: more than two rows are alike
+    seen = -table.rows / 2 * math.log1p(-min(table.repeated, _NEARLY_ALL))
     if seen >= expected:
         return 0.0
     nats = expected - seen + (seen * math.log(seen / expected) if seen else 0.0)  # Chernoff's bound
@@ -212,17 +221,18 @@ def _few_twins_bits(table: TableShape, chance: float, *, among: TableShape) -> f
 
 
 def is_below(floor: Floor, table: TableShape) -> bool:
-    """Say whether a table is too small to be compared, and could tell single persons if it were.
+    """Say whether a table is too small to be compared, and could identify single persons if it
+    were.
 
-    >>> income = TableShape(rows=2, distinct=2, twins=0.0, bits=20.0)
-    >>> coins = TableShape(rows=2, distinct=2, twins=0.0, bits=1.0)
+    >>> income = TableShape(rows=2, distinct=2, repeated=0.0, bits=20.0)
+    >>> coins = TableShape(rows=2, distinct=2, repeated=0.0, bits=1.0)
     >>> is_below(OTHERS, income), is_below(OTHERS, coins)
     (True, False)
     """
     if not 0 < table.distinct < floor.compared:
         return False
-    # rows written several times are no less told by one of them
-    once = replace(table, rows=math.ceil(table.distinct), twins=0.0)
+    # a row that is written several times identifies a person as much as one does
+    once = replace(table, rows=math.ceil(table.distinct), repeated=0.0)
     chance = chance_of_equal(smaller=once, larger=once)
     return -table.distinct * math.log2(chance) >= MIN_BITS
 
@@ -249,7 +259,7 @@ def same_people(*, compared: int, common: int, floor: Floor = OWN) -> bool:
 
 
 def chance_of_pair(equal: int, *, rows: int, bits: float) -> float:
-    """Return the chance that two rows agree in a column, of whose rows so many pairs do.
+    """Return the chance that two rows agree in a column with ``equal`` pairs of equal cells.
 
     >>> chance_of_pair(250_000, rows=1000, bits=1.0) > 0.5
     True
@@ -276,7 +286,7 @@ def is_list(*, rows: int, distinct: int, bits: float) -> bool:
 
 
 def covers(columns: Sequence[ColumnShape], found: Collection[int]) -> bool:
-    """Say whether the columns at these places are nearly all that a file tells."""
+    """Say whether the columns at these places hold nearly all information of a file."""
     weight = sum(columns[place].weight for place in found)
     bits = sum(columns[place].counted_bits for place in found)
     return (

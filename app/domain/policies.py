@@ -1,7 +1,7 @@
 """A data set's policy: an ordered list of small named rules, judged before any charge.
 
 Every rule looks at the request and the public policy alone, so a refusal and
-its wording tell nothing about the rows.
+its wording reveal nothing about the rows.
 """
 
 from __future__ import annotations

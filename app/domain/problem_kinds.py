@@ -24,7 +24,10 @@ KINDS = (
         "The request does not have the form this endpoint takes, or asks for something that does "
         "not fit the data set's public description. Nothing was charged.",
         "Read `errors`: each entry names the place in the request and what is wrong there.",
-        {"errors": "list of {field, message}; the input itself is never repeated"},
+        {
+            "errors": "list of {field, message}; of the input only numbers of conditions, and "
+            "what is much like a known name, are repeated"
+        },
     ),
     ProblemKind(
         "malformed-request",
@@ -67,7 +70,7 @@ KINDS = (
         "not-found",
         404,
         "There is nothing here",
-        "No such address or object, or it is not yours to see: the two are not told apart.",
+        "Not found, or you have no permission to see it.",
         "Check the address and the id.",
     ),
     ProblemKind(
@@ -112,7 +115,7 @@ KINDS = (
         "name-confusable",
         409,
         "The name looks like another person's",
-        "Caps and reviews tell persons apart by their names, and this one could be mistaken.",
+        "Caps and reviews identify persons by their names, and this one could be mistaken.",
         "Give the key to that `person` if it is theirs, or choose a clearly different name.",
         {"person": "whose name it looks like"},
     ),
@@ -120,7 +123,7 @@ KINDS = (
         "last-admin-key",
         409,
         "This is the last admin key",
-        "Without it nobody could make, list or revoke keys.",
+        "Without it, no one could make, list or revoke keys.",
         "Make another admin key first, and revoke this one with that.",
     ),
     ProblemKind(
@@ -135,10 +138,23 @@ KINDS = (
         "`overlap` and a reason: its epsilon and its delta come on top of the first ones.",
     ),
     ProblemKind(
+        "grant-too-large",
+        422,
+        "The grant is above the operator's limit",
+        "The operator limits what one grant may add to a budget (`RELEASE_DESK_MAX_GRANT`), "
+        "because a grant cannot be taken back. Nothing was granted.",
+        "Check the amount: `1e3` is 1000. Grant at most `maximum`, or ask the operator to raise "
+        "the limit.",
+        {
+            "requested": "the epsilon asked for, as decimal text",
+            "maximum": "the most that one grant may add, as decimal text",
+        },
+    ),
+    ProblemKind(
         "dataset-archived",
         409,
-        "The data set is archived",
-        "Its data has been erased. Its ledger and past releases are kept, but nothing new can be "
+        "The data set is archived or deleted",
+        "Its rows have been erased. Its ledger and past releases are kept, but nothing new can be "
         "released from it.",
         "Use another data set.",
     ),
@@ -183,8 +199,8 @@ KINDS = (
     ProblemKind(
         "own-request",
         403,
-        "Nobody reviews their own request",
-        "The release was asked for by the same person, with whichever of their keys.",
+        "You cannot review your own request",
+        "The release was asked for by the same person, with any of their keys.",
         "Ask another curator, or withdraw the release.",
     ),
     ProblemKind(
@@ -215,7 +231,7 @@ KINDS = (
         "too-many-comments",
         409,
         "The release has too many comments",
-        "What is said about a release is kept for good, and nobody reads that many.",
+        "What is said about a release is stored permanently, and reviewers cannot read that many.",
         "Decide on it, or talk to one another elsewhere.",
         {"maximum": "how many comments a release may have"},
     ),
@@ -246,7 +262,7 @@ KINDS = (
         "The publication was withdrawn",
         "The release was public and has been withdrawn. What was withdrawn stays so, because its "
         "address says since when and why. Nothing was changed.",
-        "Ask the question anew and publish the new release.",
+        "Ask the question again with a new draw, and publish the new release.",
     ),
     ProblemKind(
         "withdrawn",
@@ -272,7 +288,7 @@ KINDS = (
         "release-closed",
         409,
         "The release ended without a draw",
-        "It waited for a review and was rejected or withdrawn, or nobody decided in time. Nothing "
+        "It waited for a review and was rejected or withdrawn, or no one decided in time. Nothing "
         "was charged, and its budget was given back.",
         "Read the release for the reason. To ask again, choose a new Idempotency-Key.",
         {"outcome": "rejected, withdrawn or expired", "release": "its id"},
@@ -289,7 +305,7 @@ KINDS = (
         "rate-limited",
         429,
         "Too many requests",
-        "This key has used up its requests for the moment.",
+        "This key, or without a key this address, has used up its requests for the moment.",
         "Wait as long as `Retry-After` says.",
         {"retry_after": "the same number of seconds as in `Retry-After`"},
     ),
@@ -306,8 +322,8 @@ KINDS = (
         "too-much-stored",
         429,
         "You have had too much stored today",
-        "What is asked and answered is kept for good, and a person may have so many bytes of it "
-        "stored in a day. This release would be more. Nothing was charged.",
+        "Questions and answers are stored permanently, and each person has a daily limit in bytes. "
+        "This release would exceed it. Nothing was charged.",
         "Ask again tomorrow (UTC), or ask the operator to raise the limit named in `limit`.",
         _LIMITED,
     ),
@@ -318,7 +334,7 @@ KINDS = (
         "This release would be a job, and as many of yours as may wait or be drawn at once do so "
         "already. Nothing was charged.",
         "Wait for one of them to end, or ask the operator to raise the limit named in `limit`. "
-        "Releases that are no jobs are answered meanwhile.",
+        "Releases that are no jobs are still answered.",
         _LIMITED,
     ),
     ProblemKind(
@@ -335,7 +351,7 @@ KINDS = (
         "The ledger is frozen",
         "The database is not the one that was last written, as far as its anchor knows, so "
         "nothing can be charged or changed until an operator has reconciled the two.",
-        "Tell the operator.",
+        "Report this to the operator.",
         retry_after_s=60,
     ),
     ProblemKind(
@@ -344,7 +360,7 @@ KINDS = (
         "The service is not ready",
         "The service runs, and something that releases need is missing: the newest schema, room "
         "on a disk, a disk that works, a file to open, or a data set's files.",
-        "Tell the operator. A request under the same Idempotency-Key may be sent again after "
+        "Report this to the operator. Send the request again under the same Idempotency-Key after "
         "`Retry-After` seconds.",
         {"unreadable_datasets": "of a probe, how many data sets cannot be read, if any"},
         retry_after_s=10,
@@ -363,16 +379,26 @@ KINDS = (
         "The data set cannot be read",
         "The stored files of this data set cannot be opened, or are not those that were stored. "
         "Nothing was charged, and nothing is until they can be read again.",
-        "Tell the operator, who may have a backup of the files. Send the same request again "
-        "after `Retry-After` seconds.",
+        "Report this to the operator, who may have a backup of the files. Send the same request "
+        "again after `Retry-After` seconds.",
         retry_after_s=10,
+    ),
+    ProblemKind(
+        "clock-behind",
+        503,
+        "The server's clock is behind",
+        "The clock of the server is behind the last entry of the ledger, so this would have a "
+        "wrong date. Nothing was changed or charged, and nothing is until the clock is right.",
+        "Report this to the operator, who sets the clock. Send the same request again after "
+        "`Retry-After` seconds.",
+        retry_after_s=60,
     ),
     ProblemKind(
         "internal",
         500,
         "Something went wrong here",
         "The service failed in a way that it did not expect.",
-        "Tell the operator the request id. It is safe to repeat a release with the same "
+        "Report the request id to the operator. It is safe to repeat a release with the same "
         "Idempotency-Key.",
     ),
 )

@@ -17,6 +17,9 @@ PROBLEMS: Mapping[str, ProblemKind] = {kind.code: kind for kind in KINDS}
 """Every kind of refusal by its code."""
 
 
+_MOST_PLACES = 3  # a sentence of more is no sentence
+
+
 class Problem(Exception):  # noqa: N818 - the word of RFC 9457
     """A refusal that is ready to be answered.
 
@@ -56,6 +59,19 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         return self.kind.title
 
     @property
+    def remedy(self) -> str:
+        """Return what to do: of a request that is not valid, which of its places to change."""
+        errors = self.extras.get("errors")
+        if self.code != "invalid-request" or not isinstance(errors, list) or not errors:
+            return self.kind.remedy
+        places = list(dict.fromkeys(str(error["field"]) for error in errors))
+        more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+        return (
+            f"Change {', '.join(places[:_MOST_PLACES])}{more} as the message in `errors` says, and "
+            "send the request again. Nothing was charged."
+        )
+
+    @property
     def retry_after_s(self) -> int | None:
         """Return the seconds after which to try again: this occurrence's own, or the kind's."""
         own = self.extras.get("retry_after")
@@ -78,7 +94,7 @@ class BudgetExceededError(Problem):
     """A charge that an account does not cover, in whole units of that account.
 
     The ledger does not know whether its unit is epsilon or rho, so nothing here is
-    text. Whoever knows the account's unit answers with a problem that names epsilons.
+    text. The caller, who knows the account's unit, answers with a problem that names epsilons.
     """
 
     def __init__(self, *, requested: int, remaining: int, detail: str | None = None) -> None:
@@ -88,7 +104,7 @@ class BudgetExceededError(Problem):
 
 
 def storage_problem() -> Problem:
-    """Return what is told of a disk, or of too few descriptors or too little memory."""
+    """Return the problem of a full disk, too few descriptors or too little memory."""
     return Problem("not-ready", "A disk is full or fails, or no file can be opened.")
 
 

@@ -2,11 +2,11 @@
 
 A release that needs a review waits (*reserved*) for its reviewers. They may give the turn
 back (*changes requested*): then it waits for who asked, who revises it, answers, or
-withdraws it. Its budget is set aside meanwhile. From the charge on states only move forward.
+withdraws it. Its budget stays reserved until then. From the charge on states only move forward.
 
 A release is *debited* from the moment its charge is durable. Its draw becomes
 an answer only once the result is durable too; a process that dies in between
-leaves a debited release behind, which may be drawn again because nobody has
+leaves a debited release behind, which may be drawn again because no one has
 seen the lost draw. After three such deaths it is *void* and the charge stays.
 """
 
@@ -74,11 +74,11 @@ GIVEN_BACK = frozenset(
 """How a release may end without ever having been charged."""
 
 UNDECIDED = (ReleaseState.RESERVED, ReleaseState.CHANGES_REQUESTED)
-"""The states of a release whose budget is set aside: nobody has decided on it yet."""
+"""The states of a release whose budget is reserved: it still waits for a decision."""
 
 
 def request_fingerprint(*, dataset: str, request: str) -> str:
-    """Return the digest that tells one request from another under the same Idempotency-Key.
+    """Return the digest that distinguishes requests under the same Idempotency-Key.
 
     ``request`` is the canonical JSON text of the parsed body, so that two
     spellings of one request replay the same answer.
@@ -92,7 +92,7 @@ def plan_digest(plan: str) -> str:
 
 
 def result_digest(result: bytes, finished_at: str) -> str:
-    """Return what is kept beside a result, so that neither it nor its time can be edited.
+    """Return what is stored with a result, so that neither it nor its time can be edited.
 
     Not for clients: who has the result could try times until one fits.
     """

@@ -1,6 +1,6 @@
-"""What reviewers may say, what their votes come to, and who may read what meanwhile.
+"""What reviewers may say, what their votes come to, and who may read what until both are in.
 
-With two reviewers each decides without the other's vote: until both are in, nobody sees more
+With two reviewers each decides without the other's vote: until both are in, no one sees more
 than their own. Votes that are alike then decide. Unlike ones are a conflict, and either of the
 two may revise theirs. A turn is what lies between two answers of who asked: each begins without
 votes.
@@ -113,7 +113,7 @@ def differences(before: object, after: object, place: str = "") -> Iterator[Diff
 
 
 def vote_digest(release: str, vote: Vote, salt: str) -> str:
-    """Return what the ledger notes of a vote: without its salt it tells nobody what it was."""
+    """Return the ledger's note of a vote, which does not reveal the vote without its salt."""
     return digest_of(
         "release-desk vote 1", release, vote.turn, vote.person, vote.decision.value, vote.reason,
         vote.at, salt,

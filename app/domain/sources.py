@@ -1,7 +1,7 @@
 """Where rows may lie that a curator names by URL, and which files a URL means.
 
 A URL is ``file:///folder/file`` or ``s3://bucket/folder/file``. An operator allows *roots*;
-a *source* is what a curator names below one of them. Both are told apart by whole segments
+a *source* is what a curator names below one of them. Both are compared by whole segments
 of a path, so ``/database`` is not below ``/data``.
 
 *Patterns.* In a source's segment ``*`` stands for any run of characters, and ``**`` as a
@@ -22,18 +22,18 @@ from urllib.parse import unquote
 Scheme = Literal["file", "s3"]
 Path = tuple[str, ...]
 Partitions = Mapping[str, str | None]
-"""Columns that a file's folders tell: each has one value in all of it, or none."""
+"""Columns that a file's folders give: each has one value in all of it, or none."""
 
 _SCHEMES: Mapping[str, Scheme] = {"file:///": "file", "s3://": "s3"}
 _DOUBTFUL = frozenset("%?#\\")
 _MOST_CHARACTERS = 2_000
 _ANY_FOLDERS = "**"
-_HIDDEN = (".", "_")  # what programs write beside the data, as _SUCCESS
+_HIDDEN = (".", "_")  # what programs write next to the data, such as _SUCCESS
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 class InvalidSourceError(ValueError):
-    """A URL names no source; its words may be told to whoever sent it."""
+    """A URL names no source; the sender may see the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class Source:
         return asdict(self)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Source:
+    def of(cls, declared: Mapping[str, Any]) -> Source:
         """Return the inverse of :meth:`to_json`."""
-        root = told["root"]
+        root = declared["root"]
         return cls(
             root=Root(root["scheme"], root["bucket"], tuple(root["path"])),
-            pattern=tuple(told["pattern"]),
-            max_files=told["max_files"],
-            max_bytes=told["max_bytes"],
+            pattern=tuple(declared["pattern"]),
+            max_files=declared["max_files"],
+            max_bytes=declared["max_bytes"],
         )
 
 

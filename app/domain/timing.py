@@ -16,7 +16,7 @@ class Schedule:
     """The moments ``start + wait``, ``start + 2 wait``, ``start + 4 wait``, ... of one answer.
 
     The first is the answer's public deadline. One that is not ready by then
-    leaves at a later one, which tells the time it took to a factor of two and
+    leaves at a later one, which reveals the time it took to a factor of two and
     no better. With ``wait`` 0 an answer leaves when it is ready.
     """
 
@@ -46,7 +46,7 @@ def response_schedule(*, arrived_ms: int, slot_ms: int) -> Schedule:
     """Return when the answer to a request may leave.
 
     Its deadline is the first tick that is at least one full slot after the
-    arrival. The next tick would not do: how often a draw just misses it tells
+    arrival. The next tick would not do: how often a draw just misses it reveals
     how long draws take. Every later moment is a tick too.
 
     >>> response_schedule(arrived_ms=1001, slot_ms=100)

@@ -1,7 +1,7 @@
 """Who a person is in a data set where one person may have several rows: all of it public.
 
-A column of the file tells whose a row is. Of a person's rows at most ``max_rows`` are kept, or
-``reduce`` makes one row of all of them. Without such a declaration one row is one person.
+A column of the file identifies the person of a row. Of a person's rows at most ``max_rows`` are
+kept, or ``reduce`` makes one row of all of them. Without such a declaration one row is one person.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mechanisms.privacy import MOST_ROWS_OF_ONE, ONE_ROW, Adjacency, Protected
 
 Reducer = Literal["sum", "mean", "min", "max", "count", "first", "last"]
 REDUCERS: tuple[Reducer, ...] = get_args(Reducer)
+IdKind = Literal["number", "text"]
 OTHERWISE: Reducer = "last"
 """What becomes of a column that ``reduce`` does not name."""
 
@@ -32,13 +33,17 @@ class UnitSpec:
     """A person: the column of the file that names them, and what becomes of their rows.
 
     ``max_rows`` is None only with ``reduce``, which says by column what is made of a person's
-    cells. ``na`` are ids that name nobody.
+    cells. ``na`` are missing ids. ``id`` says whether ids are numbers or texts,
+    None that an id is a number where it reads as one without leading zeros. ``decimal`` is their
+    decimal mark.
     """
 
     column: str
     max_rows: int | None
     reduce: Mapping[str, Reducer] | None = None
     na: tuple[str, ...] = ()
+    id: IdKind | None = None
+    decimal: str = "."
 
     @property
     def kept_rows(self) -> int:
@@ -75,9 +80,9 @@ class UnitSpec:
         for position, (name, how) in enumerate((self.reduce or {}).items()):
             place = f"unit.reduce[{position}]"
             if name not in kinds:
-                yield place, "is none of the columns"
+                yield place, f'"{name}" is none of the columns'
             elif how in _NOT_OFFERED.get(kinds[name], ()):
-                yield place, f'"{how}" is not offered for a {kinds[name]}'
+                yield place, f'"{how}" is not offered for {name}, a {kinds[name]}'
         if self.counted >= kinds.keys():
             yield "unit.reduce", "one column at least must be of the file, and not a count of rows"
 
@@ -89,20 +94,27 @@ def protected_by(unit: UnitSpec | None) -> Protected:
 
 def unit_json(unit: UnitSpec) -> dict[str, object]:
     """Return a unit as JSON-ready fields, as in the spec."""
-    told: dict[str, object] = {"column": unit.column, "max_rows": unit.max_rows}
+    described: dict[str, object] = {"column": unit.column, "max_rows": unit.max_rows}
     if unit.reduce is not None:
-        told["reduce"] = dict(unit.reduce)
-    return {**told, "na": list(unit.na)} if unit.na else told
+        described["reduce"] = dict(unit.reduce)
+    if unit.id is not None:
+        described["id"] = unit.id
+    if unit.decimal != ".":
+        described["decimal"] = unit.decimal
+    return {**described, "na": list(unit.na)} if unit.na else described
 
 
 def parse_unit(fields: Mapping[str, object]) -> UnitSpec:
     """Return the inverse of :func:`unit_json`."""
     most, reduce, na = fields["max_rows"], fields.get("reduce"), fields.get("na")
+    kind = fields.get("id")
     return UnitSpec(
         column=str(fields["column"]),
         max_rows=most if isinstance(most, int) else None,
         reduce=reduce if isinstance(reduce, dict) else None,
         na=tuple(map(_marker, na)) if isinstance(na, list | tuple) else (),
+        id="number" if kind == "number" else "text" if kind == "text" else None,
+        decimal=str(fields.get("decimal", ".")),
     )
 
 

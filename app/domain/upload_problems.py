@@ -11,11 +11,14 @@ OF_FILES = (
         "The uploaded file does not fit its spec",
         "The file could not be read as declared, or some cells are missing or unknown in a column "
         "that rejects them. Nothing was stored.",
-        "Read `problems`: rows are counted from 1 after the header, columns are named. `missing`, "
-        "`na`, `unreadable` and a category's `other` say in the spec what becomes of such cells.",
+        "Read `problems`, each kind of fault once: how often it is in which columns, and its first "
+        "rows, counted from 1 after the header. `source` says which header is a column's. "
+        "`missing`, `na`, `unreadable` and a category's `other` say in the spec what becomes of "
+        "such cells.",
         {
-            "problems": "list of {row, column, reason}, and file where there are several; cell "
-            "values are never repeated"
+            "problems": "list of {reason, count, rows, columns}, and file where there are several: "
+            "columns is a list of {column, count, rows}, empty for a fault of whole rows or of the "
+            "file, and rows are the first ones; cell values are never repeated"
         },
     ),
     ProblemKind(
@@ -42,9 +45,19 @@ OF_VERSIONS = (
         409,
         "The data set has a newer version",
         "Rows are added to the newest version of a data set only, so that versions follow one "
-        "another. Nothing was stored.",
-        "Extend the newest version. `newer` is one that is newer than yours.",
+        "another. Only the newest version can be deleted, since later ones have its rows. Nothing "
+        "was changed.",
+        "Extend the newest version, or delete that first. `newer` is one that is newer than yours.",
         {"newer": "a newer version"},
+    ),
+    ProblemKind(
+        "dataset-has-releases",
+        409,
+        "The data set has releases",
+        "A data set can be deleted or replaced until its first release, or until the first "
+        "reservation for one. After that its people have been asked about. Nothing was changed.",
+        "Archive it: that erases its rows, and keeps its account and releases. For a corrected "
+        "file, upload a new data set with the same `account`.",
     ),
     ProblemKind(
         "not-extendable",
@@ -75,7 +88,7 @@ OF_LINEAGE = (
         "too-few-rows",
         409,
         "Too few rows to be compared with other people's data",
-        "An answer could tell whether single persons are in it. Nothing was compared or stored.",
+        "An answer could reveal whether single persons are in it. Nothing was compared or stored.",
         "Upload more rows, or ask an admin to upload it with `overlap` and a reason.",
         {"minimum": "how many different rows are compared with what others have uploaded"},
     ),
@@ -83,22 +96,22 @@ OF_LINEAGE = (
         "too-many-overlaps",
         429,
         "Too many of your uploads overlapped other people's data",
-        "Each such refusal tells something of that data, so there are few in 24 hours.",
+        "Each such refusal reveals something about that data, so there are few in 24 hours.",
         "Wait as long as `Retry-After` says, or ask an admin to upload it with a reason.",
         {"maximum": "how many", "retry_after": "the same number of seconds as in `Retry-After`"},
     ),
     ProblemKind(
         "lineage-lost",
         503,
-        "Nobody can tell whether these rows belong to an earlier data set",
+        "It is unknown whether these rows belong to an earlier data set",
         "The row digests of an earlier data set are missing or altered, so an upload cannot be "
         "compared with it. Nothing was stored.",
-        "Tell the operator, who may have a backup of them. Attach the upload to one of `accounts` "
+        "Ask the operator, who may have a backup of them. Attach the upload to one of `accounts` "
         "if its people are that account's; else an admin can upload with `overlap` and a reason.",
         {
             "dataset": "the earlier data set",
             "accounts": "instead, accounts that a reconciliation has opened again, of which "
-            "nobody can tell whose they are until a data set is attached to them",
+            "the people are unknown until a data set is attached to them",
         },
         retry_after_s=60,
     ),

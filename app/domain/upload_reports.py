@@ -1,7 +1,7 @@
-"""What reading an upload came to: counts for the person who uploaded it, and for nobody else.
+"""What reading an upload came to: counts for the person who uploaded it alone.
 
-They are counts over private rows. The one who sent the file is told them in the answer to the
-upload, and they are kept nowhere. How far the reading is they are told meanwhile.
+They are counts over private rows. The sender of the file gets them in the answer to the
+upload; they are not stored. While the service reads the file, it also shows them its progress.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class ColumnCounts:
     """How many cells of one column met each fate.
 
     ``values`` had a value; of those, ``clamped_low`` and ``clamped_high`` lay outside the
-    bounds, and ``other`` were texts that no list has. ``filled`` took the public fill value;
-    ``unreadable`` were taken as missing though they held something.
+    bounds, and ``other`` were texts that no list has. ``filled`` took the public fill value, and
+    ``missing`` stay without one; ``unreadable`` were taken as missing though they held something.
+    ``like_thousands`` look like ``12.345`` in a column where every cell with a point does.
     """
 
     values: int = 0
@@ -49,9 +50,17 @@ class ColumnCounts:
     clamped_low: int = 0
     clamped_high: int = 0
     other: int = 0
+    missing: int = 0
+    like_thousands: int = 0
 
     def warning(self) -> str | None:
         """Return what is probably wrong with the declaration, if anything is."""
+        if self.like_thousands:
+            return (
+                f"every number with a point ({self.like_thousands} of them) has three digits after "
+                "it, as 12.345, and was read as a decimal; if points separate thousands, declare "
+                '"thousands": "." and "decimal": ","'
+            )
         clamped = self.clamped_low + self.clamped_high
         if 2 * clamped > self.values:
             sides = [("lower", self.clamped_low), ("upper", self.clamped_high)]
@@ -97,7 +106,7 @@ class UploadReport:
         return asdict(self)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], names: Iterable[str]) -> UploadReport:
+    def of(cls, stored: Mapping[str, Any], names: Iterable[str]) -> UploadReport:
         """Return the inverse of :meth:`to_json`, for columns of these names.
 
         Raises
@@ -107,10 +116,10 @@ class UploadReport:
         """
         members = [each.name for each in fields(ColumnCounts)]
         columns = {
-            name: ColumnCounts(*(_count(told["columns"][name][each]) for each in members))
+            name: ColumnCounts(*(_count(stored["columns"][name][each]) for each in members))
             for name in names
         }
-        rows, dropped, people = told["rows"], told["rows_dropped"], told["people"]
+        rows, dropped, people = stored["rows"], stored["rows_dropped"], stored["people"]
         return cls(
             _count(rows),
             _count(dropped),

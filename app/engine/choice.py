@@ -1,4 +1,4 @@
-"""Where passes over rows are made: here, in processes beside this one, or on a Dask cluster."""
+"""Where passes over rows are made: here, in other local processes, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class NoClusterError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passes:
-    """Where passes are made; it is told to every process that makes some.
+    """Where passes are made; every process that makes some gets it.
 
     Attributes
     ----------
     processes
-        How many beside the one that asks; 1: none, it makes them itself.
+        How many next to the calling process; 1: none, it makes them itself.
     scheduler
         Address of a Dask scheduler, in place of processes; empty for none.
     authority, certificate, key
@@ -55,7 +55,7 @@ class Passes:
         return SerialExecutor(keep_bytes=keep_bytes)
 
     def require(self) -> None:
-        """Pass where passes can be made there, as far as can be told before one is.
+        """Pass where passes can be made there, as far as can be checked before one is.
 
         Raises
         ------
@@ -71,8 +71,8 @@ class Passes:
         try:
             executor.connected()
         except DataUnreadableError:
-            told = "no Dask scheduler answers there, or none that TLS trusts"
-            raise NoClusterError(told) from None
+            reason = "no Dask scheduler answers there, or none that TLS trusts"
+            raise NoClusterError(reason) from None
         finally:
             executor.close()
 

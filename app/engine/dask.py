@@ -124,7 +124,7 @@ class DaskExecutor:
         Raises
         ------
         DataUnreadableError
-            Nobody answers there who is of the cluster.
+            No scheduler of the cluster answers there.
         """
         with self._lock:
             client = self._connected
@@ -186,19 +186,19 @@ def _log_as_we_do() -> None:
 
 def _results(client: Client, future: Future[bytes]) -> list[Any]:
     try:
-        told, results = pickle.loads(_awaited(client, future))  # noqa: S301 - of our own cluster
+        outcome, results = pickle.loads(_awaited(client, future))  # noqa: S301 - of our own cluster
     except (Exception, CancelledError) as error:
         _LOG.error("the Dask cluster made no pass", extra=describe(error))
         raise DataUnreadableError("the Dask cluster made no pass over the data") from None
-    if told is _Told.DONE:
+    if outcome is _Told.DONE:
         found: list[Any] = results
         return found
-    if told is _Told.STARVED:
+    if outcome is _Told.STARVED:
         raise MemoryError
-    if told is _Told.FAILED:
+    if outcome is _Told.FAILED:
         raise PassFailedError("a pass has failed on a worker")
-    _LOG.error("a Dask worker made no pass", extra={"reason": _REASONS[told]})
-    raise DataUnreadableError(_REASONS[told])
+    _LOG.error("a Dask worker made no pass", extra={"reason": _REASONS[outcome]})
+    raise DataUnreadableError(_REASONS[outcome])
 
 
 def _awaited(client: Client, future: Future[bytes]) -> bytes:
@@ -234,14 +234,14 @@ def _version(name: str) -> str:
 def _made(task: bytes) -> bytes:
     """Do a task on a worker; nothing that went wrong leaves but a word for it."""
     try:
-        told: tuple[_Told, object] = _done(task)
+        outcome: tuple[_Told, object] = _done(task)
     except DataUnreadableError:
-        told = _Told.UNREAD, None
+        outcome = _Told.UNREAD, None
     except MemoryError:
-        told = _Told.STARVED, None
+        outcome = _Told.STARVED, None
     except BaseException:  # a decoder's panic is no Exception
-        told = _Told.FAILED, None
-    return pickle.dumps(told, pickle.HIGHEST_PROTOCOL)
+        outcome = _Told.FAILED, None
+    return pickle.dumps(outcome, pickle.HIGHEST_PROTOCOL)
 
 
 def _done(task: bytes) -> tuple[_Told, object]:

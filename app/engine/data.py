@@ -10,6 +10,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from threading import Lock
 from typing import Any, Protocol, TypeVar, cast
@@ -30,7 +31,7 @@ from app.engine.sketch_files import (
     read_gram,
 )
 from mechanisms.contract import Block, T
-from mechanisms.domain import Column
+from mechanisms.domain import Column, Values, array_of, column_named, exact, facts_of
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import Ordered, Sketch
 
@@ -89,9 +90,9 @@ class VaultData:
         # what has one part is not worth a journey
         self._executor = executor if len(stored.parts) > 1 else SerialExecutor(keep_bytes=0)
         self.columns = stored_columns(stored)
+        self._parts = encoded_parts(stored.parts, self.columns)
         summary = json.loads(stored.attached[SUMMARY].read())
-        gram = stored.attached.get(GRAM)
-        self._gram = read_gram(None if gram is None else gram.read(), summary)
+        self._gram = read_gram(stored.attached[GRAM].read())
         self._categories: dict[str, list[int]] = summary["categories"]
         self._places = {name: 1 + i for i, name in enumerate(number_columns(self.columns))}
         self._asked: dict[tuple[str, ...], list[list[int]]] = {}
@@ -102,7 +103,7 @@ class VaultData:
         return self._stored.rows
 
     def gram(self, columns: Sequence[str]) -> list[list[int]]:
-        """Return the exact Gram matrix of (1, codes of the named number columns)."""
+        """Return the exact Gram matrix of (1, sum codes of the named number columns)."""
         asked = tuple(columns)
         found = self._asked.get(asked)
         if found is None:
@@ -113,7 +114,7 @@ class VaultData:
         return [row.copy() for row in found]
 
     def ordered(self, column: str) -> Ordered:
-        """Return a number column's distinct codes, ascending, and their counts."""
+        """Return a number column's occupied cells, ascending, and their counts."""
 
         def load() -> Ordered:
             with _told_as_unreadable():
@@ -130,12 +131,12 @@ class VaultData:
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         """Yield blocks of the named columns in stored order."""
-        for part in self._stored.parts:
+        for part in self._parts:
             yield part.read(columns)
 
     def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
         """Yield the function's result for each of the blocks, wherever passes are made."""
-        return self._executor.map(function, self._executor.keep(self._stored.parts, columns))
+        return self._executor.map(function, self._executor.keep(self._parts, columns))
 
     def remembered(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int], /) -> T:
         """Return what was made of these rows under this key, or make it and hold it."""
@@ -144,6 +145,33 @@ class VaultData:
     def size(self) -> int:
         """Return about how many bytes the summary takes."""
         return self._gram.nbytes + 4096
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPart:
+    """A stored part, which holds values, as blocks have it: what is made of values by name."""
+
+    part: Part
+    columns: Mapping[str, Column] = field(compare=False)
+
+    def read(self, names: Sequence[str], /) -> Block:
+        """Return the arrays of these names."""
+        wanted = list(dict.fromkeys(map(column_named, names)))
+        stored = self.part.read(wanted)
+        values = {
+            name: stored[name].astype(facts_of(self.columns, name).dtype, copy=False)
+            for name in wanted
+        }
+        return {name: self._array(name, values) for name in names}
+
+    def _array(self, name: str, values: Mapping[str, Values]) -> Values:
+        column = column_named(name)
+        return array_of(name, facts_of(self.columns, column), values[column])
+
+
+def encoded_parts(parts: Sequence[Part], columns: Mapping[str, Column]) -> Sequence[EncodedPart]:
+    """Return stored parts as mechanisms read them."""
+    return [EncodedPart(part, columns) for part in parts]
 
 
 class DataEngine:
@@ -216,7 +244,7 @@ class DataEngine:
             self._vault.erase(dataset_id)
 
     def check(self, dataset_id: str) -> None:
-        """Hash every file, and compute the sketches anew from the rows.
+        """Hash every file, and compute the sketches again from the rows.
 
         Raises
         ------
@@ -228,7 +256,8 @@ class DataEngine:
         stored = self._vault.open(dataset_id)
         stored.verify()
         data = VaultData(dataset_id, stored, _Cache(0), self._executor)
-        kept = self._executor.keep(stored.parts, list(data.columns))
+        parts = encoded_parts(stored.parts, data.columns)
+        kept = self._executor.keep(parts, [exact(name) for name in data.columns])
         results = self._executor.map(partial(Sketch.from_block, columns=data.columns), kept)
         sketch = reduce(Sketch.merge, results, Sketch.empty(data.columns))
         if not _same(sketch, data):
@@ -236,7 +265,7 @@ class DataEngine:
 
 
 def stored_columns(stored: Stored) -> Mapping[str, Column]:
-    """Return the columns a stored data set was declared with."""
+    """Return the columns a stored data set was declared with, as they are stored."""
     facts = stored.facts
     spec = parse_columns(
         facts["columns"],
@@ -245,12 +274,12 @@ def stored_columns(stored: Stored) -> Mapping[str, Column]:
         derived=facts.get("derive"),
         unit=facts.get("unit"),
     )
-    return schema_of(spec, rows=None).columns
+    return schema_of(spec, rows=None).as_stored
 
 
 @contextmanager
 def _told_as_unreadable() -> Iterator[None]:
-    """Tell whatever goes wrong in opening stored files as one thing: nothing has been drawn yet."""
+    """Raise every failure to open stored files as one error: nothing has been drawn yet."""
     try:
         yield
     except DataUnreadableError:
@@ -282,7 +311,7 @@ def _ordered_size(ordered: Ordered) -> int:
 
 
 class _Cache:
-    """The things used last, up to so many bytes; keys are (data set, what)."""
+    """The most recently used things, up to a number of bytes; keys are (data set, what)."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

@@ -6,7 +6,7 @@ yields a result per part, in the order of the parts. ``each`` is a pass over
 other things than parts. Sums of such results are the same bits wherever they
 were computed, as long as the results are integers.
 
-Passes are made here (:class:`SerialExecutor`), in processes beside this one
+Passes are made here (:class:`SerialExecutor`), in other processes of this machine
 (:mod:`app.engine.processes`), or on other machines (:mod:`app.engine.dask`).
 :mod:`app.engine.choice` says where.
 """
@@ -59,8 +59,8 @@ class Executor(Protocol):
         Raises
         ------
         DataUnreadableError
-            A part could not be read, or who read it was lost too often. What the results before
-            told is nobody's.
+            A part could not be read, or who read it was lost too often. The results before
+            that are not used.
         """
 
     def each(
@@ -73,7 +73,7 @@ class Executor(Protocol):
 
 
 class Blocks:
-    """The blocks read last, up to so many bytes."""
+    """The most recently read blocks, up to a number of bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

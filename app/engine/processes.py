@@ -1,4 +1,4 @@
-"""Passes in processes beside this one; functions and results must be picklable.
+"""Passes in other processes of this machine; functions and results must be picklable.
 
 A process that is lost in a pass, to the system say, is begun again and asked again for
 what it owed. Where that happens again and again the data may be to blame: the pass then fails
@@ -84,7 +84,7 @@ class ProcessExecutor:
         losses = _Losses()
         try:
             for index, task in enumerate(tasks):
-                # Not all at once: results that nobody has taken yet would fill the memory.
+                # Not all at once: results that are not consumed yet would fill the memory.
                 if len(waiting) >= _AHEAD * len(self._pools):
                     yield self._answer(waiting.popleft(), losses)
                 # By its index: a part always meets the process that has kept its block.
@@ -170,7 +170,7 @@ def _leave_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
-        # At once, whatever the others do: nobody is there any more to take an answer.
+        # At once, whatever the others do: no process is left to take an answer.
         os._exit(0)
 
 

@@ -18,7 +18,7 @@ def run(plan: Plan, data: Data) -> Outcome:
     Raises
     ------
     DataUnreadableError
-        The data could not be read. What was drawn until then is nobody's: it may be drawn again.
+        The data could not be read. What was drawn until then is dropped: it may be drawn again.
     MemoryError
         There was too little memory, as when a process dies of that, or no thread or file.
     Problem
@@ -35,14 +35,14 @@ def run(plan: Plan, data: Data) -> Outcome:
         raise
     except BaseException as error:  # a panic of the Parquet reader is no Exception
         failure = type(error).__name__
-        told = _told(error)
+        reported = _told(error)
     # Outside the handler: an error raised within would bring the first one along in its context.
     _log.error("draw failed", extra={"failure": failure})
-    raise told
+    raise reported
 
 
 def _told(error: BaseException) -> Exception:
-    """Return what is told of an error: its kind, and nothing it holds."""
+    """Map an error to a public one that carries its kind and no data."""
     if isinstance(error, DataUnreadableError):
         return DataUnreadableError("the data could not be read")
     return MemoryError() if is_of_storage(error) else Problem("release-void")

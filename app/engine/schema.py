@@ -9,13 +9,13 @@ from fractions import Fraction
 from app.domain.columns import CategorySpec, ColumnSpec, InvalidSpecError, NumberSpec, refuse
 from app.domain.datasets import ColumnsSpec, DerivedSpec
 from app.domain.units import protected_by
-from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema, presence_of
 from mechanisms.expressions.definitions import Definition, NamedError, derived_columns
 from mechanisms.expressions.derived import DefinitionError, DerivedColumn
 from mechanisms.privacy import Adjacency
 
 _MOST_FAULTS = 20
-"""Of derived columns so many are told at most: each takes another look at all of them."""
+"""The most faults of derived columns that are reported: each takes another look at all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,10 @@ def column_of(spec: ColumnSpec | DerivedSpec) -> Column:
         case DerivedSpec():
             return NumberColumn(spec.lower, spec.upper, boolean=spec.boolean)
         case NumberSpec():
-            return NumberColumn(spec.lower, spec.upper, kind=spec.kind)
+            zone = spec.reading.timezone
+            return NumberColumn(spec.lower, spec.upper, kind=spec.kind, zone=zone)
         case CategorySpec():
-            return CategoryColumn(spec.values)
+            return CategoryColumn(spec.values, trim=spec.trim)
     return NumberColumn(Fraction(0), Fraction(1), boolean=True)
 
 
@@ -48,7 +49,13 @@ def schema_of(spec: ColumnsSpec, *, rows: int | None) -> Schema:
         rows=rows if spec.adjacency is Adjacency.REPLACE_ONE else None,
         max_rows=spec.max_rows,
         protects=protected_by(spec.unit),
+        optional=spec.optional,
     )
+
+
+def presences_of(spec: ColumnsSpec) -> list[str]:
+    """Return the names of the stored booleans that say which cells are there."""
+    return [presence_of(name) for name in spec.stored if name in spec.optional]
 
 
 def with_derived(
@@ -72,6 +79,7 @@ def with_derived(
             lower=column.column.lower,
             upper=column.column.upper,
             boolean=column.column.boolean,
+            optional=bool(column.misses),
         )
         for name, column in columns.items()
     }
@@ -139,7 +147,8 @@ def _derived(
 
 def _made(spec: ColumnsSpec, definitions: Mapping[str, Definition]) -> Mapping[str, DerivedColumn]:
     columns = {name: column_of(column) for name, column in spec.columns.items()}
-    return derived_columns(definitions, columns, may_miss=True)
+    kept = spec.optional & columns.keys()
+    return derived_columns(definitions, columns, may_miss=True, optional=kept)
 
 
 def _told(error: NamedError) -> InvalidSpecError:

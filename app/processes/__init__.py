@@ -1,4 +1,4 @@
-"""Running work beside the server, in processes of their own.
+"""Running work outside the server, in processes of its own.
 
 *How*: a host that has loaded what is needed (``forking``, ``fork_host``), many processes at work
 for many threads (``crews``), priorities (``spare_time``), what the two ends say (``channel``),

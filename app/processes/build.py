@@ -9,8 +9,9 @@ from app.processes.calculations import CalculatingProcesses
 from app.processes.draw_orders import DrawOrder
 from app.processes.jobs import JobProcesses
 from app.processes.small_draws import SmallDraws
+from app.processes.upload_drafting import DraftingProcesses
 from app.processes.uploads import StoringProcesses
-from app.services.build import HelperProcesses
+from app.services.build import HelperProcesses, upload_limits
 from app.settings import Settings
 from app.store import Store
 from app.uploads.sources.objects import ObjectAccess
@@ -44,6 +45,7 @@ def build_processes(
         ),
         jobs=JobProcesses(count=settings.resolved_job_processes, order=order),
         small_draws=SmallDraws(order) if settings.resolved_draw_process else None,
+        drafting=DraftingProcesses(limits=upload_limits(settings), scratch=settings.data_dir),
         calculator=CalculatingProcesses(
             log_level=settings.log_level, modules=(*_CALCULATED, *calculated)
         ),

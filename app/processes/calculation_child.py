@@ -1,4 +1,4 @@
-"""A process that calculates: it calls one function after the other, as it is told.
+"""A process that calculates: it calls one function after the other, on request.
 
 :mod:`app.processes.calculations` is the other end.
 """
@@ -9,12 +9,17 @@ import logging
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from app.domain.problems import Problem
+from app.domain.problems import Problem, invalid_request
 from app.logs import describe
 from app.processes.channel import Message, pickled, problem_json, send, unpickled
 from app.processes.child import prepare
+from app.services.plans.budgets import OutOfTimeError, at_most
 
 _LOG = logging.getLogger(__name__)
+_TOO_LONG = (
+    "takes more seconds of processor time to calculate than it may; ask for fewer columns, groups "
+    "or parts at once"
+)
 
 
 def work(channel: int) -> None:
@@ -27,10 +32,15 @@ def work(channel: int) -> None:
 
 def _answer(order: bytes) -> tuple[Message, bytes]:
     try:
-        function, arguments = unpickled(order)
-        return Message.OUTCOME, pickled(function(*arguments))
+        seconds, function, arguments = unpickled(order)
+        with at_most(seconds):
+            outcome = function(*arguments)
+        return Message.OUTCOME, pickled(outcome)
     except Problem as problem:
         return Message.PROBLEM, problem_json(problem)
+    except OutOfTimeError:
+        refusal = invalid_request("body", f"{_TOO_LONG} ({seconds:g})")
+        return Message.PROBLEM, problem_json(refusal)
     except Exception as error:
         _LOG.error("calculation failed", extra=describe(error))
         return Message.FAILED, b""

@@ -1,13 +1,14 @@
-"""Calculating processes: where what takes long is calculated, beside the server and not inside it.
+"""Calculating processes: where long calculations run, outside the server.
 
-A plan of many columns takes a second of one core, an accuracy twenty plans, and a large
+A plan of many columns takes a second of one core, a simulation as long, and a large
 hostile body seconds to be read.
 In a thread that would hold the interpreter's lock against everybody else in the
 server, so such calculations are made in a process forked from one that has
 loaded what it needs (:mod:`app.processes.forking`). It sees what it is given, which
 is public facts and a question, a released answer to derive from, or a body, and neither
-the vault nor the database; it runs in spare time as long as there is any, and goes
-when the server goes. :mod:`app.processes.calculation_child` is the other end.
+the vault nor the database; it runs in spare time as long as there is any, takes no more
+processor time than it is given, and ends when the server ends or when no one waits for it any more.
+:mod:`app.processes.calculation_child` is the other end.
 
 What is sent and what comes back are pickled. Both ends are ours and are believed.
 """
@@ -22,7 +23,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TypeVar, cast
 
-from app.domain.errors import ProcessLostError
+from app.domain.errors import ProcessLostError, StoppedError
 from app.processes.channel import (
     Message,
     StarvedError,
@@ -33,8 +34,12 @@ from app.processes.channel import (
 )
 from app.processes.crews import Crew
 from app.processes.forking import Forks
+from app.uploads.intake import Stop
 
 T = TypeVar("T")
+
+_KEPT = 2
+"""As many processes as are at work for those who ask what is free."""
 
 FORKS = Forks("app.processes.calculation_child", quiet=False)
 atexit.register(FORKS.close)
@@ -44,7 +49,7 @@ class CalculatingProcesses:
     """Makes calculations in a process of its own, which the first has to wait a second for.
 
     It is kept for the next one, with the tables it has made by then. Any number of
-    threads may calculate; each then has a process to itself, and one is kept.
+    threads may calculate; each then has a process to itself, and two are kept.
 
     Parameters
     ----------
@@ -60,23 +65,48 @@ class CalculatingProcesses:
         FORKS.load(*modules)
         self._crew = Crew(FORKS)
         self._keeping = threading.Lock()
-        self._kept: list[Connection] = []
+        self._kept: dict[bool, list[Connection]] = {True: [], False: []}
 
-    def run(self, function: Callable[..., T], *arguments: object) -> T:
+    def run(
+        self,
+        function: Callable[..., T],
+        *arguments: object,
+        stop: Stop,
+        seconds: float,
+        urgent: bool,
+    ) -> T:
         """Return what a function of a module comes to.
+
+        Parameters
+        ----------
+        function, *arguments
+            What is called.
+        stop
+            Ends it, and its process.
+        seconds
+            How much processor time it may take.
+        urgent
+            Whether it goes before what is made in spare time.
 
         Raises
         ------
         Problem
-            What the function raises.
+            What the function raises; ``invalid-request``: it took longer than it may.
         ProcessLostError
             It failed otherwise, or two processes died of it, or all have been ended.
+        StoppedError
+            It was ended.
         """
-        order = pickled((function, arguments))
+        order = pickled((seconds, function, arguments))
+        attempt = partial(self._asked, order, stop, urgent)
+        made = partial(attempt, False) if urgent else partial(self._crew.in_spare_time, attempt)
         try:
-            message, body = self._crew.in_spare_time(partial(self._asked, order))
+            message, body = made()
+        except StoppedError:
+            raise
         except ProcessLostError:  # it may have died since the last one, or for want of memory
-            message, body = self._crew.in_spare_time(partial(self._asked, order))
+            self._forget()
+            message, body = made()
         if message is Message.PROBLEM:
             raise problem_of(body)
         # Of its own doing: to ask another process would end the same.
@@ -84,36 +114,44 @@ class CalculatingProcesses:
             raise ProcessLostError("a calculation failed")
         return cast("T", unpickled(body))
 
-    def _asked(self, order: bytes, spare: bool) -> tuple[Message, bytes]:
-        channel = self._process(spare=spare)
+    def _asked(self, order: bytes, stop: Stop, urgent: bool, spare: bool) -> tuple[Message, bytes]:
+        stop.check()
+        # One that is not in spare time for want of it is no one's next: there may be some again.
+        kept = self._kept[urgent] if spare or urgent else []
+        channel = self._process(kept, spare=spare)
         try:
-            with suppress(OSError):  # what has become of it is told, or noticed next
-                channel.send_bytes(order)
-            message, body = receive(channel, most=None)
-        except StarvedError:
+            with stop.ends(partial(self._crew.give_up, channel)):
+                with suppress(OSError):  # its end is reported, or noticed next
+                    channel.send_bytes(order)
+                message, body = receive(channel, most=None)
+        except (StarvedError, StoppedError):
             self._crew.end(channel)
             raise
         except (OSError, EOFError):
             self._crew.end(channel)
             raise ProcessLostError("a calculating process died") from None
         with self._keeping:
-            # One is enough: it is asked again at once, and its tables are worth keeping.
-            keep = spare and not self._kept
+            # No more: they are asked again at once, and their tables are worth keeping.
+            keep = (spare or urgent) and len(kept) < _KEPT
             if keep:
-                self._kept.append(channel)
+                kept.append(channel)
         if not keep:
             self._crew.end(channel)
         return message, bytes(body)
 
-    def _process(self, *, spare: bool) -> Connection:
-        """Return a channel to a process: the one that was kept has spare time."""
-        if spare:
-            with suppress(IndexError):
-                return self._kept.pop()
+    def _process(self, kept: list[Connection], *, spare: bool) -> Connection:
+        """Return a channel to a process: one that was kept, if there is one."""
+        with suppress(IndexError):
+            return kept.pop()
         return self._crew.begin(self._log_level.encode(), spare=spare)
 
     def close(self) -> None:
         """End every process; what waits for one hears that it is lost, once it is gone."""
         self._crew.close()
-        while self._kept:
-            self._crew.end(self._kept.pop())
+        self._forget()
+
+    def _forget(self) -> None:
+        """End what was kept."""
+        for kept in self._kept.values():
+            while kept:
+                self._crew.end(kept.pop())

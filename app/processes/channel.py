@@ -1,4 +1,4 @@
-"""What a process and whoever started it say to each other, and how that is framed.
+"""Messages between a process and its parent, and their framing.
 
 A *channel* is one end of a pair of connected sockets. A frame is what
 :class:`multiprocessing.connection.Connection` makes of some bytes: them, after their
@@ -38,7 +38,7 @@ class Message(IntEnum):
     """What a message's body is."""
 
     BLOCK = 0
-    """The declared columns' int32 codes, one column after the other."""
+    """The declared columns' values, one column after the other."""
     OUTCOME = 1
     """What the work came to, JSON or (of calculations) pickled; the last message."""
     PROBLEM = 2
@@ -120,14 +120,14 @@ def _fill(descriptor: int, room: memoryview) -> None:
 
 def problem_json(problem: Problem) -> bytes:
     """Return the body of a refusal's message."""
-    told = {"code": problem.code, "detail": problem.detail, "extras": problem.extras}
-    return json.dumps(told).encode()
+    fields = {"code": problem.code, "detail": problem.detail, "extras": problem.extras}
+    return json.dumps(fields).encode()
 
 
 def problem_of(body: bytes) -> Problem:
-    """Return the refusal that a message's body tells."""
-    told = json.loads(body)
-    return Problem(told["code"], told["detail"], **told["extras"])
+    """Return the refusal in a message's body."""
+    fields = json.loads(body)
+    return Problem(fields["code"], fields["detail"], **fields["extras"])
 
 
 def pickled(content: object) -> bytes:

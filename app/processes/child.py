@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import resource
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,11 @@ _OOM_SCORE = 500
 
 
 def prepare(
-    *, log_level: str, limits: Mapping[int, int] | None = None, finishes: bool = False
+    *,
+    log_level: str,
+    directories: Collection[Path] = (),
+    limits: Mapping[int, int] | None = None,
+    finishes: bool = False,
 ) -> None:
     """Log as the service does, and take no more than this process may use.
 
@@ -26,6 +30,8 @@ def prepare(
     ----------
     log_level
         Least severe line of its log.
+    directories
+        Where it writes, or reads the service's files.
     limits
         As for :func:`confine`.
     finishes
@@ -34,22 +40,25 @@ def prepare(
     """
     if finishes:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    configure_logs(level=log_level)
-    confine(limits or {}, oom_score=_OOM_SCORE)
+    configure_logs(level=log_level, directories=directories)
+    end_first(_OOM_SCORE)
+    confine(limits or {})
 
 
-def confine(limits: Mapping[int, int], *, oom_score: int) -> None:
+def end_first(score: int) -> None:
+    """Have the system end this process rather than others when memory runs out: up to 1000."""
+    with suppress(OSError):  # Linux alone has this
+        Path("/proc/self/oom_score_adj").write_text(str(score))
+
+
+def confine(limits: Mapping[int, int]) -> None:
     """Give this process what it may use, for good.
 
     Parameters
     ----------
     limits
         Resource (``RLIMIT_*``) to how much of it there is.
-    oom_score
-        How readily the system ends it when memory runs out, up to 1000.
     """
-    with suppress(OSError):  # Linux alone has this
-        Path("/proc/self/oom_score_adj").write_text(str(oom_score))
     # No core dump: it would write rows to the disk.
     for kind, most in {resource.RLIMIT_CORE: 0, **limits}.items():
         resource.setrlimit(kind, (most, most))

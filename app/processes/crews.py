@@ -1,4 +1,4 @@
-"""Processes at work for many threads, which first ask for time that nobody else wants.
+"""Processes at work for many threads, which first run in spare time.
 
 See :mod:`app.processes.forking` for where they come from, and
 :mod:`app.processes.spare_time` for what they ask for.
@@ -50,7 +50,7 @@ class Crew:
         Parameters
         ----------
         attempt
-            Told whether its processes are to run in spare time; begins afresh each time.
+            Called with whether its processes run in spare time; starts from scratch each time.
 
         Raises
         ------
@@ -66,12 +66,12 @@ class Crew:
         return attempt(False)
 
     def begin(self, order: bytes, *descriptors: int, spare: bool) -> Connection:
-        """Have a process started and told what to do; return its channel.
+        """Have a process started and send it its order; return its channel.
 
         Parameters
         ----------
         order
-            What it is told.
+            What it is sent.
         descriptors, spare
             As for :meth:`Forks.order`.
 
@@ -120,7 +120,7 @@ class Crew:
         """End every process; what waits for one hears that it is lost, once it is gone.
 
         ``at_once``: before it is gone, for processes that leave nothing but their answer.
-        One that cannot leave yet, deep in a calculation say, then holds nobody up.
+        One that cannot leave yet, deep in a calculation say, then blocks no other.
         """
         with self._lock:
             self._closed = True

@@ -1,9 +1,9 @@
-"""A draw process: it draws charged releases, small ones and jobs, as it is told.
+"""A draw process: it draws charged releases, small ones and jobs, on request.
 
 It reads the vault itself and never the database, and answers with signed bytes, or
 with nothing where a draw has failed; what went wrong stays in its log, without values.
 It is forked to order (:mod:`app.processes.forking`) and ends when its server has no
-more for it. Beside the server's own threads it has a lower priority: woken by the
+more for it. It has a lower priority than the server's own threads: woken by the
 event loop, it does not take the loop's place. The processes of uploads have spare
 time alone. :mod:`app.processes.draw_orders` says what both ends say.
 """
@@ -37,7 +37,7 @@ def work(descriptor: int) -> None:
     """Draw what is asked for; see :mod:`app.processes.forking`."""
     with Connection(descriptor) as channel, suppress(EOFError, ConnectionError):
         order: DrawOrder = unpickled(channel.recv_bytes())
-        prepare(log_level=order.log_level, finishes=True)
+        prepare(log_level=order.log_level, directories=[Path(order.data_dir)], finishes=True)
         try:
             _draw_for(order, channel)
         except (EOFError, ConnectionError):  # the server has gone
@@ -52,7 +52,7 @@ def _draw_for(order: DrawOrder, channel: Connection) -> None:
     # Rarely, since a collection takes longer than a small draw.
     gc.set_threshold(_COLLECT_AFTER)
     draws = charged_draws(order)
-    # Ready: whoever waits for the first answer need not count what loading takes.
+    # Ready: the time of the first answer does not include loading.
     channel.send_bytes(pickled(None))
     while True:
         channel.send_bytes(pickled(answers(draws, unpickled(channel.recv_bytes()))))

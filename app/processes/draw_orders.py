@@ -1,7 +1,7 @@
-"""What a draw process is told and what it answers, and where such processes come from.
+"""The orders to a draw process and its answers, and where such processes come from.
 
 Small draws and jobs are drawn by processes of one kind (:mod:`app.processes.draw_child`).
-The first thing it is told is its :class:`DrawOrder`, everything else is a batch of charged
+Its first message is its :class:`DrawOrder`, and every other one is a batch of charged
 releases; it says None once it is ready, and then answers the batches in their order.
 All of it is pickled: both ends are ours and are believed.
 """

@@ -1,7 +1,7 @@
 """A host: it has loaded what processes need, and forks one for every order.
 
 :mod:`app.processes.forking` starts it and sends the orders. Host and processes let the
-service go first; a process may be told to run in spare time alone
+service go first; a process may be started to run in spare time alone
 (:mod:`app.processes.spare_time`), and leaves when there is none.
 """
 
@@ -12,10 +12,11 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
+from types import ModuleType
 
 from app.processes.channel import Message, send
 from app.processes.spare_time import Starvation, take_spare_time, there_may_be_spare_time
@@ -52,24 +53,27 @@ def _leave_unless(descriptor: int, loaded: int) -> None:
         os._exit(0)
 
 
-def host(work: Callable[..., None], descriptor: int) -> None:
+def host(module: ModuleType, descriptor: int) -> None:
     """Fork a process for every order until the other end goes.
+
+    The module's ``work`` takes an order's descriptors. Its ``first``, if it has one, takes them
+    before, while the process has no other thread: confinement holds for threads that come later.
 
     No thread of ours runs here: those of the libraries start with their first use, but for
     a few of their allocators', which know about forks. A process in spare time is forked
-    from a twin of this one that has nothing else itself: to fork costs milliseconds too.
+    from a second host like this one that has nothing else itself: to fork costs milliseconds too.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for its forks
     with socket.socket(fileno=descriptor) as orders:
-        twin = _Twin(work, orders)
+        fork = _Twin(module, orders)
         for how, descriptors in _received(orders):
-            with suppress(OSError):  # no process to be had: the channel closes, and that is told
+            with suppress(OSError):  # no process to be had: the channel closes, which reports it
                 if how == SPARE:
-                    twin.order(descriptors)
+                    fork.order(descriptors)
                 elif os.fork() == 0:
-                    twin.forget()
+                    fork.forget()
                     orders.close()
-                    _work_and_leave(work, descriptors, spare=False)
+                    _work_and_leave(module, descriptors, spare=False)
 
 
 class _Twin:
@@ -77,14 +81,14 @@ class _Twin:
 
     Parameters
     ----------
-    work
+    module
         What forked processes do.
     orders
-        The host's, which is not for the twin: nobody else may seem to listen.
+        The host's, which the second host closes: only the host may listen.
     """
 
-    def __init__(self, work: Callable[..., None], orders: socket.socket) -> None:
-        self._work = work
+    def __init__(self, module: ModuleType, orders: socket.socket) -> None:
+        self._module = module
         self._host_orders = orders
         self._way: socket.socket | None = None
 
@@ -97,7 +101,7 @@ class _Twin:
             self._send(descriptors)
 
     def forget(self) -> None:
-        """Close the way to the twin, which then leaves."""
+        """Close the way to the second host, which then leaves."""
         if self._way is not None:
             self._way.close()
             self._way = None
@@ -123,7 +127,7 @@ class _Twin:
                 with suppress(OSError):  # as in a host
                     if os.fork() == 0:
                         orders.close()
-                        _work_and_leave(self._work, descriptors, spare=spare)
+                        _work_and_leave(self._module, descriptors, spare=spare)
         finally:
             os._exit(0)
 
@@ -139,19 +143,21 @@ def _received(orders: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
             os.close(each)
 
 
-def _work_and_leave(work: Callable[..., None], descriptors: list[int], *, spare: bool) -> None:
+def _work_and_leave(module: ModuleType, descriptors: list[int], *, spare: bool) -> None:
     """Do one order and leave, come what may."""
     try:
+        if (first := getattr(module, "first", None)) is not None:
+            first(*descriptors)
         # A thread that only waits: work itself may be deep in a library when the server goes.
         leaving = partial(_leave_with, descriptors[-1], Starvation() if spare else None)
         threading.Thread(target=leaving, daemon=True).start()
-        work(*descriptors)
+        module.work(*descriptors)
     finally:
         os._exit(0)
 
 
 def _leave_with(channel: int, starvation: Starvation | None) -> None:
-    """End this process when nobody listens any more, or nothing more will be said to it.
+    """End this process when its channel is closed at the other end.
 
     Or when its threads starve, if that is watched: this one gets its moment then, but late.
     """

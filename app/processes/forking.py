@@ -6,7 +6,7 @@ ends. Starting an interpreter for each would take a second. So a *host*
 (:mod:`app.processes.fork_host`) is started once: it loads a module, holds nothing of the
 service (no environment, no descriptor, no key), and for every order, a few descriptors,
 forks a process that works on these. The last of them is its *channel*
-(:mod:`app.processes.channel`): when nobody holds the other end any more, the process leaves.
+(:mod:`app.processes.channel`): when no process holds the other end any more, the process leaves.
 
 The service is never forked itself: a child of a process with threads could inherit a
 lock that one of them holds.
@@ -39,16 +39,16 @@ take_lower_priority()
 from app.processes.fork_host import host, loading
 descriptor = int(sys.argv[3])
 with loading(descriptor):
-    for module in sys.argv[4:]:
-        importlib.import_module(module)
-    work = importlib.import_module(sys.argv[2]).work
+    for further in sys.argv[4:]:
+        importlib.import_module(further)
+    module = importlib.import_module(sys.argv[2])
 gc.freeze()
 gc.enable()
-host(work, descriptor)
+host(module, descriptor)
 """
 """The host lets the service go first from before it loads anything, and leaves with it.
 
-What it loads stays, so no garbage is looked for meanwhile, nor among it in what is forked.
+What it loads stays, so no garbage is collected while it loads, nor among it in what is forked.
 """
 
 
@@ -58,7 +58,8 @@ class Forks:
     Parameters
     ----------
     module
-        What the host loads; its function ``work`` takes an order's descriptors.
+        What the host loads; its function ``work`` takes an order's descriptors
+        (:func:`app.processes.fork_host.host`).
     quiet
         Whether what a process prints is dropped: a decoder's last words may hold cells.
     """
@@ -94,7 +95,7 @@ class Forks:
 
     @property
     def loaded(self) -> Sequence[str]:
-        """Return the modules that a host loads beside its own."""
+        """Return the modules that a host loads in addition to its own."""
         return tuple(self._further)
 
     def start(self) -> None:
@@ -139,8 +140,8 @@ def start_interpreter(forks: Forks, descriptor: int) -> Started:
     """
     modules = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
     threads = max(1, min(_MAX_THREADS, (os.cpu_count() or 2) // 2))
-    told = (modules, forks.module, str(descriptor), *forks.loaded)
-    command = [sys.executable, "-I", "-W", _UNWARNED, "-c", _START, *told]
+    arguments = (modules, forks.module, str(descriptor), *forks.loaded)
+    command = [sys.executable, "-I", "-W", _UNWARNED, "-c", _START, *arguments]
     # An empty environment: no setting and no secret of the service is in what it forks.
     return subprocess.Popen(  # noqa: S603 - fixed words, this interpreter
         command,

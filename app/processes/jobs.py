@@ -1,7 +1,7 @@
-"""Job processes: where jobs are drawn, beside the server and not inside it.
+"""Job processes: where jobs are drawn, outside the server.
 
 A job may take minutes, and all the memory there is. So each is drawn in a process of its
-own (:mod:`app.processes.draw_child`), which holds up nobody and takes no other with it
+own (:mod:`app.processes.draw_child`), which blocks no other and takes no other with it
 when it is lost. As many as there are lanes are kept for the next jobs.
 """
 
@@ -28,9 +28,9 @@ class JobProcesses:
     Parameters
     ----------
     count
-        How many draw at once, beside those that are late.
+        How many draw at once, not counting those that are late.
     order
-        What each is told at first.
+        What each is sent first.
     """
 
     def __init__(self, *, count: int, order: DrawOrder) -> None:
@@ -97,7 +97,7 @@ class JobProcesses:
             return process
 
     def _kept(self) -> _Process | None:
-        """Return a process that waits for a draw, and forget those that have died meanwhile."""
+        """Return a process that waits for a draw, and forget those that have died."""
         while self._idle:
             process = self._idle.pop()
             if not process.has_died():

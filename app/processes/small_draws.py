@@ -1,7 +1,7 @@
 """Small draws: the process in which small releases are drawn while their clients wait.
 
 A small draw takes a tenth of a millisecond. Hundreds of them a second would hold
-the interpreter's lock against everybody else in the server, so a process beside it
+the interpreter's lock against all other work in the server, so a separate process
 makes them (:mod:`app.processes.draw_child`). It is sent the charged releases that one turn
 of the event loop asks for, a few milliseconds of draws at a time.
 
@@ -39,12 +39,12 @@ _MOST_MS = 5.0
 
 
 class SmallDraws:
-    """Has small releases drawn in a process beside this one, begun when it is first asked for.
+    """Has small releases drawn in a separate process, which starts at the first request.
 
     Parameters
     ----------
     order
-        What the process is told at first.
+        What the process is sent first.
     """
 
     def __init__(self, order: DrawOrder) -> None:
@@ -91,7 +91,7 @@ class SmallDraws:
             This has been closed.
         """
         channel = await self._channel()
-        if channel.retired:  # its data have been erased meanwhile
+        if channel.retired:  # its data have been erased
             channel = await self._channel()
         return await channel.ask(record, dataset, manifest, expected_ms=expected_ms)
 
@@ -129,7 +129,7 @@ class SmallDraws:
         return self._opening
 
     def _notice(self, opening: asyncio.Task[_Channel]) -> None:
-        """Notice that no process could be begun, whether or not anybody waits for it."""
+        """Notice that no process could be begun, whether or not a request waits for it."""
         if _opened(opening) is not None:
             return
         self._forget_channel(opening)
@@ -258,7 +258,7 @@ class _Channel(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Tell answers to who waits for them."""
+        """Dispatch answers to their waiting futures."""
         for frame in self._frames.add(data):
             answers: Answers | None = unpickled(frame)
             if answers is None:
@@ -277,7 +277,7 @@ class _Channel(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell who still waits that the process is gone."""
+        """Fail the waiting futures: the process is gone."""
         del exc
         if not self.retired:
             _LOG.error("draw process lost")
@@ -300,7 +300,7 @@ class _Channel(asyncio.Protocol):
             asked.waiter.set_exception(error)
 
     def _hand_over(self) -> None:
-        if not self._waiting:  # the process was lost meanwhile
+        if not self._waiting:  # the process was lost
             return
         try:
             frames = [
@@ -310,7 +310,7 @@ class _Channel(asyncio.Protocol):
                 )
                 for batch in packed(self._waiting, most_ms=_MOST_MS)
             ]
-        except Exception as error:  # out of memory, say: who waits is told as of a lost process
+        except Exception as error:  # out of memory, say: waiters get the error of a lost process
             _LOG.error("no draw process", extra=describe(error))
             self._transport.abort()
             return

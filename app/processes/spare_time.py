@@ -1,8 +1,8 @@
-"""Time that nobody else in the service wants, and noticing that there is none.
+"""CPU time that the rest of the service does not use, and noticing that there is none.
 
 Under Linux a thread that wakes waits for the slice of the one that runs, some
 milliseconds, however low that one's priority is. One that runs in spare time is
-interrupted at once, and others are put in its place as if nobody were there. The
+interrupted at once, and others get its place as if it did not run. The
 price: where other programs leave no time, it gets next to none for as long as
 they go on, and there is no way back to a priority. So a process in spare time
 is watched, and what it was at is begun again at a lower priority instead.
@@ -30,7 +30,7 @@ def take_lower_priority() -> None:
 
 
 def there_may_be_spare_time() -> bool:
-    """Return whether the system has such a thing, and tells when there is none: Linux does."""
+    """Return whether the system has such a priority, and shows when it gets no time: Linux does."""
     return hasattr(os, "SCHED_IDLE") and _TASKS.is_dir()
 
 
@@ -85,5 +85,5 @@ def others_in(states: str) -> bool:
 
 
 def _state(task: Path) -> str:
-    _, _, told = (task / "stat").read_text().rpartition(")")
-    return told.split(maxsplit=1)[0]
+    _, _, state = (task / "stat").read_text().rpartition(")")
+    return state.split(maxsplit=1)[0]

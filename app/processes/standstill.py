@@ -38,7 +38,7 @@ class Standstill:
         self._begin()
 
     def watch(self) -> None:
-        """Look from now on, in a thread, where the system tells what threads do: Linux does."""
+        """Look from now on, in a thread, where the system shows what threads do: Linux does."""
         if there_may_be_spare_time():
             threading.Thread(target=self._look_around, daemon=True).start()
 
@@ -55,7 +55,7 @@ class Standstill:
         """Return whether that is so; to be asked at every look."""
         self._looks += 1
         used_s = (others_had() - self._had) / 1e9
-        # Any sign of life begins the count anew.
+        # Any sign of life resets the count.
         if self._excused or used_s > _MOST_SHARE * _LOOK_S * self._most or _at_work():
             self._begin()
         return self._looks >= self._most

@@ -3,7 +3,7 @@
 The note is a small file in the upload's own directory. Any server of the desk finds it there by its
 name, which follows from the person. When all is stored it is gone.
 
-**Privacy.** Rows and bytes read are seen by whoever sends the rows, who has them.
+**Privacy.** Only the sender of the rows, who has them, sees how many rows and bytes were read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def noted(
     blocks: Iterator[Block], tally: Tally, note: Path, reading: str, total: Callable[[], int]
 ) -> Iterator[Block]:
     """Yield blocks, and note from time to time how far they are; ``total`` counts all bytes."""
-    rows, next_s, beside = 0, 0.0, note.with_suffix(".part")
+    rows, next_s, partial = 0, 0.0, note.with_suffix(".part")
     try:
         for block in blocks:
             rows += len(next(iter(block.values())))
@@ -31,11 +31,11 @@ def noted(
                 next_s, known = time.monotonic() + _EVERY_S, total()
                 # a reader is not believed, and could say anything
                 read = min(tally.read_bytes, known)
-                told = UploadProgress(
+                progress = UploadProgress(
                     reading=reading, rows=rows, read_bytes=read, total_bytes=known or None
                 )
-                beside.write_bytes(told.to_json())
-                beside.replace(note)
+                partial.write_bytes(progress.to_json())
+                partial.replace(note)
             yield block
     finally:
         note.unlink(missing_ok=True)

@@ -3,8 +3,9 @@
 An uploaded file is hostile until it has been read: a few bytes can declare
 gigabytes, a decoder that gives up may end its process or print cells. So every
 file is read in a process of its own (:mod:`app.processes.forking`), with a bounded
-address space and processor time, that may run in spare time, can write to nothing
-but its channel and is the first to go when the machine runs out of memory. One whose
+address space and processor time, that may run in spare time, can reach nothing but its channel
+and its file (:mod:`app.processes.confinement`) and is the first to go when the machine runs
+out of memory. One whose
 threads all wait for each other ends (:mod:`app.processes.standstill`).
 :mod:`app.processes.upload_reading` is the other end.
 
@@ -31,19 +32,27 @@ import numpy.ma  # each process would load it with its first series
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
 from app.processes.channel import READ_BYTES, Message, problem_json, send
-from app.processes.child import confine
+from app.processes.child import confine, end_first
+from app.processes.confinement import confine_reader
 from app.processes.standstill import Standstill
+from app.uploads.drafting.task import DraftingTask, draft_json
 from app.uploads.ingest import ingest_files
 from app.uploads.limits import Limits
-from app.uploads.read_cells import Codes
 from app.uploads.reading_task import ReadingTask
 from app.uploads.sources.fed import FedError, FileOfMany, fed_files
 from app.uploads.sources.layout import Layout
+from mechanisms.domain import Values
 
 _RESERVED_BYTES = 1 << 30
 """Address space of libraries, and what each thread's heap reserves: the memory is not taken."""
 
 _MESSAGE_BYTES = 1 << 20  # about so much of a block is sent at once: it is held at both ends
+
+
+def first(*descriptors: int) -> None:
+    """Confine this process, before it has a second thread and reads anything."""
+    end_first(1000)
+    confine_reader(descriptors)
 
 
 def work(file: int, channel: int) -> None:
@@ -53,7 +62,11 @@ def work(file: int, channel: int) -> None:
 
 
 def _read(file: int, channel: Connection) -> None:
-    task = ReadingTask.from_json(channel.recv_bytes())
+    order = channel.recv_bytes()
+    if (drafting := DraftingTask.found_in(order)) is not None:
+        _draft(file, drafting, channel)
+        return
+    task = ReadingTask.from_json(order)
     limits = task.upload_limits()
     try:
         # Before the limits: the thread that watches needs memory too.
@@ -66,17 +79,32 @@ def _read(file: int, channel: Connection) -> None:
     except BrokenPipeError:
         raise
     except FedError:
-        pass  # who feeds knows why, and tells
+        pass  # the feeding process knows why, and reports it
     except Problem as problem:
         send(channel, Message.PROBLEM, problem_json(problem))
     except BaseException as error:  # a decoder's panic is no Exception; what it says is dropped
         send(channel, Message.FAILED, type(error).__qualname__.encode())
 
 
-def _confine(limits: Limits, *, mapped: int) -> None:
-    """Let this process read, and do nothing else for long; it is the first to go.
+def _draft(file: int, task: DraftingTask, channel: Connection) -> None:
+    """Draft the spec of a file; see :mod:`app.processes.upload_drafting`."""
+    try:
+        _confine(task.limits, mapped=os.fstat(file).st_size)
+        with Path(f"/dev/fd/{file}").open("rb") as stream:
+            draft = task.done(stream)
+        send(channel, Message.OUTCOME, draft_json(draft))
+    except BrokenPipeError:
+        raise
+    except Problem as problem:
+        send(channel, Message.PROBLEM, problem_json(problem))
+    except BaseException as error:  # as of a reader
+        send(channel, Message.FAILED, type(error).__qualname__.encode())
 
-    The decoder of Parquet maps a whole file, of so many bytes, and a second time where it has
+
+def _confine(limits: Limits, *, mapped: int) -> None:
+    """Let this process read no longer and take no more than it may.
+
+    The decoder of Parquet maps a whole file, and a second time where it has
     several row groups. That is address space and no memory. A file may be larger than the memory
     that there is.
     """
@@ -85,10 +113,10 @@ def _confine(limits: Limits, *, mapped: int) -> None:
         resource.RLIMIT_AS: memory + _RESERVED_BYTES + 2 * mapped,
         resource.RLIMIT_DATA: memory,
         resource.RLIMIT_CPU: limits.upload_cpu_s,
-        # It cannot write to any file, even where it may open one.
+        # It cannot write to any file, even one that is open.
         resource.RLIMIT_FSIZE: 0,
     }
-    confine(allowed, oom_score=1000)
+    confine(allowed)
 
 
 def _files(file: int, task: ReadingTask, standstill: Standstill) -> Iterator[FileOfMany]:
@@ -126,9 +154,10 @@ def _messages(
     yield Message.OUTCOME, [json.dumps(report.to_json()).encode()]
 
 
-def _bodies(columns: list[Codes]) -> Iterator[list[memoryview]]:
-    """Yield a block in messages small enough that who receives one is soon done."""
-    whole = [np.ascontiguousarray(codes).data.cast("B") for codes in columns]
-    size = 4 * max(1, _MESSAGE_BYTES // (4 * len(columns)))
-    for start in range(0, len(whole[0]), size):
-        yield [codes[start : start + size] for codes in whole]
+def _bodies(columns: list[Values]) -> Iterator[list[memoryview]]:
+    """Yield a block in messages small enough that the receiver is soon done with one."""
+    whole = [np.ascontiguousarray(values) for values in columns]
+    # An even number of rows, so that the arrays of 8 bytes begin at multiples of 8.
+    rows = max(2, _MESSAGE_BYTES // sum(values.itemsize for values in whole) & -2)
+    for start in range(0, len(whole[0]), rows):
+        yield [values[start : start + rows].data.cast("B") for values in whole]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import os
 import re
 import shutil
 import socket
@@ -23,24 +24,29 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from typing import BinaryIO
-
-import numpy as np
+from typing import BinaryIO, Protocol
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
 from app.processes.channel import READ_BYTES, Message, StarvedError, receive
 from app.processes.forking import Forks
-from app.uploads.people.wire import Range, words_of
-from app.uploads.read_cells import Codes
+from app.uploads.people.wire import Field, arrays_of, fields_of
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import MalformedError, RowDigests, key_name
+from app.uploads.sources.fed import reopened
 from app.uploads.trouble import UNREADABLE, Trouble, Troubles
+from mechanisms.domain import Values
 
 _LOG = logging.getLogger(__name__)
 _REFUSALS = ("invalid-upload", "too-large")
 _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
+
+
+class Order(Protocol):
+    """The order to a reader."""
+
+    def to_json(self) -> bytes: ...
 
 
 class UploadReader:
@@ -53,18 +59,22 @@ class UploadReader:
     def reading(
         self,
         stream: BinaryIO,
-        task: ReadingTask,
+        task: Order,
         *,
         scratch: Path | None = None,
         spare: bool = False,
     ) -> Iterator[Connection]:
-        """Have a file read, as long as anybody holds the channel that this gives.
+        """Have a file read, as long as some process holds the returned channel.
 
-        In spare time alone, if so told. The file is read from its beginning; one without
+        In spare time alone, if requested. The file is read from its beginning; one without
         a descriptor is copied to ``scratch`` first.
         """
         with _file_of(stream, scratch) as file:
-            channel = self._started(file.fileno(), task, spare=spare)
+            descriptor = reopened(file.fileno())  # the reader may not write to it
+            try:
+                channel = self._started(descriptor, task, spare=spare)
+            finally:
+                os.close(descriptor)
         with channel:
             yield channel
 
@@ -83,7 +93,7 @@ class UploadReader:
             with channel:
                 yield channel, feed
 
-    def _started(self, descriptor: int, task: ReadingTask, *, spare: bool) -> Connection:
+    def _started(self, descriptor: int, task: Order, *, spare: bool) -> Connection:
         """Have a reader forked; return the channel to it."""
         ours, theirs = Pipe()
         with theirs:
@@ -104,7 +114,7 @@ atexit.register(SHARED.close)
 
 def checked_blocks(
     channel: Connection, task: ReadingTask, spec: ColumnsSpec, tally: Tally, *, spare: bool = False
-) -> Iterator[Mapping[str, Codes]]:
+) -> Iterator[Mapping[str, Values]]:
     """Yield what :func:`app.uploads.ingest.ingest` would, once it is found sound.
 
     Parameters
@@ -112,7 +122,7 @@ def checked_blocks(
     channel
         Where the reader sends it.
     task
-        What the reader was told.
+        The order to the reader.
     spec
         The columns of the task.
     tally
@@ -128,12 +138,12 @@ def checked_blocks(
         It was to read in spare time, and there is none.
     """
     received = partial(_received, channel, task.upload_limits().silence_s, spare=spare)
-    words = words_of(spec)
+    fields = fields_of(spec)
     while (message := received())[0] in (Message.BLOCK, Message.READ):
         if message[0] is Message.READ:
             tally.read_bytes = int.from_bytes(message[1][:READ_BYTES])
         else:
-            yield _block(message[1], words)
+            yield _block(message[1], fields)
     key = task.key()
     if message[0] is Message.DIGESTS and key is not None:
         tally.digests = _digests(message[1], key)
@@ -168,17 +178,16 @@ def _received(channel: Connection, patience_s: float, *, spare: bool) -> tuple[M
         raise _unreadable() from None
 
 
-def _block(body: memoryview, words: Mapping[str, Range]) -> Mapping[str, Codes]:
-    """Return a block, once every code is one that the declaration can give."""
+def _block(body: memoryview, fields: Mapping[str, Field]) -> Mapping[str, Values]:
+    """Return a block, once every value is one that the declaration can give."""
     try:
-        codes = np.frombuffer(body, dtype=np.int32).reshape(len(words), -1)
+        block = arrays_of(body, fields)
     except ValueError:
         raise _unreadable() from None
-    for (low, high), own in zip(words.values(), codes, strict=True):
-        # Codes outside of what a column can have would break sums that are bounded by them.
-        if len(own) and not low <= int(own.min()) <= int(own.max()) <= high:
-            raise _unreadable()
-    return dict(zip(words, codes, strict=True))
+    # Values outside of what a column can have would break sums that are bounded by them.
+    if not all(field.holds(block[name]) for name, field in fields.items()):
+        raise _unreadable()
+    return block
 
 
 def _digests(body: memoryview, key: bytes) -> RowDigests:
@@ -187,7 +196,7 @@ def _digests(body: memoryview, key: bytes) -> RowDigests:
         digests = RowDigests.from_bytes(bytes(body))
     except MalformedError:
         raise _unreadable() from None
-    # Digests under another key would be compared with nothing, and overlap with nobody.
+    # Digests under another key would be compared with nothing, and overlap with none.
     if digests.key != key_name(key):
         raise _unreadable()
     return digests
@@ -203,17 +212,17 @@ def _outcome(message: Message, body: memoryview, spec: ColumnsSpec) -> UploadRep
         raise _unreadable()
     if message not in (Message.OUTCOME, Message.PROBLEM):
         raise _unreadable()
-    told = json.loads(bytes(body))
+    outcome = json.loads(bytes(body))
     if message is Message.OUTCOME:
         try:
-            return UploadReport.of(told, spec.in_file)
+            return UploadReport.of(outcome, spec.in_file)
         except (ValueError, KeyError, TypeError):
             raise _unreadable() from None
     # A reader that was taken over could say any problem in the service's name.
-    if told["code"] not in _REFUSALS:
+    if outcome["code"] not in _REFUSALS:
         raise _unreadable()
-    raise Problem(told["code"], told["detail"], **told["extras"])
+    raise Problem(outcome["code"], outcome["detail"], **outcome["extras"])
 
 
 def _unreadable() -> Problem:
-    return Troubles([Trouble(None, None, UNREADABLE)]).refusal()
+    return Troubles([Trouble(UNREADABLE)]).refusal()

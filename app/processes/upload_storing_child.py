@@ -1,4 +1,4 @@
-"""A process that stores one upload, or compares one with earlier data.
+"""A process that stores one upload, compares one with earlier data, or indexes that.
 
 :mod:`app.processes.uploads` is the other end, and says what such a process may do.
 """
@@ -26,7 +26,7 @@ from app.processes.child import keep_memory, prepare
 from app.processes.upload_notes import noted
 from app.processes.upload_orders import StoringOrder
 from app.processes.upload_reading import checked_blocks
-from app.services.datasets.comparing import Digested, compare
+from app.services.datasets.comparing import Digested, bring_up_to_date, compare
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.sources.feeding import feeding
 from app.uploads.sources.objects import ObjectAccess
@@ -46,13 +46,16 @@ def work(*descriptors: int) -> None:
     with Connection(channel) as answering, suppress(BrokenPipeError):
         order = StoringOrder.from_json(answering.recv_bytes())
         allowed = {resource.RLIMIT_AS: order.memory_bytes + _LIBRARIES_BYTES}
-        prepare(log_level=order.log_level, limits=allowed)
+        prepare(log_level=order.log_level, directories=[Path(order.directory)], limits=allowed)
         keep_memory()
         try:
             if reading:
                 with Connection(reading[0]) as blocks:
                     stored = _stored(order, blocks, *reading[1:])
                 _tell(stored, answering)
+            elif order.indexing:
+                _index(order)
+                send(answering, Message.OUTCOME, b"null")
             else:
                 _compare(order, answering)
         except Problem as problem:
@@ -78,12 +81,12 @@ def _stored(order: StoringOrder, reading: Connection, *feeds: int) -> Ingested:
     extended = None if order.extends is None else _extended(writer, order)
 
     def store(total: Callable[[], int], origin: Callable[[], Mapping[str, object]]) -> Ingested:
-        told = blocks
+        reported = blocks
         if order.note is not None:
             name, reading = order.note
-            told = noted(blocks, tally, writer.directory / name, reading, total)
+            reported = noted(blocks, tally, writer.directory / name, reading, total)
         return write_files(
-            writer, told, spec, tally, task.ids(), origin=origin, executor=executor,
+            writer, reported, spec, tally, task.ids(), origin=origin, executor=executor,
             extended=extended,
         )  # fmt: skip
 
@@ -91,7 +94,7 @@ def _stored(order: StoringOrder, reading: Connection, *feeds: int) -> Ingested:
         return store(lambda: order.size, dict)
     source, end = Source.of(order.source), socket.socket(fileno=feeds[0])
     place = place_of(source, ObjectAccess(**order.access), writer.directory)
-    with feeding(source, place, end, spec.read) as feeder:
+    with feeding(source, place, end, {*spec.headers.values()}) as feeder:
         return store(lambda: feeder.total_bytes, feeder.facts)
 
 
@@ -115,6 +118,12 @@ def _tell(stored: Ingested, answering: Connection) -> None:
 def _compare(order: StoringOrder, answering: Connection) -> None:
     files = LineageFiles(Path(order.directory))
     earlier = [Digested(*each) for each in order.earlier]
-    verdict = compare(files, Digested(order.dataset, order.sha256), earlier)
+    together = [Digested(*each) for each in order.together]
+    verdict = compare(files, Digested(order.dataset, order.sha256), earlier, together)
     outcome = {"found": verdict.found, "lost": verdict.lost, "withheld": verdict.withheld}
     send(answering, Message.OUTCOME, json.dumps(outcome).encode())
+
+
+def _index(order: StoringOrder) -> None:
+    files = LineageFiles(Path(order.directory))
+    bring_up_to_date(files, [Digested(*each) for each in order.earlier])

@@ -1,7 +1,7 @@
-"""Storing processes: where uploads are taken in, beside the server and not inside it.
+"""Storing processes: where uploads are stored, outside the server.
 
 What costs time per row or column of an upload would hold the interpreter's
-lock against everybody else in the server. So an upload has, beside the
+lock against all other work in the server. So an upload has, next to the
 confined process that reads it (:mod:`app.processes.upload_reader_child`), one that checks what
 is read, sketches it and writes its files to the staging directory; the server
 waits, and shows the finished data set by a rename. Comparing an upload's row
@@ -60,7 +60,7 @@ class StoringProcesses:
     data_dir
         Where the digests are.
     memory_bytes
-        Address space of each process, beside what libraries take.
+        Address space of each process, in addition to what libraries take.
     log_level
         Least severe line of their logs.
     access
@@ -138,8 +138,10 @@ class StoringProcesses:
         report = UploadReport.of(outcome["report"], outcome["report"]["columns"])
         return Ingested(outcome["rows"], report, digests)
 
-    def compare(self, upload: Digested, earlier: Sequence[Digested]) -> Verdict:
-        """Compare an upload with earlier data sets.
+    def compare(
+        self, upload: Digested, earlier: Sequence[Digested], together: Sequence[Digested] = ()
+    ) -> Verdict:
+        """Compare an upload with earlier data sets, given those of its account.
 
         See :func:`app.services.datasets.comparing.compare`.
 
@@ -155,7 +157,8 @@ class StoringProcesses:
                 directory=str(self._data_dir.absolute()),
                 dataset=upload.dataset,
                 sha256=upload.sha256,
-                earlier=[(each.dataset, each.sha256, each.own) for each in earlier],
+                earlier=_told(earlier),
+                together=_told(together),
                 spare=spare,
             )
             outcome, _ = self._finish(self._start(order))
@@ -163,6 +166,30 @@ class StoringProcesses:
 
         outcome = self._crew.in_spare_time(attempt)
         return Verdict(outcome["found"], tuple(outcome["lost"]), outcome["withheld"])
+
+    def index(self, earlier: Sequence[Digested]) -> None:
+        """Bring the digests of data sets into their index.
+
+        See :func:`app.services.datasets.comparing.bring_up_to_date`.
+
+        Raises
+        ------
+        ProcessLostError
+            That has not been done, or not to its end.
+        """
+
+        def attempt(spare: bool) -> None:
+            order = StoringOrder(
+                **self._common,
+                directory=str(self._data_dir.absolute()),
+                dataset="",
+                earlier=_told(earlier),
+                indexing=True,
+                spare=spare,
+            )
+            self._finish(self._start(order))
+
+        self._crew.in_spare_time(attempt)
 
     def close(self) -> None:
         """End every process; what waits for one hears that it is lost, once it is gone."""
@@ -183,5 +210,10 @@ class StoringProcesses:
             raise ProcessLostError("a storing process failed")
         if message is Message.PROBLEM:
             raise problem_of(bytes(body))
-        told: dict[str, Any] = json.loads(bytes(body))
-        return told, digests
+        outcome: dict[str, Any] = json.loads(bytes(body))
+        return outcome, digests
+
+
+def _told(datasets: Sequence[Digested]) -> Sequence[tuple[str, str, bool, str | None]]:
+    """Return data sets as an order names them."""
+    return [(each.dataset, each.sha256, each.own, each.account) for each in datasets]

@@ -44,7 +44,7 @@ class ArchivingService:
         Raises
         ------
         Problem
-            ``not-found``.
+            ``not-found``; ``dataset-archived`` for a deleted one.
         """
         # Closed first: whatever comes from here on is refused, and what is charged
         # by now gets its draw.
@@ -67,6 +67,8 @@ def _archive(dataset: str, caller: Caller, work: UnitOfWork) -> Sequence[Dataset
     if found is None:
         raise Problem("not-found")
     versions = [each.id for each in work.datasets.versions(found.first)]
+    if not versions:
+        raise Problem("dataset-archived")
     # In the same transaction: nothing may be approved between the two.
     for release in (each for name in versions for each in work.reviews.waiting_for(name)):
         work.reviews.unreserve(release, ReleaseState.REJECTED, principal=person, reason=_REASON)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -54,8 +54,12 @@ class AuditService:
         self._last: Verified | None = None
         self._walk: asyncio.Task[Verification] | None = None
 
-    def entries(self, dataset: str, *, after: int, limit: int) -> Sequence[Entry]:
-        """Return the entries of a data set's account, oldest first.
+    def entries(
+        self, dataset: str, *, after: int, limit: int
+    ) -> tuple[Sequence[Entry], Mapping[str, Sequence[str]]]:
+        """Return the entries of a data set's account, oldest first, and who approved what.
+
+        The second is by release: the people who let it be charged, where there was a review.
 
         Raises
         ------
@@ -64,26 +68,30 @@ class AuditService:
         """
         account = self._datasets.facts(dataset).record.account
         with self._store.reading() as reader:
-            return reader.entries.list(account, after=after, limit=limit)
+            entries = reader.entries.list(account, after=after, limit=limit)
+            return entries, reader.journal.approvals(entries)
 
-    async def verify(self) -> Verification:
+    async def verify(self, *, full: bool = True) -> Verification:
         """Walk every chain, sum and result: one walk at a time, and a long one elsewhere.
 
-        A large ledger is walked by processes that yield to this one.
+        A large ledger is walked by processes that yield to this one. Unless ``full``, it is walked
+        from where the last walk has found it sound.
         """
-        # A second caller waits and walks anew: what was committed meanwhile must be seen.
+        # A second caller waits and checks again: it must see what was committed since.
         async with self._turn:
             at = now()
-            found = await anyio.to_thread.run_sync(partial(self._store.verify, signed=True))
-            self._last = Verified(at, found)
+            walk = partial(self._store.verify, signed=True, full=full)
+            found = await anyio.to_thread.run_sync(walk)
+            if full or not found.ok:
+                self._last = Verified(at, found)
             return found
 
-    async def verified(self, *, wait_s: float, anew: bool = False) -> Verified | None:
+    async def verified(self, *, wait_s: float, afresh: bool = False) -> Verified | None:
         """Return what the last walk of this process found; the first time there is one.
 
         A walk goes on when it takes longer than ``wait_s``; None: the first has not ended.
         """
-        if self._walk is None and (anew or self._last is None):
+        if self._walk is None and (afresh or self._last is None):
             self._walk = asyncio.ensure_future(self.verify())
             self._walk.add_done_callback(self._walked)
         if self._walk is not None:
@@ -136,9 +144,9 @@ def check_manifests(data_dir: Path, url: str) -> Iterator[str]:
 
 
 def check_stored_data(data_dir: Path, passes: Passes) -> Iterator[tuple[str, str | None]]:
-    """Hash every stored file and compute every sketch anew from the rows.
+    """Hash every stored file and compute every sketch again from the rows.
 
-    Works beside a running service. Yields each data set's id, and the name of
+    Works while a service is running. Yields each data set's id, and the name of
     what is wrong with it, or None.
     """
     vault, executor = Vault(data_dir), passes.executor()

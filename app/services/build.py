@@ -11,16 +11,18 @@ from datetime import timedelta
 from typing import Protocol
 
 from app.engine.data import DataEngine
-from app.places import passes_of, shares_device, source_roots, written_directories
+from app.places import passes_of, require_current, shares_device, source_roots, written_directories
 from app.services.archiving import ArchivingService
 from app.services.audit import AuditService
 from app.services.catalog import CatalogService
 from app.services.datasets.budgets import BudgetService
 from app.services.datasets.datasets import DatasetService
+from app.services.datasets.deleting import DeletingService
+from app.services.datasets.drafts import Drafting, DraftService
 from app.services.datasets.editing import EditingService
 from app.services.datasets.erasing import ErasingService
 from app.services.datasets.extending import ExtendingService
-from app.services.datasets.lineage import Comparing, LineageService
+from app.services.datasets.lineage import Comparing, Indexing, LineageService
 from app.services.datasets.readable import ReadableData
 from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.sources import SourceService
@@ -29,9 +31,10 @@ from app.services.health import HealthService
 from app.services.journal import JournalService
 from app.services.people.keys import KeyService
 from app.services.people.sessions import SessionService
+from app.services.plans.budgets import LONGEST_CHARGED_S
 from app.services.plans.dry_runs import DryRunService
 from app.services.plans.foresights import ForesightService
-from app.services.plans.lanes import CalculationQueue, Calculator
+from app.services.plans.lanes import Calculator, ProcessLane
 from app.services.plans.plans import PlanService
 from app.services.plans.previews import PreviewService
 from app.services.publishing.proofs import PublicDocuments
@@ -42,6 +45,7 @@ from app.services.releases.derivations import DerivationService
 from app.services.releases.draws import DrawService, SmallDrawProcess
 from app.services.releases.jobs import JobDrawing, JobRunner
 from app.services.releases.leases import Lease
+from app.services.releases.ledger_clock import LedgerClock
 from app.services.releases.pauses import PauseService
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.receipts import Receipts
@@ -62,8 +66,12 @@ from app.uploads.intake import Intake, Storing
 from app.uploads.limits import Limits
 from app.vault.lineage import LineageFiles
 from app.vault.vault import Vault
+from app.vault.waiting import WaitingFiles
+from mechanisms.privacy import Epsilon
 
 _LOG = logging.getLogger(__name__)
+_DRAFTS = 2
+"""How many files are looked at for drafts at once: each may fill the memory of an upload."""
 
 
 class UploadProcesses(Storing, Protocol):
@@ -73,15 +81,20 @@ class UploadProcesses(Storing, Protocol):
     def compare(self) -> Comparing:
         """Return what compares an upload with earlier data sets."""
 
+    @property
+    def index(self) -> Indexing:
+        """Return what brings earlier data sets into the index of their digests."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelperProcesses:
-    """What runs beside this process; ``small_draws`` is None where threads of it make them."""
+    """Processes next to this one; ``small_draws`` is None where threads of this one make them."""
 
     uploads: UploadProcesses
     jobs: JobDrawing
     small_draws: SmallDrawProcess | None
     calculator: Calculator
+    drafting: Drafting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +107,9 @@ class Services:
     catalog: CatalogService
     comments: CommentService
     datasets: DatasetService
+    deleting: DeletingService
     derivations: DerivationService
+    drafts: DraftService
     editing: EditingService
     extending: ExtendingService
     erasing: ErasingService
@@ -110,7 +125,7 @@ class Services:
     public_documents: PublicDocuments
     previews: PreviewService
     dry_runs: DryRunService
-    reading: CalculationQueue
+    reading: ProcessLane
     """Where long bodies of requests are read."""
     readable: ReadableData
     receipts: Receipts
@@ -133,7 +148,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
     Raises
     ------
     StoreError
-        Nobody would draw this database's jobs.
+        No process would draw this database's jobs.
     """
     if processes.jobs.count == 0 and not store.shared:
         raise StoreError(
@@ -144,17 +159,24 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
     keys = KeyService(store)
     drawing = _build_drawing(settings, store, processes, data, worker)
     datasets, plans, releases = data.datasets, drawing.plans, drawing.releases
+    sources = SourceService(
+        source_roots(settings),
+        max_files=settings.max_source_files,
+        max_bytes=settings.max_source_bytes,
+    )
     log = LogService(store, drawing.receipts.keys, every_s=settings.checkpoint_s)
     return Services(
         archiving=ArchivingService(store, datasets, releases, data.erasing),
         audit=AuditService(store, datasets),
-        budgets=BudgetService(store, datasets),
+        budgets=BudgetService(store, datasets, most=Epsilon(round(settings.max_grant * 10**9))),
         catalog=CatalogService(),
         comments=CommentService(
             store, datasets, releases, most_bytes=settings.max_stored_bytes_per_day or None
         ),
         datasets=datasets,
+        deleting=DeletingService(store, datasets, data.erasing),
         derivations=DerivationService(releases, datasets, plans),
+        drafts=DraftService(processes.drafting, sources, most=_DRAFTS),
         editing=EditingService(store, datasets),
         extending=ExtendingService(store, datasets),
         erasing=data.erasing,
@@ -162,15 +184,12 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         sending=SendingService(store, releases.moments, _channels(settings)),
         sheets=SheetService(store, datasets, releases, drawing.foresights),
         sights=SightService(store),
-        sources=SourceService(
-            source_roots(settings),
-            max_files=settings.max_source_files,
-            max_bytes=settings.max_source_bytes,
-        ),
+        sources=sources,
         stamps=StampService(store, _authority(settings)),
         health=HealthService(
             store,
             data.readable,
+            drawing.ledger_clock,
             directories=written_directories(settings),
             anchor_shares_device=shares_device(settings),
         ),
@@ -184,11 +203,13 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         public_documents=PublicDocuments(log, drawing.receipts),
         previews=PreviewService(datasets, plans, drawing.foresights),
         dry_runs=DryRunService(datasets, plans),
-        reading=CalculationQueue(processes.calculator, most=settings.max_waiting_plans),
+        reading=ProcessLane(
+            processes.calculator, most=settings.max_waiting_plans, seconds=LONGEST_CHARGED_S
+        ),
         readable=data.readable,
         receipts=drawing.receipts,
         releases=releases,
-        sessions=SessionService(store, keys),
+        sessions=SessionService(store, keys, secret=LineageFiles(settings.data_dir).key()),
         scripts=ScriptService(datasets, releases),
         unfinished=data.unfinished,
         reviews=ReviewService(
@@ -199,6 +220,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
             jobs=drawing.jobs,
             moments=releases.moments,
             foresights=drawing.foresights,
+            ledger_clock=drawing.ledger_clock,
             longest=timedelta(days=settings.review_days),
             most_bytes=settings.max_stored_bytes_per_day or None,
         ),
@@ -227,23 +249,30 @@ def _build_data(settings: Settings, store: Store, processes: HelperProcesses, wo
     intake = Intake(
         vault, processes.uploads, limits=upload_limits(settings), lineage_key=files.key()
     )
-    lineage = LineageService(store, files, processes.uploads.compare)
+    lineage = LineageService(store, files, processes.uploads.compare, processes.uploads.index)
     unfinished = UnfinishedUploads(
-        store, staging=vault, published=plane, digests=files, worker=worker
+        store,
+        staging=vault,
+        published=plane,
+        digests=files,
+        waiting=WaitingFiles(settings.data_dir),
+        worker=worker,
     )
+    erasing = ErasingService(store, plane, files)
     datasets = DatasetService(
         store,
         intake,
         lineage,
         unfinished,
         OverlapRefusals(most_per_day=settings.max_overlaps_per_day),
+        erasing=erasing,
         threads=settings.upload_threads,
     )
     data = _Data(
         plane=plane,
         datasets=datasets,
         readable=ReadableData(store, plane),
-        erasing=ErasingService(store, plane),
+        erasing=erasing,
         unfinished=unfinished,
     )
     # Uploads of other servers look like a crash's leavings, and so do data sets to an old ledger.
@@ -261,6 +290,7 @@ class _Drawing:
     receipts: Receipts
     jobs: JobRunner
     releases: ReleaseService
+    ledger_clock: LedgerClock
 
 
 def _build_drawing(
@@ -275,6 +305,8 @@ def _build_drawing(
     )
     foresights = ForesightService(plans)
     receipts = Receipts(store)
+    ledger_clock = LedgerClock(store, most_behind_s=settings.max_clock_behind_s)
+    store.writer.require_clock = ledger_clock.require_now
     draws = DrawService(
         store=store,
         datasets=data.datasets,
@@ -283,6 +315,7 @@ def _build_drawing(
         charged_draws=ChargedDraws(data.plane, receipts),
         threads=settings.draw_threads,
         worker=worker,
+        ledger_clock=ledger_clock,
         small_draws=processes.small_draws,
     )
     moments = PublicMoments(settings.response_slot_ms)
@@ -305,12 +338,18 @@ def _build_drawing(
         draws=draws,
         jobs=jobs,
         moments=moments,
+        ledger_clock=ledger_clock,
         max_waiting=settings.max_waiting_draws,
         most_jobs=settings.max_unfinished_jobs,
         most_bytes=settings.max_stored_bytes_per_day or None,
     )
     return _Drawing(
-        plans=plans, foresights=foresights, receipts=receipts, jobs=jobs, releases=releases
+        plans=plans,
+        foresights=foresights,
+        receipts=receipts,
+        jobs=jobs,
+        releases=releases,
+        ledger_clock=ledger_clock,
     )
 
 
@@ -347,7 +386,12 @@ def _channels(settings: Settings) -> tuple[Channel, ...]:
 def _clear_up(vault: Vault, files: LineageFiles, data: _Data) -> None:
     data.unfinished.clear_all()
     files.sweep()
-    unknown = vault.recover(keep=data.erasing.with_rows(), known=data.datasets.ids())
+    data.erasing.forget_deleted()
+    require_current(vault)
+    waiting = data.unfinished.still_waiting()
+    unknown = vault.recover(
+        keep=data.erasing.with_rows() | waiting, known=data.datasets.ids() | waiting
+    )
     for name in unknown:
         _LOG.warning(
             "a data set is not in the database: its rows are now in stale", extra={"dataset": name}

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.domain.problems import Problem
 from app.services.datasets.readable import ReadableData
+from app.services.releases.ledger_clock import LedgerClock
 from app.store import Store
 
+_LOG = logging.getLogger(__name__)
 MIN_FREE_BYTES = 1 << 26
 """With less room than this on a disk, a release may be charged and find none for its result."""
+_MIN_FREE_PART = 0.1
+"""Of a small disk a part is enough: it was made for a small ledger."""
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +39,10 @@ class HealthService:
         The ledger.
     readable
         Which data sets cannot be read.
+    ledger_clock
+        Whether the clock may date releases.
     directories
-        Where the service writes.
+        Where the service writes, by what is there.
     anchor_shares_device
         Whether the anchor is on the ledger's own disk.
     """
@@ -42,18 +51,21 @@ class HealthService:
         self,
         store: Store,
         readable: ReadableData,
+        ledger_clock: LedgerClock,
         *,
-        directories: tuple[Path, ...],
+        directories: Mapping[str, Path],
         anchor_shares_device: bool,
     ) -> None:
         self._store = store
         self._readable = readable
+        self._ledger_clock = ledger_clock
         self._directories = directories
         self._anchor_shares_device = anchor_shares_device
         self._stopping = False
+        self._full: set[str] = set()
 
     def stop(self) -> None:
-        """Be not ready from now on: whoever sends requests here is to send them elsewhere."""
+        """Report not ready from now on, so that a load balancer sends requests elsewhere."""
         self._stopping = True
 
     def check(self) -> Readiness:
@@ -62,7 +74,7 @@ class HealthService:
         Raises
         ------
         Problem
-            ``ledger-frozen``; ``not-ready``.
+            ``ledger-frozen``; ``clock-behind``; ``not-ready``.
         """
         if self._stopping:
             raise Problem("not-ready", "This server is stopping.")
@@ -70,8 +82,9 @@ class HealthService:
             raise Problem("ledger-frozen")
         if not self._store.is_newest():
             raise Problem("not-ready", "The database has another schema than this version's.")
-        if not all(map(_has_room, self._directories)):
-            raise Problem("not-ready", "A disk is full.")
+        self._ledger_clock.check()
+        for what, directory in self._directories.items():
+            self._require_room(what, directory)
         if self._store.failing:
             raise Problem("not-ready", "The last write to the ledger failed.")
         if unreadable := self._readable.unreadable:
@@ -82,13 +95,30 @@ class HealthService:
             replica=self._store.replica,
         )
 
+    def _require_room(self, what: str, directory: Path) -> None:
+        """Pass where a disk has room for what is charged; the log says which directory has none.
+
+        Raises
+        ------
+        Problem
+            ``not-ready``. How much is free is not public: uploads have taken the rest.
+        """
+        found = os.statvfs(directory)
+        needed = min(MIN_FREE_BYTES, int(found.f_blocks * found.f_frsize * _MIN_FREE_PART))
+        if found.f_bavail * found.f_frsize >= needed:
+            self._full.discard(what)
+            return
+        if what not in self._full:  # everyone may call this: one log line is enough
+            self._full.add(what)
+            _LOG.warning("a disk is full", extra={"path": str(directory), "errno": "ENOSPC"})
+        raise Problem(
+            "not-ready",
+            f"The disk of the {what} is full: less than {needed / _MIB:.3g} MiB are free. Make "
+            "room there, or move it to a larger disk.",
+        )
+
 
 def _told(unreadable: int) -> str:
     if unreadable == 1:
         return "1 data set cannot be read: its files are damaged, gone or cannot be opened."
     return f"{unreadable} data sets cannot be read: files are damaged, gone or cannot be opened."
-
-
-def _has_room(directory: Path) -> bool:
-    found = os.statvfs(directory)
-    return found.f_bavail * found.f_frsize >= MIN_FREE_BYTES

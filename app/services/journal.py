@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.domain.ledger import Balance, Entry
+from app.domain.ledger import Balance, Entry, EntryKind
 from app.services.datasets.accounting import Epsilons, Meter, in_epsilons, meter_of
 from app.services.datasets.accounts import delta_of
 from app.services.datasets.datasets import DatasetService
@@ -22,12 +22,14 @@ class Line:
     """An entry, and what its account counts in; None for the system's own, which counts nothing.
 
     ``dataset`` and ``name`` are of the data set that its account was opened for.
+    ``approved_by`` are the people who let its release be charged, where there was a review.
     """
 
     entry: Entry
     meter: Meter | None = None
     dataset: str | None = None
     name: str | None = None
+    approved_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,22 @@ class JournalService:
     def page(self, wanted: Wanted, *, skip: int, limit: int) -> tuple[Sequence[Line], bool]:
         """Return entries, newest first, and whether there are more after them."""
         with self._store.reading() as reader:
-            # One more than is shown tells whether there are more.
+            # One more than is shown reveals whether there are more.
             entries = reader.journal.page(wanted, skip=skip, limit=limit + 1)
+            approvals = reader.journal.approvals(entries[:limit])
             known = {
                 account: _first(reader, account) for account in {each.account for each in entries}
             }
-        lines = [Line(entry, *known[entry.account]) for entry in entries[:limit]]
+        lines = [
+            Line(entry, *known[entry.account], approvals.get(entry.release or "", ()))
+            if entry.kind == EntryKind.DEBIT
+            else Line(entry, *known[entry.account])
+            for entry in entries[:limit]
+        ]
         return lines, len(entries) > limit
 
     def course(self, dataset: str) -> Sequence[Moment]:
-        """Return how the budget of a data set's account went, oldest first: at so many moments.
+        """Return how the budget of a data set's account went, oldest first: at ``most`` moments.
 
         Raises
         ------
@@ -74,7 +82,7 @@ class JournalService:
 
 
 def _spread(last: int) -> Sequence[int]:
-    """Return the places of an account's entries, or so many of them, the first and last too.
+    """Return the places of an account's entries, or ``most`` of them with the first and the last.
 
     >>> _spread(3), len(_spread(10**6))
     ([1, 2, 3], 160)

@@ -11,16 +11,16 @@ _TIMEOUT_S = 10.0
 
 
 class NotPostedError(Exception):
-    """Nobody took it; says why in a few fixed words, or by a status."""
+    """The message was not delivered; says why in a few fixed words, or by a status."""
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, most_bytes: int = 0) -> bytes:
-    """Post something, and return the beginning of what is answered: so many bytes at most.
+    """Post a body, and return the beginning of the answer: at most ``most_bytes``.
 
     Raises
     ------
     NotPostedError
-        Nobody answers, or with another status than 2xx.
+        No answer, or a status other than 2xx.
     """
     parts = urlsplit(url)
     # A user and a password in the URL are no part of the host's name.

@@ -31,7 +31,7 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
 *Writing*: hand the writer a function of the unit of work. It runs in the writer
 thread, in a savepoint of a transaction shared with whatever else waits, and
 returns once that transaction is on disk. What the function raises is raised
-here, with its writes undone and nobody else's. It may be run twice (when the
+here, with its writes undone and no others. It may be run twice (when the
 shared commit fails, each function is replayed alone), so it must have no other
 effects. A full queue refuses with the problem ``busy``::
 
@@ -92,11 +92,11 @@ that is charged and not drawn; ``begin_attempt`` counts another try before it is
 :class:`Verification`. ``inspecting(url)`` compares with the ``witness`` it is given.
 ``store.key`` signs receipts; ``r.entries.of_system(RECEIPT_KEY)`` are the public
 keys that the ledger has recorded.
-``with inspecting(url) as r`` is a reader without the lock, for a command beside
+``with inspecting(url) as r`` is a reader without the lock, for a command next to
 a running server.
 
 May enter: what reads or writes the ledger, and what watches over it. May import: the domain,
-``app.vault`` for what lies beside the database, and what opens databases; no use case.
+``app.vault`` for the files next to the database, and what opens databases; no use case.
 """
 
 from __future__ import annotations
@@ -105,8 +105,13 @@ from app.store.anchor.file import FileAnchor, FileWitness
 from app.store.anchor.standing import Anchor, Standing, Witness
 from app.store.backup import back_up
 from app.store.database.engines import sqlite_file
-from app.store.database.lock import was_served
-from app.store.errors import DirectoryLockedError, StoreError, UnknownCommitError
+from app.store.database.lock import keep_private, was_served
+from app.store.errors import (
+    DirectoryLockedError,
+    OutdatedDataError,
+    StoreError,
+    UnknownCommitError,
+)
 from app.store.external_signing import ProgramKey, key_of
 from app.store.forgotten_datasets import DigestHistory, Forgotten, read_digest_history
 from app.store.journal import Wanted
@@ -161,6 +166,7 @@ __all__ = [
     "LineageRecord",
     "LogTree",
     "Mark",
+    "OutdatedDataError",
     "Portion",
     "ProgramKey",
     "Reader",
@@ -185,6 +191,7 @@ __all__ = [
     "earlier_mark",
     "inspecting",
     "keep_mark",
+    "keep_private",
     "key_of",
     "new_id",
     "read_digest_history",

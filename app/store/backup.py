@@ -1,10 +1,12 @@
-"""A copy of an SQLite ledger, made beside a running server."""
+"""A copy of an SQLite ledger, made while a server is running."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 from app.store.database.engines import sqlite_file
@@ -30,11 +32,16 @@ def back_up(url: str, target: Path) -> None:
     if not source.is_file():
         raise StoreError("there is no ledger at this address")
     if target.exists():
-        raise StoreError(f"{target} exists already; a backup never replaces a file")
-    partial = target.with_name(f"{target.name}.part")
+        raise StoreError(
+            f"{target} exists already, and a backup never replaces a file. Name a new one, such as "
+            f"{target.with_name(f'{date.today().isoformat()}-{target.name}')}"
+        )
     try:
-        # Made first, and for this user alone: the copy holds everything the ledger does.
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        # Made first, and for this user alone: the copy holds everything the ledger does. Its name
+        # is its own, so that what a killed backup leaves is in no other's way.
+        made, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent)
+        os.close(made)
+        partial = Path(name)
         try:
             _copy(source, partial)
             os.link(partial, target)  # unlike a rename this never replaces a file

@@ -47,7 +47,7 @@ _TOLD = _DiskErrorsTold()
 
 
 def disk_errors_told() -> AbstractContextManager[None]:
-    """Tell what the disk is to blame for as that.
+    """Raise errors of the disk as disk errors.
 
     Raises
     ------

@@ -5,6 +5,7 @@
     ``PragmaMismatchError``: SQLite does not run as the ledger needs it.
     ``ServerSettingError``: PostgreSQL does not.
     ``UnsupportedDatabaseError``: not a database this version can use.
+    ``OutdatedDataError``: rows were stored by an earlier version, which is not read any more.
     ``TamperedSchemaError``: the schema is not the one the migrations made.
     ``SomeRefusedError``: of several steps taken together not all could be.
     ``StoreClosedError``: a write after closing.
@@ -36,6 +37,10 @@ class UnsupportedDatabaseError(StoreError):
     """Not a database this version can keep a ledger in."""
 
 
+class OutdatedDataError(StoreError):
+    """The data directory holds rows in a form of an earlier version."""
+
+
 class TamperedSchemaError(StoreError):
     """A part of the schema is missing or is not the one the migrations made."""
 
@@ -53,4 +58,4 @@ class LostUpdateError(StoreError):
 
 
 class UnknownCommitError(StoreError):
-    """Nobody can say whether a transaction was committed; it must not be run again."""
+    """It is unknown whether a transaction was committed; it must not be run again."""

@@ -75,11 +75,11 @@ class ProgramKey:
         Raises
         ------
         SignerLostError
-            The program gives none, also when started anew.
+            The program gives none, also after a restart.
         """
         with self._lock:
             try:
-                # Once more with the program started anew: it may have died, or answered a
+                # Once more after a restart of the program: it may have died, or answered a
                 # question given up before.
                 return self._signature(message)
             except _FAILURES:
@@ -99,8 +99,8 @@ class ProgramKey:
         if self._program is None and self._start() != self.public:
             raise SignerLostError("the signer has another key now")
         signature = _bytes_of(self._ask(base64url(message).encode() + b"\n"))
-        # Before anybody sees it: a module that signs something else would be
-        # noticed by a stranger only.
+        # Before anyone sees it: a module that signs something else would otherwise be
+        # noticed by outside readers only.
         self._verifier.verify(signature, message)
         return signature
 
@@ -141,7 +141,7 @@ class ProgramKey:
             assert stream is not None
             with suppress(OSError):
                 stream.close()
-        # Killed, not asked: it may be stuck, and whoever signs next waits for the lock.
+        # Killed, not asked: it may be stuck, and the next signature waits for the lock.
         program.kill()
         program.wait()
 

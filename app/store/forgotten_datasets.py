@@ -6,7 +6,7 @@ opens their accounts again, as the anchor knows of them, and writes down whose
 row digests are there without a data set. So the same people are found when they
 come back, and belong into the account that was opened again. An account of
 which no digests say whose it was, and that no data set has been attached to
-since, may be anybody's.
+since, may belong to any people.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DigestHistory:
     reopened
         Accounts that were opened again.
     unidentified
-        Those of them of which nobody can tell whose they are.
+        Those of them whose people are unknown.
     """
 
     datasets: tuple[Forgotten, ...]
@@ -68,19 +68,21 @@ def read_digest_history(reader: Reader | UnitOfWork) -> DigestHistory:
         gone = each.origin is not None and reader.accounts.get(each.origin.account) is None
         # Its account is gone as well, so which of the reopened ones it was in is not known.
         datasets.append(replace(each, origin=None) if gone else each)
-    told = {each.origin.account for each in datasets if each.origin is not None}
+    accounts = {each.origin.account for each in datasets if each.origin is not None}
     reopened = reader.accounts.reopened()
     return DigestHistory(
         datasets=tuple(datasets),
         reopened=tuple(reopened),
-        unidentified=tuple(name for name, empty in reopened.items() if empty and name not in told),
+        unidentified=tuple(
+            name for name, empty in reopened.items() if empty and name not in accounts
+        ),
     )
 
 
 def find_forgotten(
     reader: Reader, files: LineageFiles, *, spent: Mapping[str, int]
 ) -> tuple[Forgotten, ...]:
-    """Return the data sets whose digests are there, and that nobody has written down yet.
+    """Return the data sets whose digests are there, and that are not recorded yet.
 
     But for those of accounts that are gone and of which it is known that nothing
     was ever ``spent``: their people may come in as if for the first time.
@@ -92,7 +94,7 @@ def find_forgotten(
             continue
         origin = files.origin(name)
         gone = origin is not None and reader.accounts.get(origin.account) is None
-        # Nothing was ever spent on them, so nothing of them has been told.
+        # Nothing was ever spent on them, so nothing about them has been released.
         if not (gone and origin is not None and spent.get(origin.account) == 0):
             found.append(Forgotten(dataset=name, sha256=files.sha256_of(name), origin=origin))
     return tuple(found)

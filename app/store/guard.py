@@ -22,6 +22,7 @@ from app.store.anchor.standing import (
     Anchor,
     Anchored,
     AnchorMismatchError,
+    AnchorMovedError,
     LedgerState,
     Standing,
     Step,
@@ -60,7 +61,7 @@ class Guard:
 
     @property
     def witness(self) -> Witness | None:
-        """Return what looks at the anchor from beside, or None."""
+        """Return a reader of the anchor for other processes, or None."""
         return None if self._anchor is None else self._anchor.witness
 
     def start(self, identity: LedgerIdentity, *, own: bool) -> None:
@@ -111,7 +112,7 @@ class Guard:
         Raises
         ------
         Problem
-            ``ledger-frozen``.
+            ``ledger-frozen``; ``busy`` where another writer has moved the anchor since it was read.
         AnchorError
             The anchor cannot be written.
         """
@@ -150,6 +151,11 @@ class Guard:
     def _kept_to(self) -> Iterator[None]:
         try:
             yield
+        # A late note of a writer that has lost the ledger. This transaction fails, and the next one
+        # judges by the ledger what was noted: an older copy, or a second one, is frozen then.
+        except AnchorMovedError:
+            _log.warning("another writer has moved the anchor: a transaction failed")
+            raise Problem("busy") from None
         # Somebody else writes, or an older copy was put in place while it was open.
         except AnchorMismatchError:
             self.freeze(Standing.DIFFERENT)
@@ -159,7 +165,7 @@ class Guard:
         """Charge for what a noted transaction that was lost would have charged; store its results.
 
         Whether it was lost in a crash or taken away with an old copy cannot be
-        told apart: in the latter case what it charged for has been answered.
+        distinguished: in the latter case what it charged for has been answered.
         """
         lost = None if self._anchor is None else self._anchor.settle(_Evidence(work))
         if lost is not None:

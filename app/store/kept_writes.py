@@ -1,8 +1,9 @@
 """What a transaction writes: at once, or in order once all of it is known.
 
 A group commit of charges and results is judged before its rows are written. So the anchor can
-be told meanwhile: its flush and the statements take their time together, and both are done before
-COMMIT. Nothing that is kept can be refused: what has been announced fails only as a COMMIT does.
+be written at the same time: its flush and the statements take their time together, and both are
+done before COMMIT. Nothing that is kept can be refused: what has been announced fails only as a
+COMMIT does.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from sqlalchemy.exc import DatabaseError
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store.database import tables
 from app.store.database.engines import migrating_engine, sqlite_file, writing_engine
-from app.store.database.lock import DatabaseLock, DirectoryLock
+from app.store.database.lock import DatabaseLock, DirectoryLock, keep_private
 from app.store.database.migrate import migrate
 from app.store.database.schema_check import check_schema
 from app.store.errors import StoreError
@@ -52,6 +52,8 @@ def open_database(url: str, *, data_dir: Path) -> Opened:
             held.callback(DatabaseLock(file).release)
         try:
             _migrate(url)
+            if file is not None:
+                _keep_private(file.resolve())
             connection = writing_engine(url).connect()
             held.callback(connection.close)
             identity = _identify(connection)
@@ -60,6 +62,13 @@ def open_database(url: str, *, data_dir: Path) -> Opened:
         except UnicodeDecodeError as error:
             raise StoreError("the database cannot be used: its schema is no text") from error
         return Opened(connection, identity, lock, held.pop_all())
+
+
+def _keep_private(file: Path) -> None:
+    """Keep an SQLite database, and what belongs to it, from other users of the machine."""
+    for suffix in ("", "-wal", "-shm"):  # made later, the two have the mode of the first
+        with suppress(FileNotFoundError):
+            keep_private(file.with_name(f"{file.name}{suffix}"))
 
 
 def _migrate(url: str) -> None:

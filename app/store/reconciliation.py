@@ -43,7 +43,7 @@ class Findings:
 
     ``lost`` is what each account will be charged, in its own unit;
     ``unfinished`` counts the releases that will be given up, and ``forgotten`` are
-    the data sets whose people are told by their row digests alone.
+    the data sets whose people are identified by their row digests alone.
     """
 
     standing: Standing
@@ -56,7 +56,7 @@ class Findings:
 
 
 class Reconciliation:
-    """A ledger that nobody else has open, and its anchor."""
+    """A ledger that no other process has open, and its anchor."""
 
     def __init__(
         self, opened: Opened, anchor: Anchor | None, key: ReceiptKey, lineage: LineageFiles

@@ -1,4 +1,4 @@
-"""A copy of the database, kept by PostgreSQL itself, for what anybody may read.
+"""A copy of the database, kept by PostgreSQL itself, for what everyone may read.
 
 It may be behind, and is never needed: nothing that decides on money, and nothing that a key is
 needed for, is read there. Each block that is read is one snapshot, which is looked at first: it

@@ -2,11 +2,11 @@
 
 An entry of kind ``result`` in the system account seals what one transaction stored: its
 fingerprint is the Merkle root over the leaves, its note how many leaves there are since the
-beginning. So whoever edits a result and signs it again has to write the system account's chain
-anew. Leaves are numbered without gaps, and are what proofs for others can be made of.
+beginning. So editing a result and signing it again requires writing the system account's chain
+again. Leaves are numbered without gaps, and are what proofs for others can be made of.
 
 These entries are not shown over HTTP, and neither their number nor their hashes: an answer has a
-public moment, and when it was stored would tell how long its draw took.
+public moment, and when it was stored would reveal how long its draw took.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,12 +28,16 @@ from app.store.opening import Opened, open_database
 from app.store.replica import Replica, ReplicaAwayError
 from app.store.seals import seal_kept_results
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
+from app.store.verification.marks import Mark
 from app.store.verification.verify import Verification, record_faults
 from app.store.writer import QUEUE_LENGTH, Task, Writer
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+VERIFIED_WHOLE = 1_000
+"""A ledger of no more entries is verified from its beginning each time."""
 
 
 class Store:
@@ -45,8 +50,8 @@ class Store:
     key
         What its receipts are signed with.
     shared
-        Whether other processes may write to the same database meanwhile (PostgreSQL).
-        What they can change must then be read anew, and not remembered.
+        Whether other processes may write to the same database in parallel (PostgreSQL).
+        What they can change must then be read again, and not cached.
     writer
         The one thread that writes, batch after batch.
     readers
@@ -73,6 +78,7 @@ class Store:
         self.writer = writer
         self._replica = replica
         self._closed = False
+        self._sound: Mark | None = None
 
     @classmethod
     def open(
@@ -172,14 +178,14 @@ class Store:
     def close(self) -> None:
         """Finish what waits, close every connection and give the directory free.
 
-        A thread may be reading, because nobody can interrupt it: it closes its own.
+        A thread may be reading, and cannot be interrupted: it closes its own.
         Closing again does nothing: the numbers of its files may be others' by then.
         """
         self.writer.close()
         if self._closed:
             return
         self._closed = True
-        # Not the engine's dispose(): that puts another pool in this one's place, and nobody would
+        # Not the engine's dispose(): that puts another pool in this one's place, and no one would
         # ever close what is given back to this one.
         self.readers.pool.dispose()
         if self._replica is not None:
@@ -195,7 +201,7 @@ class Store:
             yield Reader(connection)
 
     def read_public(self, read: Callable[[Reader], T]) -> T:
-        """Read what anybody may: of the replica, where there is one that can be read.
+        """Read what everyone may: of the replica, where there is one that can be read.
 
         That may be behind. So what it refuses or does not have is read of the ledger's own
         database, as is everything while it is away.
@@ -237,6 +243,16 @@ class Store:
         with disk_errors_told():
             return self.writer.write(task)
 
+    def require_clock(self) -> None:
+        """Pass while the clock may date entries: before work that ends in one.
+
+        Raises
+        ------
+        Problem
+            ``clock-behind``.
+        """
+        self.writer.require_clock()
+
     async def awrite(self, task: Task[T]) -> T:
         """Do what :meth:`write` does without holding a thread while it waits."""
         self._guard.require_open()
@@ -255,15 +271,23 @@ class Store:
         except (Problem, StoreError):
             _log.info("a note was not written")
 
-    def verify(self, *, signed: bool = False) -> Verification:
+    def verify(self, *, signed: bool = False, full: bool = True) -> Verification:
         """Walk every chain, sum and result and compare the anchor; ``signed``: receipts too.
 
-        Rows that are not as the entries say freeze the ledger.
+        Unless ``full``, a ledger of more than :data:`VERIFIED_WHOLE` entries is walked from the
+        last sound verification of this process. Rows that are not as the entries say freeze
+        the ledger.
         """
+        since = None if full else self._sound
+        if since is not None and signed and not since.signed:
+            since = None
         with self.reading() as reader:
-            found = reader.verify(signed=signed, witness=self._guard.witness)
+            found = reader.verify(
+                signed=signed, witness=self._guard.witness, marked=True, since=since
+            )
+        self._sound = found.mark if found.entries > VERIFIED_WHOLE else None
         self._guard.check(found.mismatches)
-        return found
+        return replace(found, mark=None)
 
 
 def _log_lost(done: Future[object]) -> None:
@@ -273,7 +297,7 @@ def _log_lost(done: Future[object]) -> None:
 
 @contextmanager
 def inspecting(url: str) -> Iterator[Reader]:
-    """Read a database beside a running server: no lock, no migration, no writing.
+    """Read a database while a server is running: no lock, no migration, no writing.
 
     Raises
     ------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
-from app.domain.roles import Acting
+from app.domain.roles import SERVICE, Acting
 from app.store.anchor.standing import Witness
 from app.store.database.postgresql import has_committed, numbered
 from app.store.desk.forms import FormsWriter
@@ -120,6 +120,7 @@ class UnitOfWork:
         "publications",
         "rates",
         "releases",
+        "require_clock",
         "reviews",
         "sessions",
         "sights",
@@ -152,10 +153,26 @@ class UnitOfWork:
         self.workers = WorkersWriter(connection)
         self.sessions = SessionsWriter(connection)
         self.forms = FormsWriter(connection)
+        self.require_clock: Callable[[], None] = _any_clock
 
-    def by(self, acting: Acting) -> UnitOfWork:
-        """Return this, whose entries are made by a key from now on, to the function's end."""
+    def by(self, acting: Acting, *, urgent: bool = False) -> UnitOfWork:
+        """Return this, whose entries are made by a key from now on, to the function's end.
+
+        What is ``urgent`` is written whatever the clock says.
+
+        Raises
+        ------
+        Problem
+            ``clock-behind``, where the clock may not date entries.
+        """
+        if not urgent:
+            self.require_clock()
         self.entries.acting = acting
+        return self
+
+    def by_service(self) -> UnitOfWork:
+        """Return this, whose entries are made by the service itself, to the function's end."""
+        self.entries.acting = SERVICE
         return self
 
     def begin(self) -> None:
@@ -178,6 +195,10 @@ class UnitOfWork:
         self.releases.forget_since(settlements)
 
 
+def _any_clock() -> None:
+    """Pass: nothing says what the clock has to be compared with."""
+
+
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
     """Begin, and at the end commit; whatever goes wrong, the commit included, undoes it all.
@@ -187,7 +208,7 @@ def transaction(connection: Connection) -> Iterator[None]:
     Raises
     ------
     UnknownCommitError
-        Nobody can say; what was written must not be written again.
+        The outcome is unknown; what was written must not be written again.
     """
     outer = connection.begin()
     # Asked for before COMMIT: afterwards the connection may be gone.
@@ -210,6 +231,6 @@ def transaction(connection: Connection) -> Iterator[None]:
 def _undo(connection: Connection, outer: RootTransaction) -> None:
     outer.rollback()
     # After a failed COMMIT SQLAlchemy counts the transaction as over and SQLite does not,
-    # so the driver is told as well. A connection that is gone has nothing to be told.
+    # so the driver rolls back as well. A connection that is gone has nothing to roll back.
     if not connection.invalidated:
         connection.connection.rollback()

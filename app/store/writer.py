@@ -1,12 +1,12 @@
 """The one writer: a thread, a bounded queue, and group commit.
 
 The thread takes whatever waits, at most 256 jobs, runs them in one transaction,
-commits once and only then tells the waiters. Jobs keep their order. Those of an
+commits once and only then resolves the waiters. Jobs keep their order. Those of an
 event loop come together, when it has nothing else to do
 (:mod:`app.store.loop_batching`). A function runs in a savepoint of its own, and
 one that raises is undone alone; commands that follow each other run together in
 one savepoint, and alone only if that fails. Where there are only commands the
-transaction itself is that savepoint, and what it comes to is told to the anchor
+transaction itself is that savepoint, and its result is written to the anchor
 while it is written (:mod:`app.store.kept_writes`).
 If the commit itself fails, no job has been acknowledged: each is run again in a
 transaction of its own.
@@ -28,7 +28,6 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.domain.problems import Problem
-from app.domain.roles import SERVICE
 from app.logs import describe
 from app.store.errors import StoreClosedError, UnknownCommitError
 from app.store.kept_writes import NotTogetherError
@@ -47,8 +46,8 @@ Should what is still to be written fail, or the COMMIT, ``rolled_back`` is calle
 before the rollback; what that raises is only logged.
 """
 
-MAX_BATCH = 256  # writes of one transaction: a flush to disk is shared, and nobody waits long
-QUEUE_LENGTH = 4096  # who comes beyond is told that the service is busy
+MAX_BATCH = 256  # writes of one transaction: a flush to disk is shared, and no write waits long
+QUEUE_LENGTH = 4096  # further writes are refused as busy
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class _Outcome(NamedTuple):
             return
         if self.error is None:
             waiter.set_result(self.value)
-        elif isinstance(self.error, StopIteration):  # which no task can be told
+        elif isinstance(self.error, StopIteration):  # which no task can receive
             waiter.set_exception(RuntimeError("a write raised StopIteration"))
         else:
             waiter.set_exception(self.error)
@@ -109,7 +108,7 @@ class Writer:
         self.before_commit = before_commit
         self.noted = noted
         self.rolled_back = rolled_back
-        # Unbounded itself: the bound is checked under a lock, so that nobody blocks in it.
+        # Unbounded itself: the bound is checked under a lock, so that no thread blocks in it.
         self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._queue_length = queue_length
         self._max_batch = max_batch
@@ -119,6 +118,15 @@ class Writer:
         self.failing = False
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
+
+    @property
+    def require_clock(self) -> Callable[[], None]:
+        """Return what must pass before anything that a person does is written."""
+        return self._work.require_clock
+
+    @require_clock.setter
+    def require_clock(self, check: Callable[[], None]) -> None:
+        self._work.require_clock = check
 
     def submit(self, task: Task[T]) -> Future[T]:
         """Queue a job and return the future of its durable result.
@@ -219,7 +227,7 @@ class Writer:
         try:
             return self._together(batch)
         except BaseException as error:
-            # After a COMMIT of which nobody knows, running the jobs again might charge twice.
+            # After a COMMIT of unknown outcome, running the jobs again might charge twice.
             if len(batch) == 1 or isinstance(error, UnknownCommitError) or not self._reachable():
                 return [_Outcome(error=error)] * len(batch)
             _log.warning(
@@ -293,7 +301,7 @@ class Writer:
 
     def _function(self, function: Callable[[UnitOfWork], Any]) -> _Outcome:
         # Whom it acts for it says itself: nothing of the function before it stays.
-        return self._alone(partial(function, self._work.by(SERVICE)))
+        return self._alone(partial(function, self._work.by_service()))
 
     def _commands(self, commands: Sequence[Command[Any]]) -> Sequence[_Outcome]:
         """Run commands in one savepoint, or, should that fail, each in its own."""
@@ -321,7 +329,7 @@ class Writer:
         except BaseException as error:
             outcome = _Outcome(error=error)
             self.connection.exec_driver_sql("ROLLBACK TO job")
-            # What was undone in the database is undone in the bookkeeping that the anchor is told.
+            # What was undone in the database is undone in the bookkeeping for the anchor.
             self._work.forget_since(mark)
         self.connection.exec_driver_sql("RELEASE job")
         return outcome
@@ -344,7 +352,7 @@ def _outcome_of(result: object) -> _Outcome:
 
 
 def _resolve(batch: Sequence[_Job], outcomes: Sequence[_Outcome]) -> None:
-    """Tell the waiters: threads each, an event loop once for all its tasks."""
+    """Resolve the waiters: threads one by one, an event loop once for all its tasks."""
     answers: dict[LoopBatches[_Job], list[tuple[_Job, _Outcome]]] = {}
     for job, outcome in zip(batch, outcomes, strict=True):
         if job.loop_batches is None:

@@ -1,9 +1,9 @@
-"""Rows told by one cell: which other cells stand beside a value, for a few values of a column.
+"""Anchors: which other cells occur in the row of a value, for a few values of a column.
 
-An *anchor* is a column's sample of its smallest so many different digests, and for
-each of them a tag per column of the file: a keyed digest of this value and the one
-beside it. Two tables that hold the same rows choose the same values, and have equal
-tags for the columns they share, whatever these are called and wherever they stand.
+An *anchor* is the sample of a column's smallest different digests, at most ``KEPT_VALUES``,
+and for each of them a tag per column of the file. A tag is a keyed digest of this value and
+the cell of that column in the same row. Two tables that hold the same rows choose the same
+values, and have equal tags for the columns they share, whatever their names and order.
 
 A value in several different rows says nothing of who is meant, and has no tags; rows
 that are equal in every column count once.
@@ -23,7 +23,7 @@ from app.uploads.samples import SPACE, Digests
 KEPT_VALUES = 1 << 8
 _FIRST_ROWS = 1 << 10
 _TELLS_AFTER_ROWS = 1 << 12
-_FEWEST_ALONE = 0.25  # a column of fewer values of one row each tells nobody
+_FEWEST_ALONE = 0.25  # a column with fewer values of one row each identifies no person
 
 Tags = NDArray[np.uint32]
 
@@ -35,6 +35,23 @@ class Anchor:
     values: Digests
     tags: Tags
     limit: int
+
+    def merged(self, other: Anchor) -> Anchor:
+        """Return the anchor of both files' rows, without values that each has in another row."""
+        limit = min(self.limit, other.limit)
+        values = np.concatenate([self.values, other.values])
+        tags = np.concatenate([self.tags, other.tags])
+        order = np.argsort(values, kind="stable")
+        order = order[values[order] < np.uint64(limit)]
+        values, tags = values[order], tags[order]
+        again = np.flatnonzero(values[1:] == values[:-1])
+        alone = np.ones(len(values), dtype=np.bool_)
+        alone[again + 1] = False
+        alone[again] = (tags[again] == tags[again + 1]).all(axis=1)
+        values, tags = values[alone], tags[alone]
+        if len(values) > KEPT_VALUES:
+            limit = int(values[KEPT_VALUES])
+        return Anchor(values[:KEPT_VALUES], tags[:KEPT_VALUES], limit)
 
 
 class AnchorSampler:
@@ -64,12 +81,12 @@ class AnchorSampler:
         start, size = 0, max(_FIRST_ROWS, int(KEPT_VALUES * SPACE / self._limit))
         while start < len(own) and not self._given_up:
             chosen = start + np.flatnonzero(own[start : start + size] < np.uint64(self._limit))
-            # 0 is a missing cell, which is nobody's, and would be below every limit.
+            # 0 is a missing cell, which identifies no person, and would be below every limit.
             chosen = chosen[own[chosen] != 0]
             self._rows += min(size, len(own) - start)
             if len(chosen):
-                beside = np.column_stack([each[chosen] for each in cells])
-                self._waiting.append((own[chosen], beside))
+                side_by_side = np.column_stack([each[chosen] for each in cells])
+                self._waiting.append((own[chosen], side_by_side))
                 self._waiting_rows += len(chosen)
             if self._waiting_rows >= KEPT_VALUES:
                 self._merge()

@@ -1,14 +1,13 @@
-"""From cells to integer codes, with the row numbers of whatever does not fit.
+"""From cells to stored values, with the row numbers of whatever does not fit.
 
 A column arrives either *typed* (floats that the CSV or Parquet reader parsed, and Parquet's
 truths, dictionaries and whole numbers that stand for texts) or as *text* (what else is boolean
-or a category, and numbers that the typed reader refused). Both give the same codes for the
+or a category, and numbers that the typed reader refused). Both give the same values for the
 same cell. :mod:`app.uploads.read_cells` reads one column.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,21 +24,21 @@ from app.engine.schema import column_of, derived_of
 from app.uploads.people.sending import PeopleWords
 from app.uploads.prf import Prf
 from app.uploads.read_cells import (
-    Codes,
     Markers,
     Mask,
     Numbers,
     Read,
+    Truths,
     read_boolean,
     read_category,
     read_texts,
 )
 from app.uploads.row_digests import RowDigester
-from app.uploads.trouble import MAX_LISTED, Trouble, Troubles
-from mechanisms.domain import CODE_MAX, NumberColumn
-from mechanisms.expressions.derived import DerivedColumn
-
-_Refused = Iterator[tuple[int, int, str, str]]
+from app.uploads.texts.listed import Listed
+from app.uploads.trouble import Trouble, Troubles
+from mechanisms.domain import NumberColumn, Values, is_presence, presence_of, presence_values
+from mechanisms.expressions.derived import DerivedColumn, with_derived
+from mechanisms.words import value_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +48,36 @@ class Encoder:
     read: Callable[[pl.Series], Read]
     missing: Missing
     unreadable: Literal["reject", "missing"]
-    fill: int
+    fill: int | float
     as_spelt: bool = True
 
     @classmethod
     def of(cls, spec: ColumnSpec) -> Encoder:
         """Return the encoder a declaration asks for."""
         value = spec.missing.value if isinstance(spec.missing, Fill) else None
-        markers, fill = Markers.of(spec.reading.na), 0
+        markers = Markers.of(spec.reading.na)
+        fill: int | float = 0
         read: Callable[[pl.Series], Read]
         match spec:
             case CategorySpec():
-                kind = pl.Enum(spec.values)
+                matched = Listed.of(spec.values, partial(value_text, trim=spec.trim))
                 fill = spec.values.index(value) if isinstance(value, str) else 0
+                if spec.missing == "keep":
+                    fill = len(spec.values)  # the index after the last
                 other = None if spec.other is None else spec.values.index(spec.other)
-                listed = partial(read_category, kind=kind, markers=markers, other=other)
+                listed = partial(read_category, listed=matched, markers=markers, other=other)
                 read = partial(read_texts, reader=listed)
             case BooleanSpec():
-                fill = CODE_MAX if value else -CODE_MAX
-                read = partial(read_texts, reader=partial(read_boolean, markers=markers))
+                fill = int(bool(value))
+                truths = Truths.of(spec.reading)
+                read = partial(read_boolean, truths=truths, markers=markers)
             case _:
                 column = column_of(spec)
                 assert isinstance(column, NumberColumn)
-                if isinstance(value, Fraction):
-                    fill = column.encode_one(float(value))
+                # What stands where a cell stays missing is read by no answer, but has the bounds.
+                taken = value if isinstance(value, Fraction) else column.lower
+                own = np.int64(int(taken)) if column.whole else np.float64(float(taken))
+                (fill,) = column.clamped(np.array([own])).tolist()
                 read = Numbers.of(column, spec.reading).read
         as_spelt = not isinstance(spec, NumberSpec) or _is_plain(spec)
         return cls(read, spec.missing, spec.reading.unreadable, fill, as_spelt)
@@ -91,6 +96,8 @@ class Encoder:
         counts.clamped_high += read.clamped_high
         if isinstance(self.missing, Fill):
             counts.filled += missing
+        elif self.missing == "keep":
+            counts.missing += missing
         if read.unreadable is not None:
             counts.unreadable += int(read.unreadable.sum())
         if read.others is not None:
@@ -133,34 +140,39 @@ class RowEncoder:
         first_row: int,
         troubles: Troubles,
         looked_at: Sequence[str] = (),
-    ) -> dict[str, Codes]:
-        """Return the block of codes of some rows, and add to ``troubles`` what is refused.
+    ) -> dict[str, Values] | None:
+        """Return the values of some rows, and add to ``troubles`` what is refused.
 
-        Derived columns come last; they are made of the codes, with what is missing filled in.
+        Derived columns come last; they are made of the values, with what is missing filled in.
 
-        ``first_row`` is the number of the frame's first row. Where something
-        is refused the codes mean nothing. The digester sees the columns that are
-        ``looked_at`` as it would if none were declared.
+        ``first_row`` is the number of the frame's first row. Once something is refused there
+        is no block. The digester sees the columns that are ``looked_at`` as it would if none were
+        declared.
         """
         found = {name: encoder.read(frame[name]) for name, encoder in self.encoders.items()}
-        refused = (
-            _listing(place, name, self.encoders[name], read)
-            for place, (name, read) in enumerate(found.items())
-        )
-        # Each column's are in the order of rows: merged, those of the file's first rows come first.
-        troubles.extend(
-            Trouble(first_row + row, name, reason) for row, _, name, reason in heapq.merge(*refused)
-        )
+        for name, read in found.items():
+            troubles.extend(_refused(name, self.encoders[name], read, first_row))
+        ids = None
+        if self.people is not None:
+            ids, refused = self.people.ids(frame, first_row)
+            troubles.extend(refused)
+        if troubles:  # nothing is stored of the file: it is read on to count what is wrong
+            self.report.rows += frame.height
+            return None
         if self.digester is not None:
             seen = {name: self._seen(name, found.get(name), frame) for name in looked_at}
             self.digester.add({name: read.plain for name, read in found.items()}, seen)
         block = {name: self._filled(name, read, frame.height) for name, read in found.items()}
         masks = {name: read.missing for name, read in found.items() if read.missing is not None}
-        for name, column in self.derived.items():
-            block[name] = column.codes(block, masks)
-        if self.people is not None:
-            values = {name: read.values for name, read in found.items()}
-            block = self.people.words(frame, block, values, masks)
+        for name, encoder in self.encoders.items():
+            if encoder.missing == "keep":
+                block[presence_of(name)] = presence_values(masks.get(name), frame.height)
+        block = with_derived(self.derived, block, masks)
+        # Which cells are there comes last, as the reader of a row's words expects.
+        block = {name: block[name] for name in sorted(block, key=is_presence)}
+        if self.people is not None and ids is not None:
+            cells = {name: read.unbounded for name, read in found.items()}
+            block = self.people.rows(ids, block, cells, masks)
         self.report.rows += frame.height
         return self._kept(block, masks)
 
@@ -174,22 +186,24 @@ class RowEncoder:
         numbers, missing, _ = read.plain
         return pl.Series(name, numbers if missing is None else np.where(missing, np.nan, numbers))
 
-    def _filled(self, name: str, read: Read, rows: int) -> Codes:
-        """Return a column's codes, with what is missing filled in, and count its cells."""
+    def _filled(self, name: str, read: Read, rows: int) -> Values:
+        """Return a column's values, with what is missing filled in, and count its cells."""
         encoder = self.encoders[name]
         encoder.count(read, rows, self.report.columns[name])
-        if read.missing is None or not isinstance(encoder.missing, Fill):
-            return read.codes
-        return np.where(read.missing, np.int32(encoder.fill), read.codes)
+        if read.missing is None or not (
+            encoder.missing == "keep" or isinstance(encoder.missing, Fill)
+        ):
+            return read.values
+        return np.where(read.missing, read.values.dtype.type(encoder.fill), read.values)
 
-    def _kept(self, block: dict[str, Codes], masks: Mapping[str, Mask]) -> dict[str, Codes]:
+    def _kept(self, block: dict[str, Values], masks: Mapping[str, Mask]) -> dict[str, Values]:
         """Return the rows that are not left out."""
         drops = [mask for name, mask in masks.items() if self.encoders[name].missing == "drop"]
         if not drops:
             return block
         dropped = np.logical_or.reduce(drops)
         self.report.rows_dropped += int(dropped.sum())
-        return {name: codes[~dropped] for name, codes in block.items()}
+        return {name: values[~dropped] for name, values in block.items()}
 
 
 def _is_plain(spec: NumberSpec) -> bool:
@@ -198,8 +212,19 @@ def _is_plain(spec: NumberSpec) -> bool:
     return counted and spec.reading.plain_numbers and not spec.reading.na
 
 
-def _listing(place: int, name: str, encoder: Encoder, read: Read) -> _Refused:
+def _refused(name: str, encoder: Encoder, read: Read, first_row: int) -> Iterator[Trouble]:
+    """Yield what refuses the upload in a column's cells, by kind."""
     refused = encoder.refused(read)
-    if refused is not None:
-        for row in np.flatnonzero(refused)[:MAX_LISTED].tolist():
-            yield row, place, name, read.reason(row)
+    if refused is None:
+        return
+    rows = np.flatnonzero(refused)
+    kinds = np.zeros(len(rows), dtype=np.int8)
+    if read.unreadable is not None:
+        kinds += read.unreadable[rows]
+        if read.numbers is not None:  # infinite, or not whole
+            values = read.numbers[rows]
+            kinds[(kinds > 0) & np.isinf(values)] = 2
+            kinds[(kinds > 0) & np.isfinite(values)] = 3
+    for kind in np.unique(kinds).tolist():
+        places = rows[kinds == kind]
+        yield Trouble.of(read.reason(int(places[0])), name, places, first_row)

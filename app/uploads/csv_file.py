@@ -1,4 +1,4 @@
-"""CSV uploads: whole records in, blocks of codes out.
+"""CSV uploads: whole records in, blocks of values out.
 
 A run of records is parsed in one go with numbers as floats. Only when that
 fails is it parsed again as text, to say which cells are to blame.
@@ -7,21 +7,32 @@ fails is it parsed again as text, to say which cells are to blame.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
+from polars import selectors
 
 from app.domain.columns import ColumnSpec, NumberSpec
 from app.domain.datasets import ColumnsSpec
+from app.engine.schema import column_of
 from app.uploads.cells import RowEncoder
-from app.uploads.csv_records import Records, Run, Source
+from app.uploads.csv_records import Records, Run
+from app.uploads.formats.recognition import other_delimiter
 from app.uploads.limits import Limits
-from app.uploads.read_cells import Codes
 from app.uploads.sources.csv_ranges import RangedRecords
 from app.uploads.sources.layout import Layout
-from app.uploads.trouble import Trouble, Troubles, too_large
+from app.uploads.texts.encodings import Source
+from app.uploads.texts.points import Points
+from app.uploads.trouble import Trouble, Troubles, UnreadableError, too_large
+from mechanisms.domain import NumberColumn, Values
+from mechanisms.words import header_text
 
-ABSENT = "is not in the file; names match exactly, and the spec's delimiter separates columns"
+ABSENT = (
+    "is not in the file's header; texts match exactly (a column's source says which one is its), "
+    "the spec's delimiter separates columns, and skip_rows title lines are above the header"
+)
+UNREAD = "is among records that cannot be read as CSV"
 TWICE = "is in the file twice"
 MOST_LOOKED_AT = 24
 
@@ -35,14 +46,14 @@ def csv_blocks(
     encoder: RowEncoder,
     limits: Limits,
     troubles: Troubles,
-) -> Iterator[Mapping[str, Codes]]:
-    """Yield the declared columns of a CSV file as blocks of codes, in order.
+) -> Iterator[Mapping[str, Values] | None]:
+    """Yield the declared columns of a CSV file as blocks of values, in order.
 
     The encoder's digester sees the first columns of the file too, declared or not. With the
     descriptor of the ``file``, of which ``source`` is the start, it is read by ranges of bytes.
 
-    After the first trouble nothing more is yielded, and the rest of the file is
-    read only until there are enough troubles to list.
+    After the first trouble there are no blocks any more, but None for each: the rest of the file is
+    read to count what else is wrong.
 
     Raises
     ------
@@ -52,7 +63,8 @@ def csv_blocks(
     options: dict[str, Any] = {
         "chunk_bytes": limits.chunk_bytes,
         "max_record_bytes": limits.max_record_bytes,
-        "delimiter": spec.delimiter,
+        "delimiter": spec.text.delimiter,
+        "skip_rows": spec.text.skip_rows,
     }
     records = Records(source, **options)
     if file is not None:
@@ -62,42 +74,51 @@ def csv_blocks(
     if len(names) > limits.max_file_columns:
         raise too_large("max_file_columns", limits.max_file_columns)
     layout.require_same("csv", names)
+    wanted = {*spec.headers.values()} - layout.partitions.keys()
+    if (other := other_delimiter(names, spec.text.delimiter, wanted)) is not None:
+        raise UnreadableError(other)
     troubles.extend(name_troubles(layout.all_of(names), spec))
     if troubles:
         return
+    names = layout.named(names, spec.headers)
     looked_at = () if encoder.digester is None else first_columns(layout.all_of(names))
     parser = _Parser(names, spec, looked_at, layout, troubles)
+    if layout.points is None:
+        layout.points = Points(name for name, column in spec.in_file.items() if _is_typed(column))
     for run in records.runs(width=len(names)):
         if run.first_row + run.rows - 1 > limits.max_upload_rows:
             raise too_large("max_upload_rows", limits.max_upload_rows)
         frame = parser.parse(run)
+        if frame is not None:
+            layout.points.look(frame, partial(parser.texts, run))
         block = None if frame is None else encoder.encode(frame, run.first_row, troubles, looked_at)
-        if troubles.full:
-            return
-        if block is not None and not troubles:
-            yield block
+        yield block
 
 
 def name_troubles(names: Sequence[str], spec: ColumnsSpec) -> Iterator[Trouble]:
     """Yield a trouble for every declared column that is not in the file just once."""
-    for name in spec.read:
-        occurrences = names.count(name)
+    texts = [header_text(name) for name in names]
+    for name, header in spec.headers.items():
+        occurrences = texts.count(header)
         if occurrences != 1:
-            yield Trouble(None, name, TWICE if occurrences else ABSENT)
+            yield Trouble(TWICE if occurrences else ABSENT, name)
 
 
 def first_columns(names: Sequence[str]) -> Sequence[str]:
-    """Return the columns that are looked at whatever is declared: the first so many.
+    """Return the columns that are read whether declared or not: the first ``MOST_LOOKED_AT``.
 
-    More would tell little more, and those that are not declared cost time and memory too.
+    More would add little evidence, and undeclared columns cost time and memory too.
     """
     return tuple(dict.fromkeys(names[:MOST_LOOKED_AT]))
 
 
 def _is_typed(column: ColumnSpec | None) -> bool:
     """Say whether the parser reads a column's numbers itself."""
-    counted = isinstance(column, NumberSpec) and column.kind in ("number", "integer")
-    return counted and column is not None and column.reading.plain_numbers
+    if not isinstance(column, NumberSpec) or column.kind not in ("number", "integer"):
+        return False
+    facts = column_of(column)
+    assert isinstance(facts, NumberColumn)
+    return column.reading.plain_numbers and not facts.beyond_floats
 
 
 class _Parser:
@@ -112,7 +133,7 @@ class _Parser:
         troubles: Troubles,
     ) -> None:
         self._width = len(names)
-        self._delimiter = spec.delimiter
+        self._delimiter = spec.text.delimiter
         self._layout = layout
         self._troubles = troubles
         # One at least: without a column the parser would not say how many rows there are.
@@ -135,9 +156,14 @@ class _Parser:
             misfits = run.misfits(self._width, long_noticed=False)
             frame = None if misfits else self._read(run, self._texts)
         if frame is None:
-            unread = Trouble(run.first_row, None, "starts records that cannot be read as CSV")
+            unread = Trouble(UNREAD, None, (run.first_row,), run.rows)
             self._troubles.extend(misfits or [unread])
         return frame
+
+    def texts(self, run: Run, names: Sequence[str]) -> pl.DataFrame | None:
+        """Return some of a run's columns as they are written."""
+        frame = self._read(run, self._texts)
+        return None if frame is None else frame.select(selectors.by_name(*names))
 
     def _read(self, run: Run, schema: Mapping[str, Any]) -> pl.DataFrame | None:
         """Parse, or return None; what the parser has to say may quote cells and is dropped."""
@@ -151,7 +177,7 @@ class _Parser:
             )
         except (Exception, pl.exceptions.PanicException):
             return None
-        # The parser sees other records than we do, so nobody could say which row is which.
+        # The parser sees other records than we do, so no row number would be reliable.
         if frame.height != run.rows:
             return None
         frame.columns = self._names

@@ -16,24 +16,18 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.uploads.trouble import MAX_LISTED, Trouble, UnreadableError
+from app.uploads.texts.encodings import Source, likely_encoding, not_utf_8
+from app.uploads.trouble import TOO_FEW, TOO_MANY, Trouble, UnreadableError
 
 _LINE_END, _RETURN, _QUOTE = b"\n\r" + b'"'
 _BOM = b"\xef\xbb\xbf"
 _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 Places = NDArray[np.intp]
-
-
-class Source(Protocol):
-    """Bytes to read, at most so many at a time; none at the end."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +55,7 @@ class Run:
         return self.first_row + int(np.searchsorted(self.ends, place))
 
     def misfits(self, width: int, *, long_noticed: bool) -> list[Trouble]:
-        """Return the first records that do not have ``width`` cells.
+        """Return which records do not have ``width`` cells.
 
         With ``long_noticed`` a record with too many cells may go unlisted while
         another has too few, because the parser that follows refuses it itself.
@@ -73,9 +67,11 @@ class Run:
                 return []
         between = _outside(np.flatnonzero(content == self.delimiter), self.quotes)
         cells = np.diff(np.searchsorted(between, self.ends), prepend=0) + 1
+        wrong = ((TOO_FEW, cells < width), (TOO_MANY, cells > width))
         return [
-            Trouble(self.first_row + row, None, _misfit(int(cells[row]), width))
-            for row in np.flatnonzero(cells != width)[:MAX_LISTED].tolist()
+            Trouble.of(reason, None, np.flatnonzero(which), self.first_row)
+            for reason, which in wrong
+            if which.any()
         ]
 
     def check(self, *, max_record_bytes: int) -> None:
@@ -88,13 +84,18 @@ class Run:
             a record that is too long.
         """
         if (place := self.content.find(0)) >= 0:
-            raise UnreadableError("holds a NUL byte", row=self.row_at(place))
+            raise UnreadableError(
+                not_utf_8(self.content)
+                if likely_encoding(self.content) == "utf-16"
+                else "holds a NUL byte, which no text has",
+                row=self.row_at(place),
+            )
         if not self.content.isascii():
             try:
                 self.content.decode()
             except UnicodeDecodeError as error:
                 row = self.row_at(error.start)
-                raise UnreadableError("is not UTF-8 text", row=row) from None
+                raise UnreadableError(not_utf_8(self.content), row=row) from None
         if (stray := self._stray_quote()) is not None:
             raise UnreadableError("holds a stray or unclosed quote", row=self.row_at(stray))
         sizes = np.diff(self.ends, prepend=-1)
@@ -111,17 +112,13 @@ class Run:
         after = content[closing + 1]
         # Only a quote before the last byte wraps around, and that byte is a line end, no return.
         returns = (after == _RETURN) & (content[(closing + 2) % len(content)] == _LINE_END)
-        # Beside another quote it is one of a pair that stands for a quote in the cell.
+        # Next to another quote it is one of a pair that stands for a quote in the cell.
         bad = [
             opening[~np.isin(before, (self.delimiter, _LINE_END, _QUOTE))],
             closing[~(np.isin(after, (self.delimiter, _LINE_END, _QUOTE)) | returns)],
             self.quotes[-1:] if len(self.quotes) % 2 else self.quotes[:0],
         ]
         return min((int(places[0]) for places in bad if len(places)), default=None)
-
-
-def _misfit(cells: int, width: int) -> str:
-    return f"has too {'few' if cells < width else 'many'} cells for the header"
 
 
 def record_too_long(max_record_bytes: int, row: int | None = None) -> UnreadableError:
@@ -144,6 +141,8 @@ class Records:
         Longest record accepted, its line end included.
     delimiter
         What stands between cells: one character of ASCII.
+    skip_rows
+        How many lines above the header are left out, whatever is in them.
 
     Attributes
     ----------
@@ -154,9 +153,16 @@ class Records:
     """
 
     def __init__(
-        self, source: Source, *, chunk_bytes: int, max_record_bytes: int, delimiter: str = ","
+        self,
+        source: Source,
+        *,
+        chunk_bytes: int,
+        max_record_bytes: int,
+        delimiter: str = ",",
+        skip_rows: int = 0,
     ) -> None:
         self._source = source
+        self._skip_rows = skip_rows
         self.chunk_bytes = chunk_bytes
         self.max_record_bytes = max_record_bytes
         self._delimiter = delimiter
@@ -171,7 +177,8 @@ class Records:
         UnreadableError
             The file is empty, or its first record is not UTF-8 CSV.
         """
-        buffer, ends = b"", np.zeros(0, dtype=np.intp)
+        buffer = self._below_titles()
+        ends = _ends(buffer[: self.max_record_bytes])[0]
         while not len(ends) and len(buffer) <= self.max_record_bytes:
             chunk = self._source.read(self.chunk_bytes)
             self.taken += len(chunk)
@@ -181,7 +188,7 @@ class Records:
             if not chunk:
                 break
         if buffer.startswith(_OTHER_BOMS):
-            raise UnreadableError("the file is not UTF-8 text")
+            raise UnreadableError(f"the file {not_utf_8(buffer)}")
         buffer = buffer.removeprefix(_BOM)
         if not buffer.strip(b" \t\r\n"):
             raise UnreadableError("the file is empty")
@@ -192,6 +199,29 @@ class Records:
         ends = _ends(buffer[: self.max_record_bytes])[0]
         line, self.rest = buffer[: ends[0] + 1], buffer[ends[0] + 1 :]
         return self._names(line)
+
+    def _below_titles(self) -> bytes:
+        """Return what has been read below the title lines: nothing, where there are none.
+
+        They are lines as an editor counts them: a title may hold a quote.
+
+        Raises
+        ------
+        UnreadableError
+            The file has fewer lines.
+        """
+        buffer = b""
+        for _ in range(self._skip_rows):
+            while (end := buffer.find(b"\n")) < 0:
+                chunk = self._source.read(self.chunk_bytes)
+                self.taken += len(chunk)
+                if not self.taken - len(chunk) and chunk.startswith(_OTHER_BOMS):
+                    raise UnreadableError(f"the file {not_utf_8(chunk)}")
+                buffer += chunk
+                if not chunk or len(buffer) > self.max_record_bytes:
+                    raise UnreadableError("the file has no header below skip_rows title lines")
+            buffer = buffer[end + 1 :]
+        return buffer
 
     def _names(self, line: bytes) -> list[str]:
         try:

@@ -20,7 +20,7 @@ from app.uploads.prf import BLANK, Prf
 from app.uploads.samples import Digests
 from app.uploads.spellings import Places, dictionary_of, spelt_numbers
 
-_LOOKED_AT = 1 << 10  # cells that tell whether a column repeats itself
+_LOOKED_AT = 1 << 10  # cells that show whether a column repeats itself
 _FEW = 0.25  # of the cells: fewer different ones are read once each, and looked up
 _DATE, _TIME = "%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f"
 _DATE_CHARS, _TIME_CHARS = 10, 19
@@ -29,7 +29,7 @@ _SPACES = r"[\u00a0\u2000-\u200a\u202f\u205f]"
 """Thin spaces, and those at which no line ends: they stand between groups of digits, too."""
 _WITH_SIGNS = r"^[+-]?[0-9]*(?:[ .,'][0-9]+)+(?:e[+-]?[0-9]+)?$"
 _SIGNS = ((",", "."), (",", " "), (",", "'"), (".", ","), (".", " "), (".", "'"))
-"""Before decimals, and between groups of three digits: what fits first counts."""
+"""Decimal mark and thousands separator: the first pair that fits is used."""
 _GROUPED = r"^[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?$"
 
 Numbers = NDArray[np.float64]
@@ -41,7 +41,7 @@ class FileCells:
     """The cells of one column in some rows.
 
     ``digests`` are 0 where a cell is missing; ``numeric`` are those of what the file
-    has as numbers, 0 elsewhere. ``read`` are those numbers, and ``told`` dates and truths
+    has as numbers, 0 elsewhere. ``read`` are those numbers, and ``plain`` dates and truths
     too, each different one at least once. ``texts`` says of each different cell, at least
     once, whether it is neither; None where none is. ``ends`` are those of all numbers, where
     they are known.
@@ -50,7 +50,7 @@ class FileCells:
     digests: Digests
     numeric: Digests
     read: Numbers
-    told: Numbers
+    plain: Numbers
     texts: Mask | None = None
     ends: Ends | None = None
 
@@ -89,7 +89,7 @@ class CellReader:
         """Return the cells of a column of few different texts, each of which is read once."""
         texts, of_cells = dictionary_of(cells)
         places = texts.cast(self._known, strict=False)
-        # A text that is not known: a table is made anew, of this block's texts.
+        # A text that is not known: a new table is made, of this block's texts.
         if self._table is None or places.null_count() != texts.null_count():
             different = texts.unique().drop_nulls()
             if len(different) >= _FEW * len(cells):
@@ -105,7 +105,7 @@ class CellReader:
         digests, numeric = (
             _of_cells(x, of_texts, of_cells) for x in (table.digests, table.numeric)
         )
-        return FileCells(digests, numeric, table.read, table.told, words)
+        return FileCells(digests, numeric, table.read, table.plain, words)
 
     def _numbers(self, numbers: Numbers, known: Known | None) -> FileCells:
         finite = np.isfinite(numbers)
@@ -127,14 +127,14 @@ class CellReader:
         values = _spelt(left, _times(left))
         for text, truth in _TRUTHS.items():
             values[(left == text).to_numpy()] = truth
-        told = np.isfinite(values)
+        finite = np.isfinite(values)
         more = np.empty(len(left), dtype=np.uint64)
-        more[told] = self._prf.of_numbers(values[told])
-        more[~told] = self._prf.of_texts(left.filter(pl.Series(~told)))
+        more[finite] = self._prf.of_numbers(values[finite])
+        more[~finite] = self._prf.of_texts(left.filter(pl.Series(~finite)))
         rows = others.to_numpy()
         digests, texts = found.digests.copy(), rows.copy()
-        digests[rows], texts[rows] = more, ~told
-        both = np.concatenate([found.read, values[told]])
+        digests[rows], texts[rows] = more, ~finite
+        both = np.concatenate([found.read, values[finite]])
         return FileCells(digests, found.numeric, found.read, both, texts)
 
 
@@ -166,7 +166,7 @@ def _floats(cells: pl.Series) -> Numbers:
 def _spelt(texts: pl.Series, values: Numbers) -> Numbers:
     """Return the values with those of numbers that are spelt with other signs than programs use.
 
-    Nobody has declared how these columns are spelt, so each text tells by itself. But 12,345 is a
+    These columns have no declared spelling, so each text is read on its own. But 12,345 is a
     whole number where every comma of its block may stand between groups of three digits.
     """
     texts = texts.str.replace_all(_SPACES, " ")

@@ -1,16 +1,16 @@
 """Digests over a file's first columns, declared or not: the same people by other columns.
 
-Whoever declares half of a file's columns, and then the other half, brings the same
-people. So up to a public number of columns are looked at, texts too, in two ways.
+A user may declare half of a file's columns, then the other half, and so bring the same
+people twice. So up to a public number of columns are read, texts too, in two ways.
 
-*Anchors.* For a few values of each column, tags of what stands beside them
+*Anchors.* For a few values of each column, tags of the cells in their rows
 (:mod:`app.uploads.anchors`). They find the same rows whatever columns have been added,
 dropped or renamed, as long as one column has values that are of one row each.
 
 *Sums.* Each row's digests summed over all columns, and over all but one. They find
 the same rows of few-valued columns if the files differ by one column.
 
-Only keyed digests are kept: what nobody has declared is not stored.
+Only keyed digests are kept: undeclared values are not stored.
 """
 
 from __future__ import annotations
@@ -65,6 +65,29 @@ class FileDigests:
         """Return what the public rule asks of a table, for these columns of it."""
         bits = sum(self.columns[place].bits for place in self.within(column_sum.left_out))
         return column_sum.sample.shape(bits)
+
+    def merged(self, other: FileDigests) -> FileDigests:
+        """Return the digests of two files' rows together; of the longer where columns differ."""
+        more, less = (self, other) if self.rows >= other.rows else (other, self)
+        if len(more.columns) != len(less.columns):
+            return more
+        theirs = {each.left_out: each.sample for each in less.sums}
+        sums = (
+            ColumnSum(place, each.sample.merged(theirs[place], keep=_KEEP_SUMS), None, 0.0)
+            for each in more.sums
+            if (place := each.left_out) in theirs
+        )
+        anchors = {
+            place: anchor.merged(less.anchors[place])
+            for place, anchor in more.anchors.items()
+            if place in less.anchors
+        }
+        return FileDigests(more.columns, tuple(sums), anchors)
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows it is of."""
+        return max((each.sample.rows for each in self.sums), default=0)
 
     def facts(self) -> dict[str, object]:
         """Return all but the digests, JSON-ready."""
@@ -150,11 +173,11 @@ class _Pieces:
         return not self._body
 
     def words(self, size: int) -> Digests:
-        """Take so many digests."""
+        """Add some digests."""
         return np.frombuffer(self._take(8 * size), dtype="<u8").astype(np.uint64)
 
     def tags(self, rows: int, columns: int) -> NDArray[np.uint32]:
-        """Take so many rows of tags."""
+        """Add some rows of tags."""
         taken = np.frombuffer(self._take(4 * rows * columns), dtype="<u4")
         return taken.astype(np.uint32).reshape(rows, columns)
 
@@ -192,7 +215,7 @@ class FileDigester:
         cells = [column.digests for column in columns]
         self._sieve.add(cells, uppers)
         for place, column in enumerate(columns):
-            self._grids[place].add(column.told, column.ends)
+            self._grids[place].add(column.plain, column.ends)
             self._anchors[place].add(cells[place], cells)
         self._seen.add(columns)
 
@@ -224,7 +247,7 @@ def _sum_of(place: int, sampler: Sampler) -> ColumnSum | None:
 
 
 class _Seen:
-    """Some rows of the file, spread over all of it, that tell what its columns are like."""
+    """Some rows of the file, spread over all of it, that show what its columns are like."""
 
     def __init__(self) -> None:
         self._rows = 0
@@ -234,8 +257,8 @@ class _Seen:
         self._texts: set[int] = set()
 
     def add(self, columns: Sequence[FileCells]) -> None:
-        """Look at some more rows: every so many."""
-        # Every so many-th row of the file, wherever its blocks begin.
+        """Look at some more rows, at a fixed interval."""
+        # The interval counts rows of the file, wherever its blocks begin.
         some = slice(-self._rows % self._step, None, self._step)
         self._rows += len(columns[0].digests)
         self._hold(np.stack([column.digests[some] for column in columns]))

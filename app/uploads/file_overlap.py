@@ -77,7 +77,7 @@ def _anchors_overlap(
     other: tuple[int, Anchor],
     floor: Floor,
 ) -> bool:
-    """Say whether so many columns agree beside the values that two columns share."""
+    """Say whether enough columns agree in the rows of the values that two columns share."""
     (our_place, ours), (their_place, theirs) = one, other
     limit = np.uint64(min(ours.limit, theirs.limit))
     compared = min(np.searchsorted(each.values, limit) for each in (ours, theirs))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-_LOOKED_AT = 1 << 12  # numbers that tell the step; the ends are those of all
+_LOOKED_AT = 1 << 12  # numbers that show the step; the ends are those of all
 _MOST_DECIMALS = 9
 _MOST_ZEROS = 6
 # Digests keep integers whole, and others with a float's 24 bits
@@ -27,7 +27,7 @@ def ends_of(numbers: NDArray[np.float64]) -> Ends | None:
 
 
 class Grid:
-    """Collects what tells how many values a column of numbers could hold."""
+    """Collects what shows how many values a column of numbers could hold."""
 
     def __init__(self) -> None:
         self._low, self._high = math.inf, -math.inf

@@ -1,7 +1,8 @@
-"""An upload becomes blocks of integer codes, in bounded memory.
+"""An upload becomes blocks of values, in bounded memory.
 
-The format is told by the first bytes, never by a name: gzip, Parquet, or else
-CSV (the dialect of :mod:`app.uploads.csv_records`). What is wrong is told by
+The first bytes decide the format, never a name: gzip, Parquet, Excel, or else
+CSV (the dialect of :mod:`app.uploads.csv_records`); what is none of these is refused by its name
+(:mod:`app.uploads.formats.recognition`). A fault is reported by
 rows, columns and fixed words; no cell and no other program's message is
 repeated anywhere.
 
@@ -12,27 +13,29 @@ counts and row numbers.
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
+
+import numpy as np
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.upload_reports import UploadReport
 from app.uploads.cells import RowEncoder
 from app.uploads.csv_file import csv_blocks
-from app.uploads.csv_records import Source
+from app.uploads.formats.recognition import GZIP, LOOKED_AT, PARQUET, is_workbook, recognised
+from app.uploads.formats.workbook import workbook_frame
 from app.uploads.limits import RATIO_FREE_BYTES, Limits
-from app.uploads.parquet_file import MAGIC as PARQUET
-from app.uploads.parquet_file import parquet_blocks
+from app.uploads.parquet_file import parquet_blocks, table_blocks
+from app.uploads.people.wire import fields_of
 from app.uploads.prf import Prf
-from app.uploads.read_cells import Codes
 from app.uploads.row_digests import RowDigester
 from app.uploads.sources.fed import FileOfMany
 from app.uploads.sources.layout import Layout
+from app.uploads.texts.encodings import Source, Transcoded
 from app.uploads.trouble import MORE_ROWS, Troubles, UnreadableError, too_large
-
-GZIP = b"\x1f\x8b"
-_ZIP = b"PK\x03\x04"
+from mechanisms.domain import Values
 
 
 def ingest(
@@ -43,16 +46,16 @@ def ingest(
     report: UploadReport | None = None,
     digester: RowDigester | None = None,
     ids: Prf | None = None,
-) -> Iterator[Mapping[str, Codes]]:
-    """Yield the declared columns of an upload as blocks of int32 codes, in stored order.
+) -> Iterator[Mapping[str, Values]]:
+    """Yield the declared columns of an upload as blocks of values, in stored order.
 
-    Where the spec has a unit, they are the words of :mod:`app.uploads.people.wire`.
+    Where the spec has a unit, they are the arrays of :mod:`app.uploads.people.wire`.
 
     Parameters
     ----------
     stream
-        The uploaded file, at its start: CSV, gzip CSV or Parquet. For Parquet
-        it must have a descriptor.
+        The uploaded file, at its start: CSV, gzip CSV, Parquet or Excel. For
+        Parquet it must have a descriptor.
     spec
         The declared columns. Others in the file are seen by the digester alone.
     limits
@@ -83,17 +86,18 @@ def ingest_files(
     digester: RowDigester | None = None,
     ids: Prf | None = None,
     layout: Layout | None = None,
-) -> Iterator[Mapping[str, Codes]]:
+) -> Iterator[Mapping[str, Values]]:
     """Yield what :func:`ingest` would of one file that holds the rows of all, in their order.
 
-    Their columns are the same: the file's, and those that its folders tell. The first file
-    with anything wrong is told of, and is the last one that is read. ``layout`` tells, with each
-    block, how far they have been read.
+    Their columns are the same: the file's, and those that its folders give. The first file
+    with a fault is reported, and is the last one that is read; from there on blocks have no
+    rows. ``layout`` reports, with each block, how far they have been read.
     """
     limits = limits or Limits()
     report = UploadReport() if report is None else report
     encoder = RowEncoder.of(spec, report, digester, ids)
     layout = layout or Layout()
+    nothing = {name: np.zeros(0, field.dtype) for name, field in fields_of(spec).items()}
     rows = 0
     for file in files:
         troubles = Troubles()
@@ -102,6 +106,9 @@ def ingest_files(
             for block in _blocks(
                 file, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
             ):
+                if block is None:  # what reads a channel must not think that this has stopped
+                    yield nothing
+                    continue
                 rows += len(next(iter(block.values())))
                 # with a unit PeopleRows counts, by what is kept of each person
                 if spec.unit is None and spec.max_rows is not None and rows > spec.max_rows:
@@ -114,6 +121,9 @@ def ingest_files(
             troubles.extend([error.trouble])
         if troubles:
             raise troubles.refusal(file=file.number)
+    if layout.points is not None:
+        for name, count in layout.points.counts.items():
+            report.columns[name].like_thousands = count
 
 
 def _blocks(
@@ -124,30 +134,53 @@ def _blocks(
     encoder: RowEncoder,
     limits: Limits,
     troubles: Troubles,
-) -> Iterator[Mapping[str, Codes]]:
+) -> Iterator[Mapping[str, Values] | None]:
     source = sent = _Bounded(file.stream, "max_upload_bytes", limits.max_upload_bytes)
     layout.place = lambda: sent.taken
     descriptor = file.stream.fileno() if file.by_ranges else None
-    if source.peek(len(GZIP)) == GZIP:
+    packed = source.peek(len(GZIP)) == GZIP
+    if packed:
         # gzip is read from its beginning alone
         source, descriptor = _expanded(source, limits), None
-        if source.peek(len(PARQUET)) == PARQUET:
-            raise UnreadableError("the file is Parquet inside gzip; send the Parquet file itself")
-    start = source.peek(len(PARQUET))
-    if start == _ZIP:
-        raise UnreadableError("the file is a ZIP archive or a spreadsheet, not CSV or Parquet")
-    if start == PARQUET:
+    start = source.peek(LOOKED_AT)
+    if (kind := recognised(start)) is not None:
+        raise UnreadableError(kind.sentence)
+    tabular = "Parquet" if start.startswith(PARQUET) else "Excel" if is_workbook(start) else None
+    if packed and tabular is not None:
+        raise UnreadableError(f"the file is {tabular} inside gzip; send the {tabular} file itself")
+    if tabular == "Parquet":
         return parquet_blocks(
             file.stream, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
         )
+    if tabular == "Excel":
+        return _sheet_blocks(
+            file.stream, spec, layout=layout, encoder=encoder, limits=limits, troubles=troubles
+        )
+    text: Source = source
+    if spec.text.encoding != "utf-8":
+        # what is read is no longer the file, so it is not read by ranges of bytes
+        text, descriptor = Transcoded(source, spec.text.encoding), None
     return csv_blocks(
-        source,
+        text,
         spec,
         file=descriptor,
         layout=layout,
         encoder=encoder,
         limits=limits,
         troubles=troubles,
+    )
+
+
+def _sheet_blocks(
+    file: BinaryIO, spec: ColumnsSpec, *, limits: Limits, **how: Any
+) -> Iterator[Mapping[str, Values] | None]:
+    """Yield the declared columns of an Excel workbook's first sheet as blocks of codes."""
+    size = file.seek(0, os.SEEK_END)
+    if size > limits.max_upload_bytes:
+        raise too_large("max_upload_bytes", limits.max_upload_bytes)
+    frame = workbook_frame(file, limits, skip_rows=spec.text.skip_rows)
+    yield from table_blocks(
+        frame.lazy(), frame.schema, spec, size=size, limits=limits, kind="excel", **how
     )
 
 

@@ -26,10 +26,10 @@ _FAR_SILENCE_S = 3_600.0
 
 
 class Stop:
-    """Ends the storing of one upload early; any thread may ask for that, at any time.
+    """Ends a piece of work early; any thread may ask for that, at any time.
 
-    ``note`` names a file in staging that says meanwhile how far it is, and the text by which
-    whoever looks knows it.
+    ``note``, of an upload, names a file in staging that holds the progress while the upload is
+    read, and the text by which a client looks it up.
     """
 
     def __init__(self, note: tuple[str, str] | None = None) -> None:
@@ -52,7 +52,7 @@ class Stop:
         Raises
         ------
         StoppedError
-            It was asked for, before or meanwhile.
+            The caller stopped it, before or during the reading.
         """
         self.check()
         with self._lock:
@@ -72,7 +72,7 @@ class Stop:
         with self._lock:
             asked = self._asked
         if asked:
-            raise StoppedError("the upload was given up")
+            raise StoppedError("no one waits for it any more")
 
 
 class Vault(Protocol[WriterT]):

@@ -25,7 +25,7 @@ class Newcomer:
     Parameters
     ----------
     digests
-        What tells its rows; its single columns are put in order once.
+        The digests of its rows; its single columns are put in order once.
     """
 
     def __init__(self, digests: RowDigests) -> None:
@@ -54,6 +54,28 @@ class Newcomer:
             old.file, floor
         )
 
+    def shares(self, old: RowDigests) -> bool:
+        """Say whether any row or person is in both, by all columns of the spec or of the file."""
+        new = self._digests
+        pairs = [(new.people, old.people)]
+        pairs += [
+            (one.sample, other.sample)
+            for one in new.kept
+            for other in old.kept
+            if ALL in one.labels and ALL in other.labels
+        ]
+        pairs += [
+            (one.sample, other.sample)
+            for one in new.file.sums
+            for other in old.file.sums
+            if one.left_out is None and other.left_out is None
+        ]
+        return any(
+            in_both(one.digests, other.digests) > 0
+            for one, other in pairs
+            if one is not None and other is not None
+        )
+
     def _common_singles(self, old: RowDigests, floor: Floor) -> Iterator[tuple[Kept, Kept]]:
         """Yield the single columns of two tables that have digests in common at all."""
         for theirs in singles_of(old):
@@ -75,8 +97,12 @@ def _same_columns(new: RowDigests, old: RowDigests) -> Iterator[tuple[Kept, Kept
     """Yield the samples over columns that go by the same label in both tables."""
     # what earlier versions kept of a file's first columns is for them alone
     without = {SINGLE, FILE} if new.file.columns and old.file.columns else {SINGLE}
-    by_label = {label: kept for kept in old.kept for label in kept.labels if label not in without}
+    by_label = {
+        label: kept for kept in old.kept for label in kept.labels if without.isdisjoint(kept.labels)
+    }
     for kept in new.kept:
+        if SINGLE in kept.labels:
+            continue
         yield from {
             id(by_label[label]): (kept, by_label[label])
             for label in kept.labels

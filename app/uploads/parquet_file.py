@@ -1,4 +1,4 @@
-"""Parquet uploads: batches of the declared columns in, blocks of codes out.
+"""Parquet uploads: batches of the declared columns in, blocks of values out.
 
 For the reading process alone (:mod:`app.processes.upload_reader_child`): a Parquet file is a
 program for its decoder, and a few bytes can declare gigabytes.
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import BinaryIO
 
 import polars as pl
 from polars import selectors
 
-from app.domain.columns import CategorySpec, ColumnSpec, NumberSpec
+from app.domain.columns import CategorySpec, ColumnSpec, NumberSpec, type_of
 from app.domain.datasets import ColumnsSpec
+from app.engine.schema import column_of
 from app.uploads.cells import RowEncoder
 from app.uploads.csv_file import first_columns, name_troubles
 from app.uploads.limits import Limits
-from app.uploads.read_cells import Codes
 from app.uploads.sources.layout import Layout
+from app.uploads.texts.moments import numbers
 from app.uploads.trouble import (
     OTHER_COLUMNS,
     OTHER_TYPE,
@@ -29,13 +31,22 @@ from app.uploads.trouble import (
     UnreadableError,
     too_large,
 )
+from mechanisms.domain import NumberColumn, Values
+from mechanisms.times import time_kind
+
+# Offsets such as +05:30 are no zones to the decoder, which would give up the whole file for them.
+os.environ.setdefault("POLARS_IGNORE_TIMEZONE_PARSE_ERROR", "1")
 
 MAGIC = b"PAR1"
-WRONG_TYPE = "has a type in the file that does not fit the declared one"
+_MOST_DECIMAL_DIGITS = 38  # of a decimal of 128 bits; wider ones are not read
+NEEDS_ZONE = (
+    "holds instants in the file, with a time zone, and a date is a day somewhere: declare its "
+    'timezone, such as "timezone": "Europe/Berlin", or declare the column as a datetime'
+)
 MAX_FOOTER_BYTES = 1 << 26  # a file says itself how long its footer is, and all of that is read
-_MICROSECONDS = 1_000_000
+_EXACT_INTEGERS = 1 << 53
 _BATCH_ROWS = 1 << 17
-_BATCH_CELLS = 1 << 21  # in memory several times over, as cells, codes and digests
+_BATCH_CELLS = 1 << 21  # in memory several times over, as cells, values and digests
 MOST_VALUES = 1 << 26  # half a gigabyte, as the reader has a limit of its own
 _VALUES_PER_TEXT = 4
 """In the columns that are looked at: all may be in one row group, which is in memory as a whole."""
@@ -49,8 +60,10 @@ def parquet_blocks(
     encoder: RowEncoder,
     limits: Limits,
     troubles: Troubles,
-) -> Iterator[Mapping[str, Codes]]:
-    """Yield the declared columns of a Parquet file as blocks of codes, in order.
+) -> Iterator[Mapping[str, Values] | None]:
+    """Yield the declared columns of a Parquet file as blocks of values, in order.
+
+    After the first trouble there are no blocks any more, but None for each.
 
     The encoder's digester sees the first columns of the file too, declared or not.
 
@@ -60,23 +73,63 @@ def parquet_blocks(
         The file is no whole Parquet file; ``too-large``.
     """
     _check_ends(file, limits)
-    # The decoder wants a path; this one names the file that is open already.
-    path = f"/dev/fd/{file.fileno()}"
-    types = pl.read_parquet_schema(path)
+    frame = scanned(file)
+    yield from table_blocks(
+        frame,
+        frame.collect_schema(),
+        spec,
+        # It is read by jumps, from its end on: so much of it as of its rows.
+        size=os.fstat(file.fileno()).st_size,
+        layout=layout,
+        encoder=encoder,
+        limits=limits,
+        troubles=troubles,
+    )
+
+
+def scanned(file: BinaryIO) -> pl.LazyFrame:
+    """Return the table in a file that is open: the decoder maps it, and opens nothing by name."""
+    file.seek(0)
+    return pl.scan_parquet(file, glob=False, hive_partitioning=False, low_memory=True)
+
+
+def table_blocks(
+    frame: pl.LazyFrame,
+    types: Mapping[str, pl.DataType],
+    spec: ColumnsSpec,
+    *,
+    size: int,
+    layout: Layout,
+    encoder: RowEncoder,
+    limits: Limits,
+    troubles: Troubles,
+    kind: str = "parquet",
+) -> Iterator[Mapping[str, Values] | None]:
+    """Yield what :func:`parquet_blocks` does of a table with types, from a file of ``size`` bytes.
+
+    Raises
+    ------
+    UnreadableError, Problem
+        The table has not the rows that it declares; ``too-large``.
+    """
     if len(types) > limits.max_file_columns:
         raise too_large("max_file_columns", limits.max_file_columns)
-    layout.require_same("parquet", list(types))
+    layout.require_same(kind, list(types))
     troubles.extend(name_troubles(layout.all_of(list(types)), spec))
     if troubles:
         return
+    renamed = dict(zip(types, layout.named(list(types), spec.headers), strict=True))
+    changed = {old: new for old, new in renamed.items() if old != new}
+    if changed:
+        types = {renamed[name]: kind for name, kind in types.items()}
+        frame = frame.rename(changed)
     troubles.extend(_type_troubles(types, spec))
     others = layout.of_other_kinds({name: _kind_of(each) for name, each in types.items()})
-    troubles.extend(Trouble(None, name, OTHER_TYPE) for name in others if name in spec.read)
-    if others and not troubles:  # what nobody declares is not named
+    troubles.extend(Trouble(OTHER_TYPE, name) for name in others if name in spec.read)
+    if others and not troubles:  # undeclared columns are not named
         raise UnreadableError(OTHER_COLUMNS)
     if troubles:
         return
-    frame = pl.scan_parquet(path, glob=False, hive_partitioning=False, low_memory=True)
     declared = frame.select(pl.len()).collect().item()
     if declared > limits.max_upload_rows:
         raise too_large("max_upload_rows", limits.max_upload_rows)
@@ -87,16 +140,11 @@ def parquet_blocks(
     looked_at = layout.looked_at
     wanted = _wanted(types, spec, looked_at)
     row = 1
-    # It is read by jumps, from its end on: so much of it as of its rows.
-    size = os.fstat(file.fileno()).st_size
     layout.place = lambda: size * (row - 1) // max(1, declared)
     for batch in _batches(frame.select(wanted), len(wanted)):
         block = encoder.encode(layout.completed(batch), row, troubles, looked_at)
         row += batch.height
-        if troubles.full:
-            return
-        if not troubles:
-            yield block
+        yield block
     # A footer may declare rows that its pages do not hold, or fewer than they do.
     if row - 1 != declared:
         raise UnreadableError(UNREADABLE)
@@ -106,10 +154,51 @@ def _type_troubles(types: Mapping[str, pl.DataType], spec: ColumnsSpec) -> Itera
     """Yield a trouble for every declared column of the file whose type does not fit."""
     for name, column in spec.in_file.items():
         if name in types and not _fits(types[name], column):
-            yield Trouble(None, name, WRONG_TYPE)
+            yield Trouble(_wrong_type(types[name], *_READ_FROM[type_of(column)]), name)
+        elif name in types and _needs_zone(types[name], column):
+            yield Trouble(NEEDS_ZONE, name)
     unit = None if spec.unit is None else spec.unit.column
     if unit is not None and unit in types and not _names_people(types[unit]):
-        yield Trouble(None, unit, WRONG_TYPE)
+        yield Trouble(_wrong_type(types[unit], "an id", "texts or numbers"), unit)
+
+
+_READ_FROM: Mapping[str, tuple[str, str]] = {
+    "number": ("a number", "numbers or texts"),
+    "integer": ("an integer", "numbers or texts"),
+    "date": ("a date", "dates, times or texts"),
+    "datetime": ("a datetime", "dates, times or texts"),
+    "category": ("a category", "texts or numbers"),
+    "boolean": ("a boolean", "booleans, numbers or texts"),
+}
+"""What columns of each type are read from."""
+
+
+def _wrong_type(kind_in_file: pl.DataType, declared: str, readable: str) -> str:
+    """Return what is wrong with a column that is declared as something else."""
+    return f"has the type {type_name(kind_in_file)} in the file; {declared} is read from {readable}"
+
+
+def type_name(kind: pl.DataType) -> str:
+    """Return what a type is called; never the texts of a dictionary, which are cells.
+
+    >>> type_name(pl.List(pl.Enum(["a cell"]))), type_name(pl.Decimal(60, 2))
+    ('list of dictionary', 'decimal(60, 2)')
+    """
+    match kind:
+        case pl.List() | pl.Array():
+            return f"list of {type_name(kind.inner)}"  # type: ignore[arg-type]
+        case pl.Enum() | pl.Categorical():
+            return "dictionary"
+        case pl.Decimal():
+            return f"decimal({kind.precision}, {kind.scale})"
+        case pl.Datetime():
+            return "datetime" if kind.time_zone is None else "datetime with a time zone"
+    return type(kind).__name__.lower()
+
+
+def _is_wide(kind: pl.DataType) -> bool:
+    """Say whether a decimal has more digits than can be read."""
+    return isinstance(kind, pl.Decimal) and (kind.precision or 0) > _MOST_DECIMAL_DIGITS
 
 
 def _wanted(
@@ -123,7 +212,7 @@ def _wanted(
         *(_plain(name, types[name]) for name in others),
     ]
     if spec.unit is not None and spec.unit.column in types:
-        wanted.append(_texts(spec.unit.column, types[spec.unit.column]))
+        wanted.append(_ids(spec.unit.column, types[spec.unit.column]))
     return wanted or [_named(next(iter(types)))]
 
 
@@ -133,7 +222,8 @@ def _affordable(types: Mapping[str, pl.DataType], rows: int) -> Sequence[str]:
     chosen = []
     for name, kind in types.items():
         texts = isinstance(kind, pl.String | pl.Categorical | pl.Enum)
-        if texts or kind.is_numeric() or kind in (pl.Boolean, pl.Date, pl.Datetime):
+        plain = kind.is_numeric() and not _is_wide(kind)
+        if texts or plain or kind in (pl.Boolean, pl.Date, pl.Datetime):
             left -= rows * (_VALUES_PER_TEXT if texts else 1)
             if left >= 0:
                 chosen.append(name)
@@ -162,6 +252,8 @@ def _batches(frame: pl.LazyFrame, columns: int) -> Iterator[pl.DataFrame]:
 def _fits(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
     if kind_in_file == pl.Null:
         return True
+    if _is_wide(kind_in_file):
+        return False
     texts = isinstance(kind_in_file, pl.String | pl.Categorical | pl.Enum)
     match column:
         case NumberSpec(kind="number" | "integer"):
@@ -169,8 +261,15 @@ def _fits(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
         case NumberSpec():
             return texts or kind_in_file in (pl.Date, pl.Datetime)
         case CategorySpec():
-            return texts or kind_in_file.is_integer()
-    return texts or kind_in_file == pl.Boolean or kind_in_file.is_integer()
+            return texts or kind_in_file.is_numeric()
+    return texts or kind_in_file == pl.Boolean or kind_in_file.is_numeric()
+
+
+def _needs_zone(kind_in_file: pl.DataType, column: ColumnSpec) -> bool:
+    """Say whether a column of days has instants in the file: its day depends on a time zone."""
+    dated = isinstance(column, NumberSpec) and column.kind == "date"
+    instants = isinstance(kind_in_file, pl.Datetime) and kind_in_file.time_zone is not None
+    return dated and instants and column.reading.timezone is None
 
 
 def _kind_of(kind_in_file: pl.DataType) -> str:
@@ -188,30 +287,38 @@ def _cast(name: str, kind: pl.DataType, column: ColumnSpec) -> pl.Expr:
     if kind == pl.Null:
         return cells.cast(pl.String)
     if not isinstance(column, NumberSpec):
-        return cells
+        return _as_codes(cells) if kind.is_float() else cells
     if isinstance(kind, pl.String | pl.Categorical | pl.Enum):
         return cells.cast(pl.String)
-    if column.kind == "date":
-        return cells.cast(pl.Date).cast(pl.Int32).cast(pl.Float64)
-    if column.kind == "datetime":
-        return cells.cast(pl.Datetime("us")).dt.epoch("us").cast(pl.Float64) / _MICROSECONDS
-    return cells.cast(pl.Float64)
+    if (timed := time_kind(column.kind)) is not None:
+        read = partial(numbers, kind=timed, zone=column.reading.timezone)
+        return cells.map_batches(read, return_dtype=pl.Float64)
+    facts = column_of(column)
+    assert isinstance(facts, NumberColumn)
+    return cells if facts.beyond_floats and kind.is_integer() else cells.cast(pl.Float64)
+
+
+def _as_codes(cells: pl.Expr) -> pl.Expr:
+    """Read floats as texts: whole ones, as programs write codes where some are missing, as such."""
+    integers = cells.cast(pl.Int64, strict=False)
+    whole = (integers.cast(pl.Float64) == cells.cast(pl.Float64)) & (cells.abs() < _EXACT_INTEGERS)
+    return pl.when(whole).then(integers.cast(pl.String)).otherwise(cells.cast(pl.String))
 
 
 def _names_people(kind: pl.DataType) -> bool:
     """Say whether a column of this type can hold ids."""
     texts = isinstance(kind, pl.String | pl.Categorical | pl.Enum)
-    return texts or kind.is_numeric() or kind == pl.Null
+    return texts or (kind.is_numeric() and not _is_wide(kind)) or kind == pl.Null
 
 
-def _texts(name: str, kind: pl.DataType) -> pl.Expr:
-    """Read ids as the texts that a CSV file would have."""
+def _ids(name: str, kind: pl.DataType) -> pl.Expr:
+    """Leave floats and decimals as they are, and read other ids as texts, with all digits."""
     column = _named(name)
-    return (column.fill_nan(None) if kind.is_float() else column).cast(pl.String)
+    return column if kind.is_float() or kind.is_decimal() else column.cast(pl.String)
 
 
 def _plain(name: str, kind: pl.DataType) -> pl.Expr:
-    """Read a column that nobody declares: as text, or as the numbers that a text stands for."""
+    """Read an undeclared column: as text, or as the numbers that a text stands for."""
     column = _named(name)
     if isinstance(kind, pl.String | pl.Categorical | pl.Enum):
         return column.cast(pl.String)

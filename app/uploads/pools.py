@@ -38,7 +38,7 @@ class Pool:
         return np.bincount(owners, minlength=self._samples)
 
     def sharing(self, digests: Digests, least: int) -> Sequence[int]:
-        """Return the places of the samples that have so many of these digests, or more."""
+        """Return the places of the samples that have at least ``least`` of these digests."""
         found: list[int] = (self.common(digests) >= least).nonzero()[0].tolist()
         return found
 

@@ -47,7 +47,7 @@ class Prf:
 
     @property
     def name(self) -> str:
-        """Return what tells its key from another without giving it away."""
+        """Return an identifier of its key that does not reveal the key."""
         return hashlib.sha256(b"release-desk people key" + self._key).hexdigest()
 
     def of_numbers(self, values: NDArray[np.float64], ends: Ends | None = None) -> Digests:
@@ -57,7 +57,7 @@ class Prf:
         return self._of_words(values, _NUMBERS, put=put)
 
     def of_sums(self, sums: Digests) -> Digests:
-        """Return digests that tell no more of some sums than which of them are equal."""
+        """Return digests of some sums that reveal only which of them are equal."""
         return self._of_words(sums.ravel(), _SUMS, put=_put_as_they_are).reshape(sums.shape)
 
     def of_text(self, text: str) -> int:

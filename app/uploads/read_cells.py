@@ -1,4 +1,4 @@
-"""One column's cells as codes, and which of them hold no value or cannot be read.
+"""One column's cells as values, and which of them hold no value or cannot be read.
 
 A cell is *missing* when it is empty or one of the declared markers. One that is neither
 missing nor of the column's type is *unreadable*.
@@ -16,34 +16,38 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from app.domain.columns import Reading
+from app.domain.columns import FALSE, TRUE, Reading
 from app.uploads.grids import Ends, ends_of
 from app.uploads.prf import BLANK
-from app.uploads.spellings import dictionary_of, plain_numbers, spelt_numbers, times
+from app.uploads.spellings import dictionary_of, plain_numbers, spelt_numbers
+from app.uploads.texts.listed import Listed
+from app.uploads.texts.moments import parser_of
 from app.uploads.trouble import (
     MISSING,
     NOT_A_BOOLEAN,
     NOT_A_DATE,
     NOT_A_DATETIME,
     NOT_A_NUMBER,
+    NOT_A_SPELLING,
     NOT_FINITE,
+    NOT_IN_FORMAT,
     NOT_WHOLE,
     UNKNOWN_VALUE,
 )
-from mechanisms.domain import CODE_MAX, NumberColumn
+from mechanisms.domain import NumberColumn, Values
+from mechanisms.words import WHITE, spelling
 
 _DIGESTED = {"date": 86_400_000.0, "datetime": 1_000.0}
 """Milliseconds of a unit, see :mod:`app.uploads.file_cells`."""
-_BOOLEANS = pl.Enum(["false", "true", "0", "1"])
 
-Codes = NDArray[np.int32]
+Places = NDArray[np.int32]
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """What stands for a missing cell beside an empty one: texts, and the numbers among them."""
+    """Missing-value codes, in addition to the empty cell: texts, and the numbers among them."""
 
     texts: tuple[str, ...]
     numbers: tuple[float, ...]
@@ -52,7 +56,7 @@ class Markers:
     @classmethod
     def of(cls, na: tuple[str, ...]) -> Markers:
         """Return the markers that are declared."""
-        texts = tuple(marker.strip(BLANK) for marker in na)
+        texts = tuple(marker.strip(WHITE) for marker in na)
         read = pl.Series(texts, dtype=pl.String).cast(pl.Float64, strict=False).drop_nulls()
         numbers = [float(number) for number in read]
         plain = tuple(number for number in numbers if not math.isnan(number))
@@ -60,7 +64,7 @@ class Markers:
 
     def among(self, cells: pl.Series) -> Mask:
         """Say which texts are empty or markers."""
-        stripped = cells.str.strip_chars(BLANK)
+        stripped = cells.str.strip_chars(WHITE)
         return stripped.is_in(["", *self.texts]).fill_null(value=True).to_numpy()
 
     def among_numbers(self, values: Floats) -> Mask:
@@ -70,24 +74,24 @@ class Markers:
 
 
 class Plain(NamedTuple):
-    """Numbers or codes, arbitrary where ``missing``, and the ends of numbers where none is."""
+    """Numbers or places, arbitrary where ``missing``, and the ends of numbers where none is."""
 
-    values: Floats | Codes
+    values: Floats | Places
     missing: Mask | None
     ends: Ends | None = None
 
 
 class Read(NamedTuple):
-    """Codes, arbitrary where ``missing``; None when nothing is. ``reason`` words one row.
+    """Values as they are stored, arbitrary where ``missing``, which is None when nothing is.
 
-    ``unreadable`` are those of the missing that hold something, None where none does.
-    ``numbers`` are a number column's values as they are in the file, and so many of them
-    were moved to a bound. ``others`` are texts that no list has, and that a level stands for.
-    ``ends`` are those of the numbers, where none is missing. ``listed`` are the cells as texts of
-    the list, where each is one of it or null.
+    ``reason`` words one row. ``unreadable`` are those of the missing that hold something, None
+    where none does. ``numbers`` are a number column's values as they are in the file; as many of
+    them were moved to a bound as the counts say. ``others`` are texts that no list has, and that a
+    level represents. ``ends`` are those of the numbers, where none is missing. ``listed`` are the
+    cells as texts of the list, where each is one of it or null.
     """
 
-    codes: Codes
+    values: Values
     missing: Mask | None
     unreadable: Mask | None
     reason: Callable[[int], str]
@@ -100,9 +104,9 @@ class Read(NamedTuple):
     ends: Ends | None = None
 
     @property
-    def values(self) -> tuple[Floats | Codes, Mask | None]:
+    def unbounded(self) -> tuple[Floats | Places, Mask | None]:
         """Return the cells before any bounds: numbers, or places in the list of values."""
-        return self.codes if self.numbers is None else self.numbers, self.missing
+        return self.values if self.numbers is None else self.numbers, self.missing
 
     @property
     def plain(self) -> Plain:
@@ -112,21 +116,23 @@ class Read(NamedTuple):
                 return Plain(self.numbers * self.unit_ms, self.missing)
             return Plain(self.numbers, self.missing, self.ends)
         if self.missing is None or self.others is None:
-            return Plain(self.codes, self.others if self.missing is None else self.missing)
-        return Plain(self.codes, self.missing | self.others)
+            return Plain(self.values, self.others if self.missing is None else self.missing)
+        return Plain(self.values, self.missing | self.others)
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """How a column of numbers, dates or moments is read.
 
-    ``parse`` makes numbers of texts, and ``otherwise`` is said of a text that is none.
+    ``parse`` makes numbers of texts, and ``otherwise`` is said of a text that is none. ``whole``
+    makes 64-bit integers of them, where bounds are beyond the precision of floats.
     """
 
     column: NumberColumn
     markers: Markers
     parse: Callable[[pl.Series], pl.Series]
     otherwise: str
+    whole: Callable[[pl.Series], pl.Series] | None = None
 
     @classmethod
     def of(cls, column: NumberColumn, reading: Reading) -> Numbers:
@@ -135,17 +141,18 @@ class Numbers:
         if column.timed is not None:
             markers = Markers(markers.texts, (), False)
             words = NOT_A_DATE if column.timed == "date" else NOT_A_DATETIME
-            return cls(column, markers, partial(times, kind=column.timed), words)
-        if reading.plain_numbers:
-            return cls(column, markers, plain_numbers, NOT_A_NUMBER)
-        parse = partial(spelt_numbers, decimal=reading.decimal, thousands=reading.thousands)
-        return cls(column, markers, parse, NOT_A_NUMBER)
+            words = NOT_IN_FORMAT if reading.format else words
+            return cls(column, markers, parser_of(column.timed, reading), words)
+        parse: Callable[..., pl.Series] = plain_numbers
+        if not reading.plain_numbers:
+            parse = partial(spelt_numbers, decimal=reading.decimal, thousands=reading.thousands)
+        whole = partial(parse, kind=pl.Int64()) if column.beyond_floats else None
+        return cls(column, markers, parse, NOT_A_NUMBER, whole)
 
     def read(self, cells: pl.Series) -> Read:
         """Read a column's cells, numbers or texts."""
-        texts = cells if cells.dtype == pl.String else None
-        if texts is not None:
-            cells = self.parse(texts)
+        texts, given = cells if cells.dtype == pl.String else None, cells
+        cells = cells.cast(pl.Float64) if texts is None else self.parse(texts)
         values = (cells.fill_null(float("nan")) if cells.null_count() else cells).to_numpy()
         if self.column.kind == "datetime":
             # A moment is a whole second: the one that it lies in.
@@ -158,10 +165,10 @@ class Numbers:
                 missing = marked if missing is None else missing | marked
         if missing is None:
             low, high = _outside(self.column, values, ends)
-            codes = _encode(self.column, values)
-            found = Read(codes, None, None, _missing, values, low, high)
+            found = Read(self._stored(values, given), None, None, _missing, values, low, high)
             return found._replace(unit_ms=self._unit_ms, ends=ends)
-        return self._partly(cells, texts, values, missing)
+        stored = self._stored(np.where(missing, 0.0, values), given)
+        return self._partly(cells, texts, values, missing)._replace(values=stored)
 
     @property
     def _unit_ms(self) -> float:
@@ -189,7 +196,6 @@ class Numbers:
             absent = absent | (read & self.markers.among_numbers(values))
         unreadable = missing & ~absent
         low, high = _outside(self.column, values[~missing], None)
-        codes = _encode(self.column, np.where(missing, 0.0, values))
 
         def reason(row: int) -> str:
             if not unreadable[row]:
@@ -198,8 +204,19 @@ class Numbers:
                 return self.otherwise
             return NOT_FINITE if np.isinf(values[row]) else NOT_WHOLE
 
-        found = Read(codes, missing, _any(unreadable), reason, values, low, high)
+        found = Read(values, missing, _any(unreadable), reason, values, low, high)
         return found._replace(unit_ms=self._unit_ms)
+
+    def _stored(self, values: Floats, cells: pl.Series) -> Values:
+        """Return values as they are stored; ``cells`` are what they were read from."""
+        stored = self.column.clamped(values)
+        if self.whole is None:
+            return stored
+        texts = cells.dtype == pl.String
+        whole = self.whole(cells) if texts else cells.cast(pl.Int64, strict=False)
+        # What a float spells, as 1e18, is no text of an integer.
+        read = whole.is_not_null().to_numpy()
+        return np.where(read, self.column.clamped(whole.fill_null(0).to_numpy()), stored)
 
 
 def _outside(column: NumberColumn, values: Floats, ends: Ends | None) -> tuple[int, int]:
@@ -208,11 +225,6 @@ def _outside(column: NumberColumn, values: Floats, ends: Ends | None) -> tuple[i
     if ends is not None and lower <= ends[0] and ends[1] <= upper:
         return 0, 0
     return int(np.count_nonzero(values < lower)), int(np.count_nonzero(values > upper))
-
-
-def _encode(column: NumberColumn, values: Floats) -> Codes:
-    with np.errstate(over="ignore"):  # far outside the bounds: an infinity, then clamped
-        return column.encode(values)
 
 
 def read_texts(cells: pl.Series, reader: Callable[[pl.Series], Read]) -> Read:
@@ -226,43 +238,75 @@ def read_texts(cells: pl.Series, reader: Callable[[pl.Series], Read]) -> Read:
         for mask in (read.missing, read.unreadable, read.others)
     )
     return Read(
-        read.codes[rows], missing, unreadable, lambda row: read.reason(rows[row]), others=others
+        read.values[rows], missing, unreadable, lambda row: read.reason(rows[row]), others=others
     )
 
 
-def read_boolean(cells: pl.Series, markers: Markers) -> Read:
-    """Read a column of true or false."""
-    lowered = cells.str.strip_chars(BLANK).str.to_lowercase()
-    read = _read_enum(lowered, cells, _BOOLEANS, markers, NOT_A_BOOLEAN)
-    return read._replace(codes=np.where(read.codes & 1, np.int32(CODE_MAX), np.int32(-CODE_MAX)))
+@dataclass(frozen=True, slots=True)
+class Truths:
+    """How a column of true or false is spelt: first the texts for false, then those for true."""
+
+    listed: Listed
+    false: int
+
+    @classmethod
+    def of(cls, reading: Reading) -> Truths:
+        """Return how a column is read by its declaration."""
+        false, true = (
+            [*dict.fromkeys(map(spelling, texts))] for texts in (reading.false, reading.true)
+        )
+        return cls(Listed.of([*false, *true], spelling), len(false))
+
+    def read(self, cells: pl.Series, markers: Markers) -> Read:
+        """Read a column of texts."""
+        lowered = cells.str.strip_chars(BLANK).str.to_lowercase()
+        read = _read_listed(lowered, cells, self.listed, markers, self.otherwise)
+        return read._replace(values=(read.values >= self.false).astype(np.int32))
+
+    @property
+    def otherwise(self) -> str:
+        """Return what is said of a text that is none of them."""
+        usual = (*FALSE, *TRUE) == (*self.listed.texts,)
+        return NOT_A_BOOLEAN if usual else NOT_A_SPELLING
 
 
-def read_category(cells: pl.Series, kind: pl.Enum, markers: Markers, other: int | None) -> Read:
+def read_boolean(cells: pl.Series, truths: Truths, markers: Markers) -> Read:
+    """Read a column of true or false; a file's own truths are what they are however it spells."""
+    spelt = _USUAL if cells.dtype == pl.Boolean else truths
+    return read_texts(cells, partial(spelt.read, markers=markers))
+
+
+_USUAL = Truths.of(Reading())
+
+
+def read_category(cells: pl.Series, listed: Listed, markers: Markers, other: int | None) -> Read:
     """Read a column of texts of a closed list; ``other`` is the place of all other texts."""
-    read = _read_enum(cells, cells, kind, markers, UNKNOWN_VALUE)
+    read = _read_listed(cells, cells, listed, markers, UNKNOWN_VALUE)
     others = read.unreadable
     if other is None or others is None or read.missing is None:
         return read
-    codes = np.where(others, np.int32(other), read.codes)
+    values = np.where(others, np.int32(other), read.values)
     return read._replace(
-        codes=codes, missing=_any(read.missing & ~others), unreadable=None, others=others
+        values=values, missing=_any(read.missing & ~others), unreadable=None, others=others
     )
 
 
-def _read_enum(
-    cells: pl.Series, as_written: pl.Series, kind: pl.Enum, markers: Markers, otherwise: str
+def _read_listed(
+    cells: pl.Series, as_written: pl.Series, listed: Listed, markers: Markers, otherwise: str
 ) -> Read:
-    known = cells.cast(kind, strict=False)
+    known, as_listed = listed.among(cells)
     places = known.to_physical()
     if not places.null_count():
-        return Read(places.to_numpy().astype(np.int32), None, None, _missing, listed=known)
-    codes = places.fill_null(0).to_numpy().astype(np.int32)
+        found = Read(places.to_numpy().astype(np.int32), None, None, _missing)
+        return found._replace(listed=known if as_listed else None)
+    values = places.fill_null(0).to_numpy().astype(np.int32)
     missing = places.is_null().to_numpy()
     unreadable = missing & ~markers.among(as_written)
     found = Read(
-        codes, missing, _any(unreadable), lambda row: otherwise if unreadable[row] else MISSING
+        values, missing, _any(unreadable), lambda row: otherwise if unreadable[row] else MISSING
     )
-    return found._replace(listed=known if known.null_count() == cells.null_count() else None)
+    every = as_listed and known.null_count() == cells.null_count()
+    return found._replace(listed=known if every else None)
 
 
 def _any(mask: Mask) -> Mask | None:

@@ -1,13 +1,18 @@
-"""What the process that reads an upload is told, and what it comes to beside the rows."""
+"""The request to the process that reads an upload, and its result besides the rows."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
+from app.domain.datasets import (
+    ColumnsSpec,
+    columns_json,
+    derived_json,
+    parse_columns,
+)
 from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
 from app.uploads.limits import Limits
@@ -20,7 +25,7 @@ from mechanisms.privacy import Adjacency
 class ReadingTask:
     """What a reader is to do.
 
-    ``lineage_key`` is hex, and no use to anybody who cannot read the digests it
+    ``lineage_key`` is hex, and useless without access to the digests it
     made; a reader whose decoder was taken over could read the key's file too. One that is
     ``fed`` reads the files that are given to it one after the other.
     """
@@ -32,7 +37,7 @@ class ReadingTask:
     limits: Mapping[str, Any]
     unit: Mapping[str, Any] | None = None
     lineage_key: str | None = None
-    delimiter: str = ","
+    text: Mapping[str, Any] = field(default_factory=dict)
     fed: bool = False
 
     @classmethod
@@ -48,7 +53,7 @@ class ReadingTask:
             limits={each.name: getattr(limits, each.name) for each in fields(limits)},
             unit=None if spec.unit is None else unit_json(spec.unit),
             lineage_key=None if lineage_key is None else lineage_key.hex(),
-            delimiter=spec.delimiter,
+            text=asdict(spec.text),
         )
 
     def to_json(self) -> bytes:
@@ -62,14 +67,14 @@ class ReadingTask:
 
     def spec(self) -> ColumnsSpec:
         """Return the declared columns."""
-        spec = parse_columns(
+        return parse_columns(
             self.columns,
             adjacency=Adjacency(self.adjacency),
             max_rows=self.max_rows,
             derived=self.derived,
             unit=self.unit,
+            text=self.text,
         )
-        return replace(spec, delimiter=self.delimiter)
 
     def upload_limits(self) -> Limits:
         """Return what the upload may cost."""

@@ -16,10 +16,10 @@ nothing.
 (:mod:`app.uploads.people`): it finds the same person in another file exactly.
 
 *Subsets.* Rows are sampled over all declared columns; over 16 halves of the columns,
-told by 8 bits of each name's keyed hash, so that some halves survive when a few
+chosen by 8 bits of each name's keyed hash, so that some halves survive when a few
 columns are dropped or added; and over every single number column, which finds
-people again by one telling column whatever else was dropped or renamed. What is kept
-of columns that nobody declares is in :mod:`app.uploads.file_columns`. Earlier versions
+people again by one identifying column whatever else was dropped or renamed. What is kept
+of undeclared columns is in :mod:`app.uploads.file_columns`. Earlier versions
 kept a sum over the numbers in a file's first columns alone; it is made to this day, to
 be compared with theirs.
 """
@@ -86,6 +86,13 @@ class Kept:
         """Return what the public rule asks of a table."""
         return replace(self.sample.shape(self.bits), alike=self.alike)
 
+    def merged(self, other: Kept) -> Kept:
+        """Return the sample of both tables together, over columns of the same labels."""
+        keep = _KEEP_ROWS if ALL in self.labels else _KEEP_HALF
+        sample = self.sample.merged(other.sample, keep=keep)
+        bits, alike = max(self.bits, other.bits), max(self.alike, other.alike)
+        return Kept(self.labels, sample, bits, alike)
+
     def facts(self) -> dict[str, object]:
         """Return all but the digests, JSON-ready."""
         own = {"labels": self.labels, "bits": self.bits, "alike": self.alike}
@@ -102,7 +109,7 @@ class Kept:
 class RowDigests:
     """The digests of a table.
 
-    ``key`` tells under which key they were made. ``whole`` is the digest of all
+    ``key`` identifies the key that made them. ``whole`` is the digest of all
     rows with their counts, None when too many are different, and ``whole_bits``
     how unlikely chance is to repeat them. ``file`` is empty where an earlier version
     made them. ``people`` are those whose rows they are, where the spec has a unit.
@@ -114,6 +121,22 @@ class RowDigests:
     whole_bits: float
     file: FileDigests = field(default_factory=FileDigests)
     people: Sample | None = None
+
+    def merged(self, other: RowDigests) -> RowDigests:
+        """Return the digests of two tables' rows together, as far as samples show.
+
+        Samples over the same labels become one. What only one of the tables has stays as it is.
+        """
+        theirs = {kept.labels: kept for kept in other.kept}
+        kept = [
+            each.merged(theirs.pop(each.labels)) if each.labels in theirs else each
+            for each in self.kept
+        ]
+        people = self.people or other.people
+        if self.people is not None and other.people is not None:
+            people = self.people.merged(other.people, keep=_KEEP_ROWS)
+        file = self.file.merged(other.file)
+        return RowDigests(self.key, (*kept, *theirs.values()), None, 0.0, file, people)
 
     def to_bytes(self) -> bytes:
         """Return the stored form: a line of JSON, then the samples' digests."""
@@ -170,7 +193,7 @@ class RowDigests:
 
 
 def key_name(key: bytes) -> str:
-    """Return what tells one key from another without giving it away."""
+    """Return an identifier of a key that does not reveal the key."""
     return hashlib.sha256(b"release-desk lineage key" + key).hexdigest()
 
 
@@ -214,7 +237,7 @@ class RowDigester:
     def add(self, cells: Cells, first: Mapping[str, pl.Series] | None = None) -> None:
         """Take in some rows: per column plain values (numbers) or codes, and what is missing.
 
-        Where nothing is, the ends of numbers may be told too.
+        Where nothing is, the ends of numbers may be given too.
         ``first`` are the first columns of the file as they are there, whatever is declared.
         """
         digests = {name: column.digests(*cells[name]) for name, column in self._columns.items()}
@@ -233,21 +256,21 @@ class RowDigester:
         """Return the digests of everything that was added."""
         bits = {name: column.bits() for name, column in self._columns.items()}
         lists = {name for name in self._singles if self._is_list(name, bits[name])}
-        told = lists < self._columns.keys()
+        complete = lists < self._columns.keys()
         rows, *halves = (
             Kept(
                 labels,
                 sample,
                 math.fsum(bits[name] for name in columns),
-                # a table of lists alone is compared as any other: nothing else tells it
-                self._alike(columns - lists) if columns & lists and told else 0.0,
+                # a table of lists alone is compared like any other: it has no other evidence
+                self._alike(columns - lists) if columns & lists and complete else 0.0,
             )
             for columns, labels, sampler in self._subsets
             if (sample := sampler.sample()) is not None
         )
         singles = (
-            Kept((SINGLE,), sample, bits[name])
-            for name, sampler in self._singles.items()
+            Kept((SINGLE, str(place)), sample, bits[name])
+            for place, (name, sampler) in enumerate(self._singles.items())
             if (sample := sampler.sample()) is not None
         )
         more = (*halves, *singles, *self._numbers.kept())
@@ -266,7 +289,7 @@ class RowDigester:
         )
 
     def _alike(self, columns: Collection[str]) -> float:
-        """Return the chance that two rows agree in some columns, as far as the file tells."""
+        """Return the chance that two rows agree in some columns, as far as the file shows."""
         return self._file.alike([at for at, name in enumerate(self._readers) if name in columns])
 
 

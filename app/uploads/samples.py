@@ -1,6 +1,6 @@
 """Samples of digests that two tables choose alike, in bounded memory.
 
-A sample keeps the smallest so many *different* digests it has seen. Digests are
+A sample keeps a fixed number of the smallest *different* digests it has seen. Digests are
 pseudo-random, so two tables that share rows keep the shared ones below the
 smaller of their two limits both; which rows those are depends on nothing else.
 """
@@ -22,9 +22,9 @@ Digests = NDArray[np.uint64]
 SPACE = 2.0**64
 _NOTHING = np.uint64(0)
 """The digest of a row without cells; it is in no sample."""
-_TELLS_AFTER_ROWS = 1 << 16  # before, few rows may be twins by chance
-_TOO_MANY_TWINS = 0.95  # a column of so few different values tells no people
-_RUN_ROWS = 1 << 14  # so many sums stay in the processor's near memory
+_TELLS_AFTER_ROWS = 1 << 16  # before, few rows may repeat by chance
+_TOO_MANY_TWINS = 0.95  # a column with so few different values identifies no people
+_RUN_ROWS = 1 << 14  # this many sums fit the CPU cache
 _LOWER_BITS = 48
 _UPPER_PLACE = 3 if sys.byteorder == "little" else 0
 """Which of a digest's four words of 16 bits is the upper one."""
@@ -40,7 +40,7 @@ class Sample:
     digests: Digests
     limit: int
     rows: int
-    twins: float
+    repeated: float
 
     @property
     def distinct(self) -> float:
@@ -53,9 +53,30 @@ class Sample:
             return self.digests
         return self.digests[: int(self.digests.searchsorted(np.uint64(limit)))]
 
+    def merged(self, other: Sample, *, keep: int) -> Sample:
+        """Return the sample of both tables together, of at most ``keep`` digests.
+
+        Rows that both tables have are repeated. Their number is estimated from the
+        shares of the digests.
+        """
+        limit = min(self.limit, other.limit)
+        ours, theirs = self.below(limit), other.below(limit)
+        both = np.union1d(ours, theirs)
+        shared = len(ours) + len(theirs) - len(both)
+        repeated = sum(
+            each.rows * (each.repeated + (1 - each.repeated) * shared / max(1, len(digests)))
+            for each, digests in ((self, ours), (other, theirs))
+        )
+        rows = self.rows + other.rows
+        if len(both) > keep:
+            limit, both = int(both[keep]), both[:keep].copy()
+        return Sample(
+            digests=both, limit=limit, rows=rows, repeated=repeated / rows if rows else 0.0
+        )
+
     def shape(self, bits: float) -> TableShape:
-        """Return what the public rule asks of a table whose columns could hold so many bits."""
-        return TableShape(rows=self.rows, distinct=self.distinct, twins=self.twins, bits=bits)
+        """Return the table's shape for the public rule, where its columns hold ``bits`` bits."""
+        return TableShape(rows=self.rows, distinct=self.distinct, repeated=self.repeated, bits=bits)
 
     def facts(self) -> dict[str, object]:
         """Return all but the digests, JSON-ready."""
@@ -63,14 +84,14 @@ class Sample:
             "size": len(self.digests),
             "limit": self.limit,
             "rows": self.rows,
-            "twins": self.twins,
+            "twins": self.repeated,
         }
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], digests: Digests) -> Sample:
         """Return the inverse of :meth:`facts`."""
-        limit, rows, twins = int(facts["limit"]), int(facts["rows"]), float(facts["twins"])
-        return cls(digests=digests, limit=limit, rows=rows, twins=twins)
+        limit, rows, repeated = int(facts["limit"]), int(facts["rows"]), float(facts["twins"])
+        return cls(digests=digests, limit=limit, rows=rows, repeated=repeated)
 
 
 class Sampler:
@@ -81,7 +102,7 @@ class Sampler:
     keep
         How many different digests the sample holds at most.
     patient
-        Whether to go on when nearly all digests have turned out to be twins;
+        Whether to go on when nearly all digests have turned out to be repeated;
         otherwise such a sample is given up, and :meth:`sample` returns None.
     """
 
@@ -107,7 +128,7 @@ class Sampler:
         self.take(len(digests), low, digests[low])
 
     def take(self, rows: int, low: NDArray[np.intp], digests: Digests) -> None:
-        """Take in so many more rows, of which those below the limit have these digests."""
+        """Add ``rows`` more rows, of which those below the limit have these digests."""
         # what counts as nothing is below any limit
         self._rows += rows - len(low) + int(np.count_nonzero(digests))
         if self._pending_rows + len(low) <= 2 * self._keep:
@@ -135,12 +156,12 @@ class Sampler:
             return None
         self._settle()
         held = int(self._counts.sum())
-        twins = int(self._counts[self._counts > 1].sum())
+        repeated = int(self._counts[self._counts > 1].sum())
         return Sample(
             digests=self._digests,
             limit=self._limit,
             rows=self._rows,
-            twins=twins / held if held else 0.0,
+            repeated=repeated / held if held else 0.0,
         )
 
     def counts(self) -> NDArray[np.int64] | None:
@@ -170,8 +191,8 @@ class Sampler:
             self._counts = self._counts[: self._keep].copy()
         held = int(self._counts.sum())
         if not self._patient and held > _TELLS_AFTER_ROWS:
-            twins = int(self._counts[self._counts > 1].sum())
-            self._given_up = twins > _TOO_MANY_TWINS * held
+            repeated = int(self._counts[self._counts > 1].sum())
+            self._given_up = repeated > _TOO_MANY_TWINS * held
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +217,7 @@ class Uppers:
 class Sieve:
     """Has samplers look at rows: each at the sums, modulo 2**64, over columns of its own.
 
-    The upper 16 bits of the cells' digests tell of nearly every row that no sampler wants it.
+    The upper 16 bits of the cells' digests rule out nearly every row that no sampler needs.
 
     Parameters
     ----------

@@ -19,10 +19,15 @@ from numpy.typing import NDArray
 from app.uploads.prf import BLANK
 from mechanisms.times import SECONDS_PER_DAY, TEXT, TimeKind
 
+_FLOAT = pl.Float64()
 _DAY = "%Y-%m-%d"
+_KINDS: Mapping[str, str] = dict.fromkeys(" \u00a0\u2009\u202f", "[ \u00a0\u2009\u202f]") | (
+    dict.fromkeys("'\u2019", "['\u2019]")
+)
+"""Signs between groups of digits that stand for one another, as patterns."""
 _HOURS, _SIXTY = 24, 60
 _MOST_PLACES = 1 << 16
-"""Cells count by their own numbers below this: a list of so many is soon made in any case."""
+"""Cells count by their own numbers below this: a list of that length is cheap to make."""
 
 _AS_ARRAYS: Mapping[pl.DataType, pl.DataType] = {
     pl.Boolean(): pl.UInt8(), pl.Int128(): pl.Float64(), pl.UInt128(): pl.Float64()
@@ -32,12 +37,14 @@ _AS_ARRAYS: Mapping[pl.DataType, pl.DataType] = {
 Places = NDArray[np.intp]
 
 
-def plain_numbers(texts: pl.Series) -> pl.Series:
+def plain_numbers(texts: pl.Series, kind: pl.DataType = _FLOAT) -> pl.Series:
     """Return numbers that are spelt as programs do; null where a text is none."""
-    return texts.str.strip_chars(BLANK).cast(pl.Float64, strict=False)
+    return texts.str.strip_chars(BLANK).cast(kind, strict=False)
 
 
-def spelt_numbers(texts: pl.Series, *, decimal: str, thousands: str | None) -> pl.Series:
+def spelt_numbers(
+    texts: pl.Series, *, decimal: str, thousands: str | None, kind: pl.DataType = _FLOAT
+) -> pl.Series:
     """Return numbers that are spelt in a way that was declared; null where a text is none.
 
     Signs between groups count only where each group has three digits: ``1.5`` is no fifteen.
@@ -48,23 +55,32 @@ def spelt_numbers(texts: pl.Series, *, decimal: str, thousands: str | None) -> p
     fits = stripped.str.contains(plain)
     numbers = stripped
     if thousands is not None:
-        grouped = rf"^[+-]?[0-9]{{1,3}}(?:{re.escape(thousands)}[0-9]{{3}})+(?:{point}[0-9]*)?$"
+        sign = _KINDS.get(thousands, re.escape(thousands))
+        grouped = rf"^[+-]?[0-9]{{1,3}}(?:{sign}[0-9]{{3}})+(?:{point}[0-9]*)?$"
         fits = fits | stripped.str.contains(grouped)
-        numbers = numbers.str.replace_all(thousands, "", literal=True)
+        numbers = numbers.str.replace_all(sign, "")
     numbers = numbers.str.replace(decimal, ".", literal=True)
-    found = numbers.cast(pl.Float64, strict=False)
+    found = numbers.cast(kind, strict=False)
     # The parser knows more spellings than were declared, such as inf.
     return found.set(~fits.fill_null(value=False), None)
 
 
-def times(texts: pl.Series, kind: TimeKind) -> pl.Series:
-    """Return the days of dates, or the seconds of moments; null where a text is none."""
-    parts = (
+def iso_parts(texts: pl.Series) -> pl.DataFrame:
+    """Return the parts of ISO 8601 texts, null where there is none."""
+    return (
         texts.str.strip_chars(BLANK)
         .str.extract_groups(TEXT)
         .struct.rename_fields(["day", "hour", "minute", "second", "fraction", "offset"])
         .struct.unnest()
     )
+
+
+def times(texts: pl.Series, kind: TimeKind) -> pl.Series:
+    """Return the days of dates, or the seconds of moments; null where a text is none.
+
+    A moment without an offset is one in UTC; :mod:`app.uploads.texts.moments` reads other zones.
+    """
+    parts = iso_parts(texts)
     # polars counts days from 1970 too
     day = pl.col("day").str.strptime(pl.Date, _DAY, strict=False).cast(pl.Int32).cast(pl.Float64)
     if kind == "date":

@@ -29,12 +29,12 @@ from app.uploads.prf import Prf
 from app.uploads.reading_task import Tally
 from app.uploads.sketching import File, SketchBuilder, added
 from mechanisms.contract import Block
-from mechanisms.domain import CategoryColumn, Column
+from mechanisms.domain import CategoryColumn, Column, Values, facts_of
 
 _MAX_PART_ROWS = 1 << 18  # a part is read, hashed and sketched as a whole
-_MAX_PART_CELLS = 1 << 23  # 32 MB of codes, where a table is wide
+_MAX_PART_CELLS = 1 << 23  # 64 MB of values, where a table is wide
 _PEOPLE_KEY = "people_key"
-"""The fact that names the key by which people are told apart."""
+"""The fact that names the key of the persons' digests."""
 _UNCOUNTED = (
     "It was stored by a version that did not count the rows of each person, or under another key. "
     "So the cap of rows could not hold over all files. Nothing was stored."
@@ -106,7 +106,7 @@ def write_files(
     Problem
         What the reader refuses, or the rows of people; ``not-extendable``.
     """
-    columns = schema_of(spec, rows=None).columns
+    columns = schema_of(spec, rows=None).as_stored
     sketches, first = SketchBuilder(columns, executor), len(writer.parts)
     stored = _rows_stored(writer, spec, ids, extended)
     people = None if spec.unit is None else PeopleRows(spec, ids, writer.directory, stored)
@@ -123,7 +123,7 @@ def write_files(
     if stored is not None:
         stored.finish()
     if people is not None:
-        people.tell(tally.report)
+        people.report_in(tally.report)
     writer.finish({**_facts(spec, ids), **_extension(spec, extended), **origin()})
     digests = None
     if tally.digests is not None:
@@ -140,7 +140,7 @@ def _rows_stored(
     Raises
     ------
     Problem
-        ``not-extendable``: nothing tells what the earlier data set holds of a person.
+        ``not-extendable``: it is unknown what the earlier data set holds of a person.
     """
     if spec.unit is None or spec.unit.reduce is not None:
         return None
@@ -179,7 +179,7 @@ def _height(block: Block) -> int:
 
 
 def _rows(block: Block, start: int, stop: int) -> Block:
-    return {name: codes[start:stop] for name, codes in block.items()}
+    return {name: values[start:stop] for name, values in block.items()}
 
 
 def _joined(blocks: Sequence[Block]) -> Block:
@@ -189,15 +189,21 @@ def _joined(blocks: Sequence[Block]) -> Block:
 def _store_part(
     writer: Writer, sketches: SketchBuilder, columns: Mapping[str, Column], part: Block
 ) -> None:
-    writer.write({name: _narrowed(codes, columns[name]) for name, codes in part.items()})
+    writer.write(
+        {name: _narrowed(values, facts_of(columns, name)) for name, values in part.items()}
+    )
     sketches.add(part)
 
 
-def _narrowed(codes: NDArray[np.int32], column: Column) -> NDArray[np.integer[Any]]:
-    """Return category indices in the narrowest type that holds them; numbers as they are."""
+def _narrowed(values: Values, column: Column) -> Values:
+    """Return places and whole numbers in the narrowest type that holds what the column may."""
     if isinstance(column, CategoryColumn):
-        return codes.astype(np.min_scalar_type(len(column.values)))
-    return codes
+        return values.astype(np.min_scalar_type(len(column.values)))
+    if column.dtype.kind == "f":
+        return values
+    low, high = int(column.lower), int(column.upper)
+    narrow = np.promote_types(np.min_scalar_type(low), np.min_scalar_type(high))
+    return values.astype(narrow if narrow.kind in "iu" else column.dtype)
 
 
 def _facts(spec: ColumnsSpec, ids: Prf) -> dict[str, object]:
@@ -222,7 +228,7 @@ def _extension(spec: ColumnsSpec, extended: Extended | None) -> dict[str, object
 
 
 class _Background:
-    """Runs one thing at a time beside the caller, who waits only to hand over the next."""
+    """Runs one task at a time in parallel with the caller, who waits only to hand over the next."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ingest")

@@ -2,34 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.domain.problems import Problem
 
-MAX_LISTED = 20
+MAX_ROWS = 5
+"""How many of a fault's rows are named in each column: the first ones."""
+
+Places = NDArray[np.intp]
 
 MISSING = "missing"
 NOT_FINITE = "not a finite number"
 NOT_A_NUMBER = "not a number"
 NOT_WHOLE = "not a whole number"
-NOT_A_DATE = "not a date as in 2020-12-31"
-NOT_A_DATETIME = "not a date and time as in 2020-12-31T23:59:59Z"
+NOT_A_DATE = (
+    "not a date as in 2020-12-31; the column's format and timezone say how else dates are written"
+)
+NOT_A_DATETIME = (
+    "not a date and time as in 2020-12-31T23:59:59Z; the column's format says how else "
+    "they are written"
+)
+NOT_IN_FORMAT = "not written in one of the declared formats"
 NOT_A_BOOLEAN = "not true, false, 1 or 0"
+NOT_A_SPELLING = "not one of the declared spellings of true and false"
 UNKNOWN_VALUE = "not one of the declared values"
+TOO_FEW = "has too few cells for the header"
+TOO_MANY = "has too many cells for the header"
 OTHER_COLUMNS = "the file has other columns than the first one, or is of another kind"
 OTHER_TYPE = "has another kind of type than in the first file: number, text, time or truth"
 MORE_ROWS = "the file has more rows than the declared max_rows"
 UNREADABLE = "the file cannot be read within the limits of memory and time, or is damaged"
 
 
-class Trouble(NamedTuple):
-    """One thing that is wrong. Rows count from 1 after the header; columns are declared names."""
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One kind of fault in one column, or in none: how often, and the first rows.
 
-    row: int | None
-    column: str | None
+    Rows count from 1 after the header; columns are declared names. What is wrong with a column or
+    a file as a whole has no rows.
+    """
+
     reason: str
+    column: str | None = None
+    rows: tuple[int, ...] = ()
+    count: int = 1
+
+    @classmethod
+    def of(cls, reason: str, column: str | None, rows: Places, first_row: int) -> Trouble:
+        """Return a fault of some rows, given by their places behind ``first_row``."""
+        first = tuple((rows[:MAX_ROWS] + first_row).tolist())
+        return cls(reason, column, first, len(rows))
+
+    def merged(self, later: Trouble) -> Trouble:
+        """Return this and the same fault of later rows."""
+        rows = (*self.rows, *later.rows)[:MAX_ROWS]
+        return replace(self, rows=rows, count=self.count + later.count)
+
+    def places(self) -> dict[str, object]:
+        """Return how often and where it is, JSON-ready."""
+        return {"column": self.column, "count": self.count, "rows": list(self.rows)}
 
 
 class UnreadableError(Exception):
@@ -37,39 +72,60 @@ class UnreadableError(Exception):
 
     def __init__(self, reason: str, *, row: int | None = None) -> None:
         super().__init__(reason)
-        self.trouble = Trouble(row, None, reason)
+        self.trouble = Trouble(reason, None, () if row is None else (row,))
 
 
-@dataclass(slots=True)
 class Troubles:
-    """The first few things found wrong, in the order of rows."""
+    """What is wrong with a file: each kind of fault once, with its columns."""
 
-    found: list[Trouble] = field(default_factory=list)
+    def __init__(self, troubles: Iterable[Trouble] = ()) -> None:
+        self._found: dict[tuple[str, str | None], Trouble] = {}
+        self.extend(troubles)
 
     def __bool__(self) -> bool:
-        return bool(self.found)
-
-    @property
-    def full(self) -> bool:
-        """Say whether more would not be listed anyway."""
-        return len(self.found) >= MAX_LISTED
+        return bool(self._found)
 
     def extend(self, troubles: Iterable[Trouble]) -> None:
-        """Add as many as are still listed."""
+        """Add faults, those of earlier rows first."""
         for trouble in troubles:
-            if self.full:
-                break
-            self.found.append(trouble)
+            kind = (trouble.reason, trouble.column)
+            known = self._found.get(kind)
+            self._found[kind] = trouble if known is None else known.merged(trouble)
+
+    def kinds(self) -> Sequence[Sequence[Trouble]]:
+        """Return the faults by kind: those of the file first, then those of the first rows."""
+        by_reason: dict[str, list[Trouble]] = {}
+        for trouble in self._found.values():
+            by_reason.setdefault(trouble.reason, []).append(trouble)
+        for several in by_reason.values():
+            several.sort(key=_first_row)
+        return sorted(by_reason.values(), key=lambda several: _first_row(several[0]))
 
     def refusal(self, *, file: int | None = None) -> Problem:
         """Return the ``invalid-upload`` that lists what was found; ``file`` is which of several."""
         where = {} if file is None else {"file": file}
         which = "The file" if file is None else f"File {file} of the source"
+        kinds = self.kinds()
+        many = "1 kind of fault" if len(kinds) == 1 else f"{len(kinds)} kinds of faults"
         return Problem(
             "invalid-upload",
-            f"{which} does not fit its spec; `problems` lists the first things found.",
-            problems=[trouble._asdict() | where for trouble in self.found],
+            f"{which} does not fit its spec: {many}; `problems` names each once.",
+            problems=[_told(several) | where for several in kinds],
         )
+
+
+def _first_row(trouble: Trouble) -> int:
+    return min(trouble.rows, default=0)
+
+
+def _told(several: Sequence[Trouble]) -> dict[str, object]:
+    """Return one kind of fault, JSON-ready."""
+    return {
+        "reason": several[0].reason,
+        "count": sum(each.count for each in several),
+        "rows": sorted({row for each in several for row in each.rows})[:MAX_ROWS],
+        "columns": [each.places() for each in several if each.column is not None],
+    }
 
 
 def too_large(limit: str, maximum: int) -> Problem:

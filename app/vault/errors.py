@@ -2,6 +2,7 @@
 
 ``VaultError``
     ``AbsentError``: there is no such data set.
+    ``OutdatedError``: it was stored by an earlier version, which is not read any more.
     ``TamperedError``: a file is gone, or is not the one that was stored.
     ``UnreadableError``: a file is there, and the system does not give its bytes now.
 """
@@ -17,6 +18,10 @@ class VaultError(DataUnreadableError):
 
 class AbsentError(VaultError):
     """There is no such data set, or none any more."""
+
+
+class OutdatedError(VaultError):
+    """It was stored in a form of an earlier version."""
 
 
 class TamperedError(VaultError):

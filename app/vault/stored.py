@@ -1,6 +1,6 @@
 """Published files as they are read: every byte is checked against its hash first.
 
-What the system does not give is told apart from what is not as it was published: the
+What the system cannot read differs from what is not as it was published: the
 first may be over soon (:mod:`app.vault.errors`).
 """
 
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from app.vault.errors import TamperedError, UnreadableError, trouble_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 _Seen = tuple[int, int, int, int]
@@ -108,8 +107,8 @@ class StoredPart:
     file: StoredFile
     rows: int
 
-    def read(self, columns: Sequence[str]) -> dict[str, NDArray[np.int32]]:
-        """Return the named columns' codes, each of shape (rows,).
+    def read(self, columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Return the named columns, each of shape (rows,), in the types they were written in.
 
         Raises
         ------
@@ -121,7 +120,7 @@ class StoredPart:
         self.file.check()
         try:
             frame = pl.read_parquet(self.file.path, columns=list(columns), glob=False)
-            return {name: frame[name].to_numpy().astype("int32", copy=False) for name in columns}
+            return {name: frame[name].to_numpy() for name in columns}
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # its panics are no exceptions
@@ -189,7 +188,7 @@ def _sha256_of(file: Attached) -> str:
 
 def _once(path: Path, wanted: str, check: Callable[[], None]) -> None:
     """Check a file unless this process has checked it for the same, and it looks the same."""
-    # Before it is hashed: what is written to it meanwhile makes it look otherwise next time.
+    # Before it is hashed: what is written to it in between makes it look different next time.
     seen = _look_of(path)
     if _CHECKED.get((path, wanted)) != seen:
         check()
@@ -206,7 +205,7 @@ def _look_of(path: Path) -> _Seen:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """Open a file for reading; tell whatever goes wrong with it in the vault's words."""
+    """Open a file for reading; raise every failure as an error of the vault."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

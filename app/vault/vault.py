@@ -16,10 +16,9 @@ instant leaves either all of it or nothing. It never changes afterwards
 One that extends another starts with links to that one's parts: nothing is written
 again, and each of the two can be read, or erased, without the other.
 
-What is attached lies in one file, since a thousand files would be flushed one by one; data
-sets stored by version 1 of the manifest have a file each.
+What is attached is in one file, since a thousand files would be flushed one by one.
 
-The vault knows bytes and integers, not what they mean.
+The vault knows bytes and arrays, not what they mean.
 """
 
 from __future__ import annotations
@@ -38,22 +37,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.vault.errors import AbsentError, TamperedError, VaultError, trouble_of
+from app.vault.errors import AbsentError, OutdatedError, TamperedError, VaultError, trouble_of
 from app.vault.flushing import flush
 from app.vault.staging import discard, staged
 from app.vault.stored import Attached, StoredDataset, StoredFile, StoredPart, StoredPiece
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 MAX_PART_ROWS = 1 << 18
 MANIFEST = "manifest.json"
 ATTACHED = "attached.bin"
 STALE = "stale"
-MANIFEST_VERSION = 2
-_FILE_EACH = 1
-"""The manifest's version that kept every attached file by itself."""
+MANIFEST_VERSION = 3
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 """How file systems say that they have no links, or no more of them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
@@ -89,7 +85,7 @@ class VaultWriter:
                 raise trouble_of(part.file.path.name, error) from None
             self.parts.append(StoredPart(replace(part.file, path=path), part.rows))
 
-    def write(self, block: Mapping[str, NDArray[np.integer[Any]]]) -> StoredPart:
+    def write(self, block: Mapping[str, NDArray[Any]]) -> StoredPart:
         """Write the next part and flush it to disk.
 
         Raises
@@ -120,7 +116,7 @@ class VaultWriter:
         self.directory = staged(self.directory.parent, self.id)
 
     def attach(self, name: str, content: bytes) -> None:
-        """Store one more run of bytes beside the parts; :meth:`finish` flushes them all."""
+        """Store one more run of bytes next to the parts; :meth:`finish` flushes them all."""
         path = self.directory / ATTACHED
         with path.open("ab") as file:
             file.write(content)
@@ -248,6 +244,18 @@ class Vault:
         """Return the ids of all published data sets, in order."""
         return sorted(directory.name for directory in self._datasets.iterdir())
 
+    def outdated(self) -> Sequence[str]:
+        """Return the ids of published data sets that an earlier version stored, in order."""
+        found = []
+        for name in self.published():
+            try:
+                self.open(name)
+            except OutdatedError:
+                found.append(name)
+            except VaultError:  # what else is wrong with it is found out when it is used
+                continue
+        return found
+
     def erase(self, dataset_id: str) -> None:
         """Remove a data set's files; nothing happens when there is none.
 
@@ -271,12 +279,12 @@ class Vault:
         """Return what the files of this name hold that uploads in progress have."""
         found = []
         for path in self._staging.glob(f"*/{_checked_name(name)}"):
-            with suppress(FileNotFoundError):  # it may go meanwhile
+            with suppress(FileNotFoundError):  # it may be removed at any time
                 found.append(path.read_bytes())
         return found
 
     def unstage(self, dataset_id: str) -> None:
-        """Remove what is in staging of a data set; whoever still writes there finds it no more."""
+        """Remove a data set's staging; a process that still writes there no longer finds it."""
         for directory in self._staging.glob(f"{_checked_name(dataset_id)}-*"):
             discard(directory)
 
@@ -310,8 +318,12 @@ class Vault:
 
 
 def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDataset:
-    version = manifest["version"]
-    if version not in (_FILE_EACH, MANIFEST_VERSION) or manifest["id"] != directory.name:
+    if manifest["version"] != MANIFEST_VERSION:
+        raise OutdatedError(
+            f"the data set {directory.name} was stored in a form of an earlier version; upload it "
+            "again into a new data directory"
+        )
+    if manifest["id"] != directory.name:
         raise ValueError("another manifest")
     parts = tuple(
         StoredPart(_stored_file(directory, entry), int(entry["rows"]))
@@ -319,8 +331,7 @@ def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDatas
     )
     if sum(part.rows for part in parts) != manifest["rows"]:
         raise ValueError("the rows do not add up")
-    kept_apart = version == _FILE_EACH
-    attached = (_files_of if kept_apart else _pieces_of)(directory, manifest["attached"])
+    attached = _pieces_of(directory, manifest["attached"])
     return StoredDataset(
         id=manifest["id"],
         rows=manifest["rows"],
@@ -328,10 +339,6 @@ def _stored_dataset(directory: Path, manifest: Mapping[str, Any]) -> StoredDatas
         parts=parts,
         attached=attached,
     )
-
-
-def _files_of(directory: Path, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Attached]:
-    return {entry["file"]: _stored_file(directory, entry) for entry in entries}
 
 
 def _pieces_of(directory: Path, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Attached]:

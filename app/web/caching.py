@@ -1,4 +1,4 @@
-"""Answers that anybody may keep: with an entity tag, and no cookie, key or secret in them."""
+"""Answers that every cache may store: with an entity tag, and no cookie, key or secret in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from app.domain.hashing import sha256_hex
 
-_KEPT = "public, max-age=0, s-maxage=60"
+KEPT = "public, max-age=0, s-maxage=60"
 """A browser asks each time whether it has the newest; a cache before many does after a minute."""
 _ADDRESS = re.compile(r"https?://[\w.:\[\]-]+(/[\w./~%-]*)?", re.ASCII)
 
@@ -24,18 +24,15 @@ def names(condition: str | None, tag: str) -> bool:
 
 
 def public_answer(
-    request: Request,
     content: bytes,
     media_type: str,
     *,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return what anybody may read and keep, or 304 to who has it already."""
+    """Return an answer that everyone may read and store; a client that has it is sent 304."""
     tag = f'"{sha256_hex(content)[:32]}"'
-    sent = {"Cache-Control": _KEPT, "ETag": tag, **(headers or {})}
-    if status == 200 and names(request.headers.get("if-none-match"), tag):
-        return Response(status_code=304, headers=sent)
+    sent = {"Cache-Control": KEPT, "ETag": tag, **(headers or {})}
     return Response(content, status_code=status, media_type=media_type, headers=sent)
 
 

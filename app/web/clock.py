@@ -83,7 +83,7 @@ class Answer:
         trace: TracebackType | None,
     ) -> None:
         deadline = self._deadline
-        # Whoever cancels waits for nothing, and nobody is left to be answered.
+        # A cancelled request has no client left, so it does not wait.
         if deadline is None or isinstance(error, asyncio.CancelledError):
             return
         now = now_ms()

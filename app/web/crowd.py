@@ -1,12 +1,15 @@
 """All connections of a server: who may come in, and who has to go for that.
 
 A connection is *quiet* while no request of its own is being answered: it has just been made,
-its head has not ended yet, or its last answer is out. Whoever opens many and says
-nothing loses the oldest of them to whoever comes next. So connections that say nothing
-keep nobody out, wherever they come from; those with a request are bounded for each address.
+its head has not ended yet, or its last answer is out. A client that opens many and sends
+nothing loses the oldest of them to new connections. So connections that send nothing
+keep no client out, wherever they come from; those with a request are bounded for each address.
 
 Beyond the most that are served there is head room: there probes are answered, and who
 has an admin key. One that is quiet there makes room there, and not among those served.
+
+A person's bodies that are still arriving are bounded too, whatever addresses they come from. So
+who sends many of them slowly holds that many connections, and no more.
 
 An address is the other end's: an IPv4 address, or the first 64 bits of an IPv6 address.
 Behind a proxy that is the proxy's, for all clients.
@@ -19,6 +22,10 @@ from enum import Enum, auto
 from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
+_MOST_BODIES_EACH = 64
+"""Bodies of one person that may arrive at once; fewer where few connections are served."""
+_FEWEST_BODIES_EACH = 4
+_SHARE_OF_BODIES = 4  # of all connections, one in this many
 _NETWORK_BITS = 64
 """Of an IPv6 address; who has one has all of its network."""
 
@@ -82,6 +89,22 @@ class Crowd:
         self._beyond: set[Guest] = set()
         self._served: Counter[str] = Counter()
         self._quiet, self._quiet_beyond = _Quiet(), _Quiet()
+        share = max(_FEWEST_BODIES_EACH, most // _SHARE_OF_BODIES)
+        self.most_bodies_each = min(_MOST_BODIES_EACH, share)
+        self._arriving: Counter[str] = Counter()
+
+    def body_arrives(self, person: str) -> bool:
+        """Count a body of a person's that is not complete; False where there are too many."""
+        if self._arriving[person] >= self.most_bodies_each:
+            return False
+        self._arriving[person] += 1
+        return True
+
+    def body_ended(self, person: str) -> None:
+        """Stop counting a body: it is complete, or its request has ended."""
+        self._arriving[person] -= 1
+        if not self._arriving[person]:
+            del self._arriving[person]
 
     def enter(self, guest: Guest, host: str) -> Entry:
         """Let a connection in, which is quiet at first; another may be dismissed for it."""

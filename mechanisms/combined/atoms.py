@@ -1,4 +1,4 @@
-"""What several statistics of the same records have in common, each number a linear function of it.
+"""The common unknowns of several statistics of the same records: each number is linear in them.
 
 *Cells*: the finest that the axes of all counts and histograms make; a cell of one of them is a
 union of these, and a count is all of them. *Columns*: where the row count is public, each column's
@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from mechanisms.contract import InvalidStatisticError, Statistic
-from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.domain import Schema
 from mechanisms.exact.arrays import Floats
 from mechanisms.statistics.cells.axes import Axis
 from mechanisms.statistics.count import Count
@@ -29,6 +29,8 @@ Reading = Mapping[int, Fraction]
 """A linear function: the atoms' places, and their factors."""
 
 Name = tuple[str, ...]
+Starts = tuple[float, ...]
+"""Values at which cells begin."""
 
 # Least squares solves for all of them at once, in time that grows with their cube.
 MOST_ATOMS = 1_000
@@ -45,12 +47,12 @@ class Atoms:
     """
 
     schema: Schema
-    axes: Mapping[str, tuple[tuple[int, ...] | None, int]] | None
+    axes: Mapping[str, tuple[Starts | None, int]] | None
     names: tuple[Name, ...]
 
     @classmethod
     def of(cls, statistics: Sequence[Statistic], schema: Schema) -> Atoms:
-        """Return what these statistics are made of.
+        """Return the common unknowns of these statistics.
 
         Raises
         ------
@@ -58,7 +60,7 @@ class Atoms:
             It is too much.
         """
         counted = [each for each in statistics if isinstance(each, Count | Histogram)]
-        axes: dict[str, tuple[tuple[int, ...] | None, int]] = {}
+        axes: dict[str, tuple[Starts | None, int]] = {}
         for each in counted:
             for axis in each.axes(schema) if isinstance(each, Histogram) else ():
                 axes[axis.column] = _refined(axis, axes.get(axis.column))
@@ -106,7 +108,7 @@ class Atoms:
 
 
 def read_by(statistic: Statistic, atoms: Atoms) -> list[Reading]:
-    """Return what each number of a statistic's answer reads, in the answer's order.
+    """Return the unknowns that each number of a statistic's answer reads, in the answer's order.
 
     Raises
     ------
@@ -143,7 +145,7 @@ def _unions(statistic: Count | Histogram, atoms: Atoms) -> Iterator[Reading]:
     yield from members.values()
 
 
-def _parents(axis: Axis | None, starts: tuple[int, ...] | None, size: int) -> list[int]:
+def _parents(axis: Axis | None, starts: Starts | None, size: int) -> list[int]:
     """Return in which cell of an axis each finest cell of its column lies."""
     if axis is None:
         return [0] * size
@@ -152,16 +154,13 @@ def _parents(axis: Axis | None, starts: tuple[int, ...] | None, size: int) -> li
         return list(range(size))
     if not set(axis.starts.tolist()) <= set(starts):
         raise InvalidStatisticError(
-            f"these releases do not tell the edges of {axis.column} apart that are asked for"
+            f"these releases do not distinguish the edges of {axis.column} that are asked for"
         )
-    # A finest cell lies where its first code does; the lowest one has every code below all starts.
-    first_codes = np.array([-CODE_MAX - 1, *starts], dtype=np.int32)
-    return [int(cell) for cell in axis.place(first_codes)]
+    # A finest cell lies where its first value does; the lowest one has those below all starts.
+    return [0, *(int(cell) for cell in axis.place(np.array(starts, dtype=axis.starts.dtype)))]
 
 
-def _refined(
-    axis: Axis, earlier: tuple[tuple[int, ...] | None, int] | None
-) -> tuple[tuple[int, ...] | None, int]:
+def _refined(axis: Axis, earlier: tuple[Starts | None, int] | None) -> tuple[Starts | None, int]:
     if axis.starts is None:
         return None, len(axis.labels)
     starts = set(axis.starts.tolist()) | set((earlier[0] if earlier else None) or ())

@@ -43,7 +43,7 @@ from mechanisms.grouped import answer_numbers
 from mechanisms.knorm import IntegerNoise, integer_noise
 from mechanisms.privacy import ONE_ROW, part_of
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic, Leaf, Tree, render
-from mechanisms.statistics.questions import Question, check_asked, plain
+from mechanisms.statistics.questions import Question, check_asked, plain, viewed
 from mechanisms.statistics.stack import Stack
 
 KINDS = ("count", "histogram", "sum", "mean", "moments")
@@ -66,7 +66,7 @@ class _Plain:
 
     @property
     def form(self) -> AdditiveForm:
-        """Return what its numbers are made of."""
+        """Return the unknowns of its numbers."""
         return cast(AdditiveStatistic, self.statistic).additive(self.facts)
 
 
@@ -148,6 +148,10 @@ def _plain(statistic: Statistic, schema: Schema) -> _Plain:
     for option, what in (("by", "groups"), ("derive", "derived columns"), ("weights", "weights")):
         if getattr(statistic, option, None):
             raise InvalidStatisticError(f"releases with {what} of their own are not combined")
+    if schema.optional and getattr(statistic, "missing", "complete") != "complete":
+        raise InvalidStatisticError('only releases with "missing": "complete" are combined')
+    asked = viewed(statistic, schema)
+    statistic, schema = asked.statistic, asked.view.schema
     check_asked(statistic, schema)
     rows, facts = None, schema
     if isinstance(statistic, Question) and statistic.where:

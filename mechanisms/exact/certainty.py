@@ -1,6 +1,6 @@
 """Questions about exact reals, asked with more bits until the answer is certain.
 
-A random real is drawn as far as it is looked at, and looked at as a ball. A question about it
+A random real is drawn lazily, and looked at as a ball. A question about it
 (is it above that threshold? which integer is nearest?) is open while the ball holds both answers.
 Guessing then would change the law, so nothing is ever decided but for certain.
 """
@@ -18,7 +18,7 @@ Answer = TypeVar("Answer")
 
 
 class UnsoundEnvelopeError(ArithmeticError):
-    """A law is above the envelope it is drawn from, so that what is kept has another law.
+    """A law is above the envelope it is drawn from, so accepted points have another law.
 
     The sampler's own arithmetic is wrong then. The draw ends with nothing to release.
     """
@@ -35,8 +35,8 @@ def settled(
     Parameters
     ----------
     look : callable
-        Looks at so many bits of every real involved; None while the question is open. It is
-        called at ``bits + guard_bits`` bits of working precision.
+        Reads the given number of bits of every real involved; None while the question is open. It
+        is called at ``bits + guard_bits`` bits of working precision.
     first_bits, guard_bits : int
         How many bits to begin with, and how many more the arithmetic may lose.
     """

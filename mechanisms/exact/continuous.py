@@ -35,7 +35,7 @@ _GUARD_BITS = 32  # more than a logarithm and a few products can lose
 
 
 class LazyVector(Protocol):
-    """A random real vector that can be looked at with any precision."""
+    """A random real vector that can be read with any precision."""
 
     def enclose(self, bits: int) -> list[arb]:
         """Return balls around the coordinates; their radii vanish as ``bits`` grows."""

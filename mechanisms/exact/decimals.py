@@ -15,7 +15,7 @@ def as_written(value: float) -> Fraction:
 
 
 def has_decimals(value: Fraction, most: int) -> bool:
-    """Return whether a rational is a decimal with at most so many digits after the point."""
+    """Return whether a rational is a decimal with at most ``most`` digits after the point."""
     return bool(10**most % value.denominator == 0)
 
 

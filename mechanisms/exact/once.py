@@ -1,10 +1,10 @@
-"""A value of an object that is worked out once, and holds nobody up meanwhile.
+"""A value of an object that is computed once, without blocking other objects.
 
 ``functools.cached_property`` of Python 3.11 holds one lock for all objects of a class while one of
-them works its value out. Draws of several threads would not only wait for one another there. They
-would wait for ever: one thread holds that lock and wants the working precision of the process
-(:mod:`mechanisms.exact.rounding`), the other has the precision and wants the lock. Here is no lock.
-Two threads that ask at once may both work, for the same value.
+them computes its value. Draws in several threads could deadlock: one thread holds that lock and
+waits for the working precision of the process (:mod:`mechanisms.exact.rounding`), another holds the
+precision and waits for the lock. This decorator has no lock. Two threads that read the value at
+the same time may both compute it, with the same result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     class _Once:
-        """The value under a function's name, which is kept in its object."""
+        """The value of a function, stored in its object under the function's name."""
 
         def __init__(self, function: Callable[[Any], Any]) -> None:
             self._function = function

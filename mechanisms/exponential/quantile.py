@@ -36,7 +36,7 @@ from mechanisms.exponential.theorem import THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.samplers.permute_and_flip import permute_and_flip_point
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
-from mechanisms.statistics.quantile_draw import EachLevelAlone, QuantileDraw, expected_ms
+from mechanisms.statistics.quantile_draw import Candidates, EachLevelAlone, QuantileDraw
 
 
 def calibrate_quantile(
@@ -44,13 +44,13 @@ def calibrate_quantile(
 ) -> Plan:
     """Return the plan of quantiles by permute-and-flip, epsilon-DP in total over all levels."""
     (column,) = require_numbers(schema, [statistic.column], "column")
-    levels = statistic.exact_levels()
+    candidates, levels = Candidates.of(column, schema), statistic.exact_levels()
     deltas = [gradient_sensitivity(level, schema.adjacency) for level in levels]
     # Exact, not in whole nanos: the parts must add up to epsilon.
     share = epsilon.fraction / len(levels)
     draw = QuantileDraw(
         name=statistic.column,
-        column=column,
+        candidates=candidates,
         levels=levels,
         sampler=EachLevelAlone(
             levels=levels,
@@ -69,14 +69,14 @@ def calibrate_quantile(
             # No rho of its own: permute-and-flip is not of bounded range.
             theorem=THEOREM,
         ),
-        grid={statistic.column: float(column.grid_step)},
+        grid={statistic.column: float(candidates.step)},
         reason=(
             "Permute-and-flip on the public grid: the expected score is never worse than the "
             "exponential mechanism's at the same epsilon. Drawn exactly."
         ),
         draw=draw,
         preview=no_noise,
-        expected_ms=expected_ms(len(levels), schema.row_bound),
+        expected_ms=candidates.expected_ms(len(levels), schema.row_bound),
         time_depends_on_data=True,
         alternatives=(
             Alternative(

@@ -1,3 +1,3 @@
-"""What the exponential mechanism rests on."""
+"""The theorem behind the exponential mechanism."""
 
 THEOREM = "McSherry & Talwar 2007 (exponential mechanism); McKenna & Sheldon 2020, Theorem 1"

@@ -1,8 +1,8 @@
-"""Several derived columns by name, which may be made of one another."""
+"""Several derived columns by name, which may depend on each other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -47,7 +47,7 @@ class Definition:
 
 
 class NamedError(Exception):
-    """What is wrong with one of several definitions."""
+    """An error in one of several definitions."""
 
     def __init__(self, name: str, error: DefinitionError) -> None:
         super().__init__(error.detail)
@@ -57,11 +57,16 @@ class NamedError(Exception):
 
 
 def derived_columns(
-    definitions: Mapping[str, Definition], columns: Mapping[str, Column], *, may_miss: bool = False
+    definitions: Mapping[str, Definition],
+    columns: Mapping[str, Column],
+    *,
+    may_miss: bool = False,
+    optional: Collection[str] = (),
 ) -> dict[str, DerivedColumn]:
     """Return the columns that definitions make of others and of one another.
 
-    They come in an order in which each is made of columns before it.
+    They come in an order in which each is made of columns before it. ``optional`` are the columns
+    that keep their missing cells.
 
     Raises
     ------
@@ -69,6 +74,7 @@ def derived_columns(
         A name that a column has, a circle, or a definition that does not fit.
     """
     found: dict[str, DerivedColumn] = {}
+    lacking = set(optional)
     begun: set[str] = set()
 
     def make(name: str, depth: int) -> None:
@@ -85,10 +91,17 @@ def derived_columns(
         there = {**columns, **{each: made.column for each, made in found.items()}}
         try:
             found[name] = derived_column(
-                wanted.tree, there, lower=wanted.lower, upper=wanted.upper, may_miss=may_miss
+                wanted.tree,
+                there,
+                lower=wanted.lower,
+                upper=wanted.upper,
+                may_miss=may_miss,
+                optional=lacking,
             )
         except DefinitionError as error:
             raise NamedError(name, error) from None
+        if found[name].misses:
+            lacking.add(name)
 
     for name in definitions:
         if name in columns:

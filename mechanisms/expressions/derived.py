@@ -1,35 +1,41 @@
-"""A derived column: an expression, its public bounds, and its codes row by row.
+"""A derived column: an expression, its public bounds, and its values row by row.
 
-    code = encode(clamp(f(row))),    f an expression of the row's other codes.
+    value = clamp(f(row)),    f an expression of the row's other values.
 
-**Privacy.** A derived column needs no sensitivity of its own. Let g be the map from a row's codes
-to the derived code. It is a function of that row alone: an expression has no operation on
+**Privacy.** A derived column needs no sensitivity of its own. Let g be the map from a row's values
+to the derived one. It is a function of that row alone: an expression has no operation on
 several rows, and each floating-point operation is rounded element by element
 (:mod:`mechanisms.expressions.elementary`). It is total: what has no value becomes the lower bound.
 And it is public, made of the request and of declared bounds. So a data set D becomes
 ``{(row, g(row)) : row in D}``, and D and D' which differ by one row replaced, added or removed
 become two that differ by one row in the same way: neighbours stay neighbours, whatever g is and
-however its floats were rounded. Every code lies in the column's declared range, because it is
+however its floats were rounded. Every value lies within the column's bounds, because it is
 clamped. Hence a mechanism that is private on the wider rows is private on D.
+
+*Missing cells.* Whether the column has a value in a row is such a map too: the derived column's
+:meth:`DerivedColumn.presence`, by the rule of :mod:`mechanisms.expressions.presence`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from mechanisms.domain import Column, NumberColumn
+from mechanisms.domain import Column, NumberColumn, Values, presence_of
 from mechanisms.exact.decimals import as_written, decimal_text
-from mechanisms.expressions.evaluation import Codes, Mask, Rows, encoded
-from mechanisms.expressions.ranges import Range, range_of
+from mechanisms.expressions.comparisons import Mask
+from mechanisms.expressions.evaluation import Rows, evaluated
+from mechanisms.expressions.presence import asked_about, has_value, misses
+from mechanisms.expressions.ranges import range_of
 from mechanisms.expressions.refusals import ExpressionError
 from mechanisms.expressions.tree import Node
+from mechanisms.expressions.values import Range
 
-_ROWS = 1 << 14  # a column of floats then stays in a processor's own memory
+_ROWS = 1 << 14  # a column of floats then stays in the CPU cache
 
 _MS_PER_PART = 4e-6  # measured; of one operation on one row
 _SLOW = {"log": 4, "log1p": 5, "exp": 4, "^": 3}
@@ -39,7 +45,7 @@ EXPRESSION, LOWER, UPPER = "expr", "lower", "upper"
 
 
 class DefinitionError(ExpressionError):
-    """A definition that cannot be: what is wrong, and in which ``part`` of it."""
+    """An invalid definition: the error, and the ``part`` with it."""
 
     def __init__(self, detail: str, part: str) -> None:
         super().__init__(detail)
@@ -48,19 +54,39 @@ class DefinitionError(ExpressionError):
 
 @dataclass(frozen=True, slots=True)
 class DerivedColumn:
-    """A column made of others, row by row.
+    """A column computed from others, row by row.
 
-    ``sources`` holds the public facts of the columns that ``tree`` reads.
+    ``sources`` holds the public facts of the columns that ``tree`` reads, and ``optional`` names
+    those of them in which a row may have no value. ``of_presence`` marks the column that says
+    whether the row has a value of this one.
     """
 
     tree: Node
     column: NumberColumn
     sources: Mapping[str, Column]
+    optional: frozenset[str] = frozenset()
+    of_presence: bool = False
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Return the columns it is made of."""
-        return tuple(self.sources)
+        """Return the columns it is made of, and those that say whether they have values."""
+        return (*self.sources, *(presence_of(name) for name in self._asked))
+
+    @property
+    def _asked(self) -> list[str]:
+        """Return the columns whose missing cells matter here."""
+        wanted = self.sources if self.of_presence else asked_about(self.tree)
+        return [name for name in wanted if name in self.optional]
+
+    @property
+    def misses(self) -> tuple[str, ...]:
+        """Return the columns whose missing cells may leave it without a value; often none."""
+        return misses(self.tree, self.optional)
+
+    def presence(self) -> DerivedColumn:
+        """Return the boolean that says whether a row has a value of this column."""
+        boolean = NumberColumn(Fraction(0), Fraction(1), boolean=True)
+        return replace(self, column=boolean, of_presence=True)
 
     @property
     def ms_per_row(self) -> float:
@@ -72,16 +98,22 @@ class DerivedColumn:
     def key(self) -> str:
         """Return a text that no other map of the same columns shares."""
         ends = (decimal_text(self.column.lower), decimal_text(self.column.upper))
+        if self.of_presence:
+            return f"presence of {self.tree}"
         return f"{self.tree} in [{ends[0]}, {ends[1]}]"
 
-    def codes(self, block: Mapping[str, Codes], missing: Mapping[str, Mask] | None = None) -> Codes:
-        """Return the codes of some rows, from the codes of the columns it reads.
+    def values(
+        self, block: Mapping[str, Values], missing: Mapping[str, Mask] | None = None
+    ) -> Values:
+        """Return the values of some rows, from the values of the columns it reads.
 
-        ``missing`` says which of their cells the file did not have.
+        ``missing`` says which of their cells the file did not have; without it the block does.
         """
-        masks = missing or {}
+        masks = missing
+        if masks is None:
+            masks = {name: block[presence_of(name)] == 0 for name in self._asked}
         count = len(next(iter(block.values())))
-        found = np.empty(count, dtype=np.int32)
+        found = np.empty(count, dtype=self.column.dtype)
         for start in range(0, count, _ROWS):
             part = slice(start, min(start + _ROWS, count))
             rows = Rows(
@@ -89,7 +121,10 @@ class DerivedColumn:
                 {name: block[name][part] for name in self.sources},
                 {name: masks[name][part] for name in self.sources if name in masks},
             )
-            found[part] = encoded(self.tree, self.column, rows, part.stop - start)
+            if self.of_presence:
+                found[part] = has_value(self.tree, rows, self.optional)
+            else:
+                found[part] = evaluated(self.tree, self.column, rows, part.stop - start)
         return found
 
 
@@ -100,6 +135,7 @@ def derived_column(
     lower: Fraction | None = None,
     upper: Fraction | None = None,
     may_miss: bool = False,
+    optional: Collection[str] = (),
 ) -> DerivedColumn:
     """Return the column that an expression of others is.
 
@@ -108,7 +144,9 @@ def derived_column(
     lower, upper
         Narrower bounds than follow from the columns'; values outside are clamped to them.
     may_miss
-        Whether ``is missing`` may be asked: while a file is read.
+        Whether ``is missing`` may be asked of every column: while a file is read.
+    optional
+        The columns that keep their missing cells; of those it may be asked at any time.
 
     Raises
     ------
@@ -126,13 +164,37 @@ def derived_column(
     if not reads:
         raise DefinitionError("the expression names no column, so it is no column", EXPRESSION)
     try:
-        found = range_of(tree, columns, may_miss=may_miss)
+        found = range_of(tree, columns, may_miss=may_miss, optional=optional)
+        if found.kind == "truth" and found.low == found.high:
+            raise DefinitionError(
+                f"{tree} is {'true' if found.low else 'false'} in every row, by the columns' "
+                "bounds and declared values",
+                EXPRESSION,
+            )
         column = _column(found, lower, upper)
     except DefinitionError:
         raise
     except ExpressionError as error:
         raise DefinitionError(error.detail, EXPRESSION) from None
-    return DerivedColumn(tree, column, {name: columns[name] for name in reads})
+    sources = {name: columns[name] for name in reads}
+    return DerivedColumn(tree, column, sources, frozenset(optional) & sources.keys())
+
+
+def with_derived(
+    derived: Mapping[str, DerivedColumn], block: Mapping[str, Values], masks: Mapping[str, Mask]
+) -> dict[str, Values]:
+    """Return a block with derived columns, and which rows have values of those that may have none.
+
+    ``masks`` say which cells the file lacked, those among them that are filled in.
+    """
+    whole, known = dict(block), dict(masks)
+    for name, column in derived.items():
+        whole[name] = column.values(whole, known)
+        if column.misses:
+            there = column.presence().values(whole, known)
+            whole[presence_of(name)] = there
+            known[name] = there == 0
+    return whole
 
 
 def _column(found: Range, lower: Fraction | None, upper: Fraction | None) -> NumberColumn:

@@ -1,42 +1,23 @@
-"""The value of an expression in each of some rows, from their codes.
+"""The value of an expression in each of some rows, from the values of their cells.
 
-*Decoding.* A code stands for all values that are encoded to it, an interval one step wide. It is
-read as the shortest decimal in there: an age of 65 stored between 0 and 120 is 65 again, not
-64.99998, so that ``age == 65`` and ``age >= 65`` say what they seem to. A column compared with a
-number within its bounds is compared by codes, as in every condition.
+Values are exact: an age of 65 is 65, and whole numbers are compared as integers, with constants and
+with one another (:mod:`mechanisms.expressions.comparisons`). What is computed is binary64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn
+from mechanisms.domain import CategoryColumn, Column, NumberColumn, Values
 from mechanisms.exact.arrays import Floats
 from mechanisms.expressions import elementary
-from mechanisms.expressions.ranges import compared_with, constant
+from mechanisms.expressions.comparisons import COMPARE, Mask, compared
 from mechanisms.expressions.tree import COMPARISONS, Node
+from mechanisms.expressions.values import compared_with, constant
 
-Codes = NDArray[np.int32]
-Mask = NDArray[np.bool_]
-
-_EXACT_POWERS = 22  # 10**22 is the largest power of ten that is a float
-_HALF_A_STEP = 0.5000001  # and what floats lose: the decimal is encoded to this very code
-
-_COMPARE: Mapping[str, Callable[[Any, Any], Mask]] = {
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-}
 _ARITHMETIC: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "+": np.add,
     "-": np.subtract,
@@ -55,41 +36,12 @@ _OF_ONE: Mapping[str, Callable[[Floats], Floats]] = {
 }
 
 
-def decoded(column: NumberColumn, codes: Codes) -> Floats:
-    """Return the values that codes stand for, in the column's units, as short decimals."""
-    if column.boolean:
-        return (codes > 0).astype(np.float64)
-    midpoint, step, digits = _scale(column)
-    values = np.asarray(midpoint + codes * step)
-    if abs(digits) > _EXACT_POWERS:
-        return values
-    power = 10.0 ** abs(digits)
-    short = np.rint(values * power) / power if digits >= 0 else np.rint(values / power) * power
-    return np.where(np.abs(short - values) <= _HALF_A_STEP * step, short, values)
-
-
-@lru_cache(maxsize=1024)  # of few rows it would take nearly all of the time
-def _scale(column: NumberColumn) -> tuple[float, float, int]:
-    """Return a column's midpoint and step, and the digits that one step still tells."""
-    return float(column.midpoint), float(column.step), _digits(column.step)
-
-
-def _digits(step: Fraction) -> int:
-    """Return the digits after the point (before it, if negative) that one step still tells."""
-    digits = 0
-    while digits < _EXACT_POWERS + 1 and Fraction(1, 10**digits) > 10 * step:
-        digits += 1
-    while digits > -_EXACT_POWERS - 1 and 10**-digits <= step:
-        digits -= 1
-    return digits
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Some rows: their codes by column, and which of their cells were missing in the file."""
+    """Some rows: their values by column, and which of their cells were missing in the file."""
 
     columns: Mapping[str, Column]
-    codes: Mapping[str, Codes]
+    values: Mapping[str, Values]
     missing: Mapping[str, Mask]
 
     def numbers(self, node: Node) -> Floats:
@@ -112,9 +64,7 @@ class Rows:
     def _leaf(self, node: Node) -> Floats:
         if node.op == "number":
             return np.asarray(float(node.number))
-        column = self.columns[node.name]
-        assert isinstance(column, NumberColumn)
-        return decoded(column, self.codes[node.name])
+        return self.values[node.name].astype(np.float64, copy=False)
 
     def _power(self, node: Node) -> Floats:
         exponent = constant(node.args[1])
@@ -145,26 +95,27 @@ class Rows:
 
     def _compared(self, one: Node, op: str, two: Node) -> Mask:
         if one.op == "column":
-            column = self.columns[one.name]
+            column, values = self.columns[one.name], self.values[one.name]
             if isinstance(column, CategoryColumn):
-                place = column.values.index(two.name)
-                return _COMPARE[op](self.codes[one.name], place)
-            number = None if column.boolean else compared_with(column, two)
-            if number is not None and column.lower <= number <= column.upper:
-                return _COMPARE[op](self.codes[one.name], column.encode_one(float(number)))
-            # A date beyond the bounds has no code, but rows still lie on one side of it.
-            if two.op == "text" and number is not None:
-                return np.asarray(_COMPARE[op](self.numbers(one), float(number)))
-        return np.asarray(_COMPARE[op](self.numbers(one), self.numbers(two)))
+                return COMPARE[op](values, *column.places_of([two.name]))
+            number = compared_with(column, two)
+            if number is not None:
+                return compared(values, op, number)
+            if two.op == "column" and values.dtype.kind == "i":
+                other = self.values[two.name]
+                if other.dtype.kind == "i":
+                    return COMPARE[op](values, other)
+        return np.asarray(COMPARE[op](self.numbers(one), self.numbers(two)))
 
 
-def encoded(node: Node, column: NumberColumn, rows: Rows, count: int) -> Codes:
-    """Return the codes of an expression in each of so many rows, clamped; no value is none."""
+def evaluated(node: Node, column: NumberColumn, rows: Rows, count: int) -> Values:
+    """Return the clamped values of an expression in each of ``count`` rows."""
+    found: Values
     if column.boolean:
-        found = np.where(rows.truths(node), np.int32(CODE_MAX), np.int32(-CODE_MAX))
+        found = rows.truths(node)
     else:
         with np.errstate(all="ignore"):  # what overflows or has no value is clamped
             values = rows.numbers(node)
-            found = column.encode(np.where(np.isnan(values), float(column.lower), values))
-    # A constant is broadcast to a view that nobody may write to, hence the copy.
-    return np.broadcast_to(found, (count,)).astype(np.int32, copy=True)
+            found = column.clamped(np.where(np.isnan(values), float(column.lower), values))
+    # A constant is broadcast to a read-only view, hence the copy.
+    return np.broadcast_to(found, (count,)).astype(column.dtype, copy=True)

@@ -1,9 +1,9 @@
-"""From what people write to a :class:`~mechanisms.expressions.tree.Node`.
+"""Parses the text of an expression into a :class:`~mechanisms.expressions.tree.Node`.
 
-Python's own parser reads a skeleton of the text, in which names and quoted values are blank
-ASCII letters of the same length; nothing is ever compiled or evaluated. What comes back is
-accepted node by node by the whitelist below, and names are taken from the text by their place.
-``^`` and ``**`` are both a power. A name that is no plain word is written in backticks.
+Python's own parser reads a skeleton of the text, in which ASCII letters replace names and quoted
+values at the same length; nothing is ever compiled or evaluated. The whitelist below accepts the
+result node by node, and names are read from the text by their place.
+``^`` and ``**`` are both powers. A name that is not a plain word is written in backticks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 
-from mechanisms.expressions.refusals import ExpressionError, several_rows, unknown_function
+from mechanisms.expressions.refusals import (
+    ExpressionError,
+    several_rows,
+    unknown_function,
+    with_hints,
+)
 from mechanisms.expressions.tree import FUNCTIONS, Node, is_name_of_python
 
 LONGEST = 2_000
@@ -69,7 +74,7 @@ _OFFERED = (
 
 @lru_cache(maxsize=128)  # a question's are read for each of many plans
 def parse(text: str) -> Node:
-    """Read an expression; which columns there are is not asked here.
+    """Read an expression, without checking that its columns exist.
 
     >>> str(parse("log( income+1 ) ** 2"))
     'log(income + 1)^2'
@@ -81,7 +86,13 @@ def parse(text: str) -> Node:
     ExpressionError
         It is too long, or is anything but columns, numbers and the operations on offer.
     """
-    text = text.strip()
+    try:
+        return _parsed(text.strip())
+    except ExpressionError as error:
+        raise with_hints(error, text[:LONGEST]) from None
+
+
+def _parsed(text: str) -> Node:
     if not text:
         raise ExpressionError("an expression is empty")
     if len(text) > LONGEST:
@@ -171,7 +182,7 @@ class _Reader:
         }
 
     def read(self, node: ast.expr, depth: int) -> Node:
-        """Return what a node says, or refuse it."""
+        """Return the meaning of a node, or refuse it."""
         self._nodes += 1
         if depth > DEEPEST or self._nodes > MOST_NODES:
             raise _too_deep()
@@ -291,5 +302,5 @@ class _Reader:
 
 
 def _spliced(op: str, args: list[Node]) -> tuple[Node, ...]:
-    """Return what is joined, those of an inner join of the same kind among them."""
+    """Return the joined parts, including those of an inner join of the same kind."""
     return tuple(each for arg in args for each in (arg.args if arg.op == op else (arg,)))

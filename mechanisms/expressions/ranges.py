@@ -7,40 +7,32 @@ bounds alone, never on rows. A value outside can only come of rounding, and is c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
-from typing import Literal
 
 from mechanisms.domain import CategoryColumn, Column, NumberColumn
 from mechanisms.exact.decimals import decimal_text
+from mechanisms.expressions.decisions import Decisions
 from mechanisms.expressions.parsing import LARGEST
 from mechanisms.expressions.refusals import ExpressionError, unknown_column
 from mechanisms.expressions.tree import COMPARISONS, Node, quoted_name
-from mechanisms.words import closest_first, listed
+from mechanisms.expressions.values import MOST_POWER, Ends, Kind, Range, compared_with, constant
+from mechanisms.words import no_value
 
-Kind = Literal["number", "truth", "category", "text"]
-
-MOST_POWER = 64
 _MOST_BITS = 256  # of an exact end; longer ones become floats
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """What a node is, and the least and the largest value of a number or truth."""
-
-    kind: Kind
-    low: Fraction = Fraction(0)
-    high: Fraction = Fraction(1)
-
-
-def range_of(node: Node, columns: Mapping[str, Column], *, may_miss: bool) -> Range:
-    """Return what an expression of these columns can be.
+def range_of(
+    node: Node, columns: Mapping[str, Column], *, may_miss: bool, optional: Collection[str] = ()
+) -> Range:
+    """Return the possible values of an expression of these columns.
 
     Parameters
     ----------
     may_miss
         Whether cells can be missing, so that ``is missing`` may be asked.
+    optional
+        Columns with optional values, for which ``is missing`` is allowed.
 
     Raises
     ------
@@ -48,62 +40,36 @@ def range_of(node: Node, columns: Mapping[str, Column], *, may_miss: bool) -> Ra
         A column that there is not, an operation on what it is not for, or one without a
         value somewhere within the columns' bounds; the message says how to clip.
     """
-    return _Ranges(columns, may_miss=may_miss).of(node)
-
-
-def constant(node: Node) -> Fraction | None:
-    """Return the number that an expression without columns is, if it is a rational one."""
-    if node.op == "number":
-        return node.number
-    parts = [constant(arg) for arg in node.args]
-    numbers = [part for part in parts if part is not None]
-    if not parts or len(numbers) < len(parts) or node.op not in _EXACT:
-        return None
-    try:
-        return _EXACT[node.op](*numbers)
-    except (ArithmeticError, ValueError):
-        return None
-
-
-def compared_with(column: NumberColumn, node: Node) -> Fraction | None:
-    """Return the number that a column is compared with: a constant, or a date in quotes."""
-    if node.op != "text":
-        return constant(node)
-    number = column.number_of(node.name)
-    return None if number is None else Fraction(number)
+    return _Ranges(columns, may_miss=may_miss, optional=optional).of(node)
 
 
 def _is_fixed(node: Node) -> bool:
     return node.op == "text" or constant(node) is not None
 
 
-def _exact_power(base: Fraction, exponent: Fraction) -> Fraction:
-    if exponent.denominator > 1 or abs(exponent) > MOST_POWER:
-        raise ValueError("not exact")
-    return Fraction(base ** int(exponent))
-
-
-_EXACT: Mapping[str, Callable[..., Fraction]] = {
-    "+": lambda one, two: one + two,
-    "-": lambda one, two: one - two,
-    "*": lambda one, two: one * two,
-    "/": lambda one, two: one / two,
-    "^": _exact_power,
-    "negative": lambda one: -one,
-}
-
-
 class _Ranges:
-    def __init__(self, columns: Mapping[str, Column], *, may_miss: bool) -> None:
+    def __init__(
+        self, columns: Mapping[str, Column], *, may_miss: bool, optional: Collection[str]
+    ) -> None:
         self._columns = columns
         self._may_miss = may_miss
+        self._optional = optional
+        # Each node is checked once, but deciding it reads its own parts again.
+        self._known: dict[int, Range] = {}
+        self._decisions = Decisions(columns, self.of)
 
     def of(self, node: Node) -> Range:
         """Return the range of a node."""
+        found = self._known.get(id(node))
+        if found is None:
+            found = self._known[id(node)] = self._found(node)
+        return found
+
+    def _found(self, node: Node) -> Range:
         if node.op in ("number", "text", "column"):
             return self._leaf(node)
         if node.op in COMPARISONS or node.op == "in":
-            return self._compared(node)
+            return self._truth(node, self._compared(node))
         if node.op == "missing":
             return self._missing(node)
         if node.op in ("and", "or", "not"):
@@ -112,7 +78,7 @@ class _Ranges:
                     raise ExpressionError(
                         f"{node.op} joins what is true or false, as comparisons are", arg.place
                     )
-            return Range("truth")
+            return self._truth(node, Range("truth"))
         ends = [self._number(arg) for arg in node.args]
         return Range("number", *_bounded(node, self._reached(node, ends)))
 
@@ -128,6 +94,11 @@ class _Ranges:
         if isinstance(column, CategoryColumn):
             return Range("category")
         return Range("truth" if column.boolean else "number", column.lower, column.upper)
+
+    def _truth(self, node: Node, found: Range) -> Range:
+        """Return the range of a truth value: one value where bounds decide it."""
+        decided = self._decisions.of(node)
+        return found if decided is None else Range("truth", Fraction(decided), Fraction(decided))
 
     def _number(self, node: Node) -> tuple[Fraction, Fraction]:
         found = self.of(node)
@@ -149,10 +120,10 @@ class _Ranges:
         if arg.op != "column":
             raise ExpressionError('"is missing" is asked of a column', node.place)
         self.of(arg)
-        if not self._may_miss:
+        if not (self._may_miss or arg.name in self._optional):
             raise ExpressionError(
-                "stored columns have no missing cells: ask this in the derive of the data set's "
-                "spec, where the file is read",
+                f"every record has a value of {quoted_name(arg.name)}: ask this of a column with "
+                '"missing": "keep", or in the derive of the spec, where the file is read',
                 node.place,
             )
         return Range("truth")
@@ -189,15 +160,13 @@ class _Ranges:
             raise ExpressionError(f"{name} is a category, compared by ==, != or in", node.place)
         for other in others:
             written = other.name if other.op in ("text", "column") else ""
-            if other.op != "text" or written not in column.values:
-                if other.op == "column" and written in column.values:
+            value = column.value_of(written)
+            if other.op != "text" or value is None:
+                if other.op == "column" and value is not None:
                     raise ExpressionError(
-                        f'a value of a category stands in quotes: "{written}"', other.place
+                        f'a value of a category stands in quotes: "{value}"', other.place
                     )
-                there = listed([f'"{v}"' for v in closest_first(list(column.values), written)])
-                raise ExpressionError(
-                    f"that is not a declared value of {name}; those are {there}", other.place
-                )
+                raise ExpressionError(no_value(name, column.values, written), other.place)
 
     def _reached(
         self, node: Node, ends: list[tuple[Fraction, Fraction]]
@@ -239,7 +208,7 @@ class _Ranges:
 
 
 def _squared(base: tuple[Fraction, Fraction], power: int) -> tuple[Fraction, Fraction]:
-    """Return the range of a whole power; a negative one of what is not 0."""
+    """Return the range of a whole power; a negative one needs a base that is never 0."""
     low, high = base
     widest = max(abs(low), abs(high))
     if widest > 1 and widest ** abs(power) > LARGEST**2:
@@ -286,7 +255,7 @@ def _log(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]
 
 
 def _log1p(node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
-    if float(low) <= -1:  # it may be above by less than floats tell
+    if float(low) <= -1:  # it may be above by less than float precision
         raise _no_value(node, (low, high), "log1p of -1 or less", f"log1p(max({node.args[0]}, 0))")
     return Fraction(math.log1p(low)), Fraction(math.log1p(high))
 
@@ -311,8 +280,6 @@ def _abs(_node: Node, low: Fraction, high: Fraction) -> tuple[Fraction, Fraction
     ends = sorted((abs(low), abs(high)))
     return (Fraction(0) if low < 0 < high else ends[0]), ends[1]
 
-
-Ends = tuple[Fraction, Fraction]
 
 _OF_ONE: Mapping[str, Callable[[Node, Fraction, Fraction], Ends]] = {
     "abs": _abs,
@@ -352,7 +319,7 @@ def _bounded(node: Node, ends: Ends) -> Ends:
 
 
 def _no_value(node: Node, ends: Ends, what: str, *ways: str) -> ExpressionError:
-    """Return what is said where an operation has no value for some values in the bounds."""
+    """Return the message where an operation is undefined for some values in the bounds."""
     low, high = (_shown(end) for end in ends)
     return ExpressionError(
         f"{what} has no value, and {node.args[0]} lies between {low} and {high} by its bounds; "

@@ -1,4 +1,4 @@
-"""What an expression is, and the one text that all spellings of it share.
+"""The tree of an expression, and the canonical text that all spellings of it share.
 
 *Conventions.* A :class:`Node` is an operation on nodes. Leaves: ``number`` with a rational,
 ``column`` and ``text`` with a string. ``in`` holds a column or number, then what it is compared
@@ -28,7 +28,7 @@ _RESERVED = frozenset({"and", "or", "not", "in", "is", "True", "False"})
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operation and what it is applied to."""
+    """An operation and its arguments."""
 
     op: str
     args: tuple[Node, ...] = ()
@@ -94,7 +94,7 @@ def quoted_name(name: str) -> str:
 
 
 def coefficient_name(node: Node) -> str:
-    """Return what R calls a coefficient of this: a name, a call, or ``I(...)``."""
+    """Return R's name of a coefficient of this: a name, a call, or ``I(...)``."""
     if node.op == "column":
         return node.name
     return str(node) if node.op in FUNCTIONS else f"I({node})"
@@ -106,7 +106,7 @@ def is_name_of_python(word: str) -> bool:
 
 
 def _text(node: Node) -> tuple[str, int]:
-    """Return the text of a node and how tightly it holds together."""
+    """Return the text of a node and its precedence."""
     rank = _RANK.get(node.op, _ATOM)
     if rank == _ATOM:
         return _atom(node), rank

@@ -1,26 +1,26 @@
-"""Which mechanism ``auto`` takes for a regression: by its error in a public simulation.
+"""Which mechanism ``auto`` takes for a regression: the one with the least simulated error.
 
-Let e_mp be the mean, over the coefficients, of the error that is expected by mechanism m in a
-population p, and z_p that of no answer, the middle of the values that are possible; each as a share
-of the range of these. There are two populations: features spread evenly over their bounds, and
-features that fill about a quarter of them, off centre. The target fills about a quarter of its own
-in both: a target that filled all of them beside narrow features would have slopes larger than most
-are. A population weighs what the best mechanism tells in it,
+Let e_mp be the expected error of mechanism m in a population p: the mean over the coefficients.
+Let z_p be the error of the constant answer, the middle of the possible values. Both are shares of
+the range of possible values. There are two populations: features spread evenly over their bounds,
+and features that fill about a quarter of them, off centre. The target fills about a quarter of its
+bounds in both: a wider target with narrow features would have unusually large slopes. The weight of
+a population is how much the best mechanism improves on the constant answer,
 
     w_p = max(0, 1 - min_m e_mp / z_p),
 
-so that it says nothing where all answers are noise. ``auto`` takes the mechanism with the least
-product of e_mp^(w_p), which counts 1.1-fold if the answers do not state their noise. So intervals
-are given up only for what errs less by more than a simulation may be wrong. ``studies/choices.py``
-has what is taken beside what errs least, on other data.
+so a population has no weight where all answers are noise. ``auto`` takes the mechanism with the
+least product of e_mp^(w_p), times 1.1 if the answers do not state their noise. So ``auto`` gives
+up intervals only if the error decreases by more than the simulation's own error.
+``studies/choices.py`` compares the choice with the mechanism of least error, on other data.
 
-The exponential mechanism is no candidate, being the baseline, and neither is what is drawn on
-boxes: how long such a draw takes depends on the data, so it is a job that one has to ask for. So
-for now the choice is one for linear regressions alone; others have one candidate. What would take
-too long to simulate, as sanitized moments of many columns do, is no candidate either.
+The exponential mechanism is no candidate, because it is the baseline. Neither are draws on boxes:
+their time depends on the data, so a request must ask for them explicitly. So for now only linear
+regressions have a choice; other kinds have one candidate. A plan that takes too long to simulate,
+such as sanitized moments of many columns, is no candidate either.
 
 **Privacy.** The choice is a function of the question, the schema and epsilon, all public. It reads
-no data, and the same question is drawn by the same mechanism.
+no data, and the same question always gets the same mechanism.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from typing import NamedTuple
 
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import CategoryColumn, Schema
+from mechanisms.foresight.asked import Asked, one_group, relation_of
 from mechanisms.foresight.assumptions import Assumptions, Spread
 from mechanisms.foresight.errors import (
-    Asked,
+    CHOOSING,
     is_tried_in_time,
-    relation_of,
     simulated_error,
     simulated_truths,
 )
@@ -59,9 +59,9 @@ _FREE = "functional"
 _FILLED = 0.25  # of the bounds, by narrow columns
 _OFF_CENTRE = 0.1  # of the width
 _UNSTATED = 1.1
-"""As many times its own does an error count where answers do not state their noise."""
+"""The factor on the error of a mechanism whose answers do not state their noise."""
 _NEAR = 1.05
-"""Errors that differ by less are told as about the same."""
+"""Errors that differ by a smaller factor are reported as about the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,8 @@ class Choice:
     mechanism: str
     reason: str
 
-    def told(self, plan: Plan) -> Plan:
-        """Return the plan of the mechanism with the reason why it was taken."""
+    def explained(self, plan: Plan) -> Plan:
+        """Return the mechanism's plan with the reason for the choice."""
         return replace(plan, reason=f"{self.reason} {plan.reason}")
 
 
@@ -114,9 +114,9 @@ def undecided(
     norm: str,
     inference: Fraction | None = None,
 ) -> list[Asked]:
-    """Return what a question leaves to ``auto`` that has not been decided here: a stack's parts.
+    """Return the questions that ``auto`` has not decided here yet: for a stack, those of its parts.
 
-    Of a stack that does not fit there is nothing to decide: its plan is refused.
+    A stack that does not fit has none: its plan is refused.
     """
     if isinstance(statistic, Stack):
         try:
@@ -138,7 +138,7 @@ def undecided(
 
 
 def decided(questions: Sequence[Asked]) -> dict[str, Choice]:
-    """Return choices that another process may :func:`remember`; what is refused is left out."""
+    """Return choices that another process may :func:`remember`, without refused questions."""
     found = {}
     for asked in questions:
         with suppress(InvalidStatisticError):
@@ -155,7 +155,7 @@ def decided(questions: Sequence[Asked]) -> dict[str, Choice]:
 
 
 def remember(choices: Mapping[str, Choice]) -> None:
-    """Remember choices; the oldest are forgotten."""
+    """Store choices; the oldest are dropped."""
     _KNOWN.keep(choices)
 
 
@@ -166,7 +166,7 @@ def _asked(
     norm: str,
     inference: Fraction | None,
 ) -> Asked:
-    """Return what is asked of one row, at its share of epsilon."""
+    """Return the question about one row, at its share of epsilon."""
     schema, epsilon = per_row(schema, epsilon)
     return Asked(
         statistic=statistic,
@@ -179,9 +179,9 @@ def _asked(
 
 
 def _text(asked: Asked) -> str:
-    """Return a text that tells a question from all others."""
+    """Return a text that is different for every question."""
     price = f"{asked.epsilon.fraction} {asked.inference}"
-    # By repr, which holds every field: one that is added later tells questions apart as well.
+    # repr holds every field, so fields that are added later also distinguish questions.
     return f"{asked.statistic!r} {asked.schema!r} {price} {asked.norm}"
 
 
@@ -189,7 +189,7 @@ def _chosen(asked: Asked) -> Choice:
     offered = _candidates(asked)
     if len(offered) == 1:
         return Choice(mechanism=offered[0].mechanism, reason="No other can be compared with it.")
-    errors, weight = _errors(offered)
+    errors, weight = _errors([one_group(each) for each in offered])
     stating = {each.mechanism for each in offered if _states_noise(each)}
 
     def counted(mechanism: str) -> float:
@@ -206,21 +206,21 @@ def _states_noise(asked: Asked) -> bool:
 
 def _reason(best: str, second: str, errors: Mapping[str, float]) -> str:
     ratio = errors[second] / errors[best] if errors[best] > 0 else 1.0
-    told = "about as much" if 1 / _NEAR < ratio < _NEAR else f"{ratio:.2g} times as much"
+    difference = "about as much" if 1 / _NEAR < ratio < _NEAR else f"{ratio:.2g} times as much"
     simulated = "in a public simulation of this question"
     if ratio < 1:
         but = f"the runner-up, {second}, does not, and errs"
-        return f"{best} states its noise; {but} {told} {simulated}."
-    return f"{best} errs least {simulated}; the runner-up, {second}, errs {told}."
+        return f"{best} states its noise; {but} {difference} {simulated}."
+    return f"{best} errs least {simulated}; the runner-up, {second}, errs {difference}."
 
 
 def _candidates(asked: Asked) -> list[Asked]:
-    """Return the question by each mechanism that may be taken for it.
+    """Return the question with each candidate mechanism.
 
     Raises
     ------
     InvalidStatisticError
-        None may: what the first of them says.
+        There is no candidate: the refusal of the first mechanism.
     """
     found: list[Asked] = []
     others: list[Asked] = []
@@ -243,7 +243,7 @@ def _candidates(asked: Asked) -> list[Asked]:
 
 
 def _by(asked: Asked, mechanism: str) -> Asked:
-    """Return the question by a mechanism, at what of epsilon its standard errors leave.
+    """Return the question with a mechanism, at the epsilon that its standard errors leave.
 
     Raises
     ------
@@ -281,7 +281,7 @@ def _errors(offered: Sequence[Asked]) -> tuple[dict[str, float], float]:
         total += weight
         for mechanism, each in found.items():
             products[mechanism] *= each.error**weight
-    # Where nothing is told all are alike.
+    # Where no population has weight, all mechanisms are equal.
     root = 1 / total if total > 0 else 0.0
     return {mechanism: product**root for mechanism, product in products.items()}, total
 
@@ -290,7 +290,7 @@ _Population = tuple[tuple[str, Spread], ...]
 
 
 def _populations(asked: Asked) -> tuple[_Population, _Population]:
-    """Return what fills a part of its bounds: the target, and the features as well."""
+    """Return the columns that fill a part of their bounds: the target, and the features too."""
     relation = relation_of(viewed(asked.statistic, asked.schema))
     if relation is None:
         return (), ()
@@ -311,18 +311,18 @@ def _narrow(asked: Asked, *names: str) -> _Population:
 
 
 class _Compared(NamedTuple):
-    """The mean error of an answer's numbers, and of none, as shares of what was possible."""
+    """Mean errors of an answer and of the constant answer, as shares of the possible range."""
 
     error: float
     none: float
 
 
 def _compared(asked: Asked, assumptions: Assumptions) -> _Compared:
-    """Return how an answer errs, and how the middle of what was possible does."""
-    truths = [dict(numbers(each)) for each in simulated_truths(asked, assumptions)]
+    """Return the mean errors of an answer and of the middle of the possible range."""
+    truths = [dict(numbers(each)) for each in simulated_truths(asked, assumptions, CHOOSING)]
     ranges = ranges_of(asked, assumptions)
     errors, none = [], []
-    for path, error in numbers(simulated_error(asked, assumptions)):
+    for path, error in numbers(simulated_error(asked, assumptions, CHOOSING)):
         low, high = at(ranges, path)
         if low < high:
             errors.append(error / (high - low))

@@ -1,10 +1,10 @@
-"""A release on synthetic rows: everything but the people in it.
+"""A release on synthetic rows, which has the same form as a release on real data.
 
-The plan is the release's own, for as many rows; the rows are those of the simulation
-(:mod:`mechanisms.foresight.synthetic`), and so are the bits it is drawn with. At most 100,000 rows
-are made, and 1,000 for what is drawn on boxes. Under replace-one the plan is then one for so many.
+The plan is the release's own plan for the same number of rows. The rows and the random bits are
+those of the simulation (:mod:`mechanisms.foresight.synthetic`). A dry run makes at most 100,000
+rows, or 1,000 for draws on boxes. Under replace-one it then plans for that number of rows.
 
-**Privacy.** Nothing here is given data. The numbers say nothing of anybody.
+**Privacy.** Nothing here receives data, so the numbers contain no information about any person.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from mechanisms.contract import Outcome, Plan, Statistic
 from mechanisms.domain import Schema
+from mechanisms.foresight.asked import relation_of
 from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.errors import relation_of
 from mechanisms.foresight.synthetic import Relation, drawn, synthetic_rows
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
@@ -28,7 +28,7 @@ _MOST_ROWS_ON_BOXES = 1_000  # with more a draw may take minutes, and this is no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryRun:
-    """What a plan draws from so many synthetic rows."""
+    """What a plan draws from ``rows`` synthetic rows."""
 
     plan: Plan
     rows: int
@@ -61,7 +61,7 @@ def dry_run(
 
 
 def dry_rows(schema: Schema, assumptions: Assumptions, *, most: int) -> ArrayData:
-    """Return synthetic rows, at most so many, in which no column follows from another.
+    """Return at most ``most`` synthetic rows, in which no column depends on another.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def dry_rows(schema: Schema, assumptions: Assumptions, *, most: int) -> ArrayDat
 
 
 def _relation(statistic: Statistic, schema: Schema) -> Relation | None:
-    """Return what follows from what: of a stack, in the first part that says so."""
+    """Return which column depends on which: for a stack, in the first part that has a relation."""
     asked = [statistic]
     if isinstance(statistic, Stack):
         asked = [part.statistic for part in statistic.parts]

@@ -3,20 +3,31 @@
 *Known laws.* Where a plan states the law of its noise and the answer is linear in it, E|noise| is
 read off the law.
 
-*All others.* The very plan is drawn again and again, on one sample of synthetic rows after
-another, and compared with what a draw at an epsilon of 10,000 finds there. One sample would not
-do: where values lie far apart by chance, a quantile errs twice as much as elsewhere. A mean of k
-absolute differences has a standard error of about 1 / sqrt(k): 8% for quantiles, of 160 draws on
-160 samples, 9% for other quick laws, of 128 on 16, and up to 25% for what takes long to draw.
+*Sums with noise of a known law.* Answers computed from them, such as ratios and products, are
+simulated. The simulation adds vectors of that noise to the sums of synthetic rows, in floats, and
+computes all answers in one pass. Two samples are enough, because the errors depend only on the
+moments of the rows.
 
-*Many rows.* What counts for these laws is epsilon times the rows: a gradient, a loss or a
-perturbation of n rows at epsilon weighs what n / k rows weigh at k epsilon. So at most a few
-thousand rows are simulated, at an epsilon as much larger. Where an answer is itself one of the
-rows' values, as a quantile is, few rows at a large epsilon would answer on too coarse a grid; there
-epsilon grows to 1 at most, and the error is divided by what is left.
+*All others.* The simulation draws with the release's own plan, on several samples of synthetic
+rows. It compares each draw with a draw at an epsilon of 10,000 on the same sample. One sample is
+not enough: where values are far apart by chance, a quantile errs twice as much as elsewhere. A mean
+of k absolute differences has a standard error of about 1 / sqrt(k): 8% for quantiles (160 draws on
+160 samples), 9% for other quick laws (128 draws on 16 samples), and up to 25% for slow draws.
 
-*Bounded time.* How many rows and draws follows from the plan's expected time. An offer that would
-still take too long is reckoned by objective perturbation of the same question, whose error is near.
+*Many rows.* These laws depend on epsilon times the number of rows: n rows at epsilon have the same
+effect on a gradient, a loss or a perturbation as n / k rows at k epsilon. So at most a few thousand
+rows are simulated, at a proportionally larger epsilon. Where an answer is itself one of the rows'
+values, as a quantile is, few rows at a large epsilon would answer on too coarse a grid. There
+epsilon grows to 1 at most, and the error is divided by the remaining factor.
+
+*Groups.* All groups have the same law, each on its own rows. So groups of about one size are one
+calculation: a data set of that size, with the neighbours and the epsilon of a group. Of sizes that
+differ by less than a factor, one is simulated, and the errors of the others are in inverse
+proportion to their sizes.
+
+*Bounded time.* The plan's expected time determines the numbers of rows and draws. A plan that is
+still too slow is estimated by objective perturbation of the same question, whose error is similar.
+A release does not wait: 12 draws give the order of magnitude of its error (``COARSE``).
 """
 
 from __future__ import annotations
@@ -24,114 +35,86 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
-from math import ceil
+from functools import lru_cache, partial
 from typing import cast
 
 import numpy as np
 
-from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic
-from mechanisms.domain import Schema
+from mechanisms.contract import ErrorsOn, InvalidStatisticError, Json, Plan
+from mechanisms.foresight.asked import Asked, is_of_its_groups, is_simulated, one_group, relation_of
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.memory import Memory
-from mechanisms.foresight.synthetic import Relation, SyntheticRows, drawn, synthetic_rows
-from mechanisms.foresight.trees import mapped, numbers
+from mechanisms.foresight.synthetic import SyntheticRows, drawn, synthetic_rows
+from mechanisms.foresight.trees import mapped, mapped_arrays, numbers
+from mechanisms.foresight.verdicts import Estimate
 from mechanisms.parted import parts_of
-from mechanisms.privacy import MAX_EPSILON_NANOS, ONE_ROW, Adjacency, Epsilon, PrivacyLoss
-from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
+from mechanisms.privacy import MAX_EPSILON_NANOS, ONE_ROW, Epsilon
 from mechanisms.statistics.questions import (
     Question,
-    Viewed,
     viewed,
 )
 
-_LINEAR = frozenset({"count", "histogram", "sum"})
-"""Kinds whose answers are linear in noise of a known law."""
-_LINEAR_OF_KNOWN_ROWS = frozenset({"mean", "moments"})
-"""Kinds whose answers are, too, where a number of rows that is public divides them."""
-ADDITIVE = frozenset({"mean", "variance", "std", "moments", "covariance", "correlation"})
-"""Kinds that are made of sums with noise of a known law: fewer draws tell enough of them."""
-_RELATED = frozenset({"correlation", "covariance", "moments"})
 _QUANTILE = "quantile"
 _OF_VALUES = frozenset({_QUANTILE, "quantile_regression"})
 """Kinds whose answers lie among the rows' values."""
 
-_ROWS = (4096, 1024, 256)
-_ROWS_ON_BOXES = (1024, 256)
+ROWS = 4096
+_ROWS = (ROWS, 1024, 256)
+_ROWS_ON_BOXES = (256,)
 _ROWS_OF_VALUES = (1000,)
 """Of which most levels are whole numbers, as of most data sets' rows."""
-_MOST_DRAWS, _LEAST_DRAWS = 128, 6
-_SAMPLES = 16
-_QUANTILE_DRAWS = 160
+_LEAST_DRAWS, _LEAST_ON_BOXES = 6, 4
 _SIMULATED_MS = 2000.0
-_QUICK_MS = 250.0
-"""More draws than the fewest that do are made in this time alone."""
 _FEW_DRAWS = 16
+"""An estimate from fewer draws is coarse."""
+_AT_ONCE_DRAWS = 128
+_MANY_NUMBERS = 300
+"""Of which one sample of rows is enough."""
+_SIZED_ROWS = 4 * 4096
+_MOST_SIZES = 4
 _STAND_IN = "objective_perturbation"
 _MOMENTS = "functional"
 _DESCRIBING = 6
-"""As many times longer a draw of moments takes with the description of its noise."""
+"""The factor by which describing the noise prolongs a draw of moments."""
 _BRIEFLY = 1 / 12
-"""The part of that which the numbers take alone; noise that nobody reads is not described."""
+"""The share of that time for the numbers alone: a simulation does not describe the noise."""
 _DIGITS = 3
 _MOST_ERRORS = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A question as it is drawn: everything that its error depends on."""
+class Effort:
+    """How thoroughly errors are simulated: at most ``draws`` draws, on ``samples`` samples of rows.
 
-    statistic: Statistic
-    schema: Schema
-    epsilon: PrivacyLoss
-    mechanism: str
-    norm: str
-    inference: Fraction | None = None
-    """The share of epsilon that standard errors take, where they are wanted."""
-
-    def plan(self) -> Plan:
-        """Return the plan of its numbers, standard errors apart."""
-        return calibrate_by(
-            SINGLE_MECHANISMS,
-            self.statistic,
-            self.schema,
-            self.epsilon,
-            mechanism=self.mechanism,
-            norm=self.norm,
-        )
-
-    def on(self, rows: int) -> Asked:
-        """Return the same question about a data set of so many rows."""
-        if self.schema.adjacency is Adjacency.REPLACE_ONE:
-            return replace(self, schema=replace(self.schema, rows=rows))
-        return replace(self, schema=replace(self.schema, max_rows=rows))
-
-    def at(self, epsilon: Fraction) -> Asked:
-        """Return the same question at another epsilon, to the next billionth above."""
-        # Rounded up: a tiny share must not become no epsilon at all.
-        nanos = min(max(ceil(epsilon * 10**9), 1), MAX_EPSILON_NANOS)
-        return replace(self, epsilon=Epsilon(nanos))
-
-
-def is_simulated(statistic: Statistic, schema: Schema) -> bool:
-    """Return whether the error of an answer takes a simulation.
-
-    Of a ratio or a product a plan states the widest noise there can be, which is no expectation.
+    ``quantile_draws`` is the number of both for quantiles, where each draw has its own rows. A
+    simulation exceeds ``few`` draws only within ``quick_ms``.
     """
-    if statistic.kind in _LINEAR:
-        return False
-    known = schema.known_rows is not None and getattr(statistic, "weights", None) is None
-    if isinstance(statistic, Question) and not statistic.is_of_all_rows:
-        known = False
-    return not (known and statistic.kind in _LINEAR_OF_KNOWN_ROWS)
+
+    draws: int
+    samples: int
+    quantile_draws: int
+    few: int
+    quick_ms: float
 
 
-def expected_error(asked: Asked, plan: Plan, assumptions: Assumptions) -> Json | None:
-    """Return the expected absolute error of each number, in the shape of the value."""
+FULL = Effort(draws=128, samples=16, quantile_draws=160, few=16, quick_ms=250.0)
+CHOOSING = Effort(draws=48, samples=8, quantile_draws=48, few=12, quick_ms=100.0)
+"""Of several mechanisms on the same samples, which are compared with each other."""
+COARSE = Effort(draws=12, samples=4, quantile_draws=12, few=6, quick_ms=25.0)
+
+
+def expected_error(
+    asked: Asked, plan: Plan, assumptions: Assumptions, effort: Effort = FULL
+) -> tuple[Json | None, Estimate]:
+    """Return the expected absolute error of each number, in the shape of the value.
+
+    And how it was found.
+    """
     if is_simulated(asked.statistic, asked.schema):
-        return simulated_error(asked, assumptions)
+        found = _found(asked, assumptions, effort)
+        return found.mean, "coarse" if found.coarse else "simulated"
     noise = plan.preview(max(rows_met(asked, assumptions), 1))
-    return None if noise is None else noise.expected_error
+    return None if noise is None else noise.expected_error, "closed form"
 
 
 def rows_met(asked: Asked, assumptions: Assumptions) -> int:
@@ -146,62 +129,133 @@ def rows_met(asked: Asked, assumptions: Assumptions) -> int:
     return round(rows * part.rows / _ROWS[0])
 
 
-def simulated_error(asked: Asked, assumptions: Assumptions) -> Json:
+def simulated_error(asked: Asked, assumptions: Assumptions, effort: Effort = FULL) -> Json:
     """Return the mean absolute error of draws on synthetic rows; the last ones are remembered."""
-    return _found(asked, assumptions).mean
+    return _found(asked, assumptions, effort).mean
 
 
 def simulated_reach(asked: Asked, assumptions: Assumptions) -> float:
-    """Return what 95% of such errors are within: of the number for which that is most."""
-    return _found(asked, assumptions).reach
+    """Return the 95% quantile of such errors: the largest over the answer's numbers."""
+    return _found(asked, assumptions, FULL).reach
 
 
-def simulated_truths(asked: Asked, assumptions: Assumptions) -> list[Json]:
+def simulated_truths(asked: Asked, assumptions: Assumptions, effort: Effort) -> list[Json]:
     """Return the answers without noise of the samples that errors are simulated on."""
-    samples = _samples_of(asked, _size(asked, assumptions), assumptions)
-    return [samples[sample][1] for sample in range(_SAMPLES)]
+    size = _size(asked, assumptions, effort)
+    samples = _samples_of(asked, size, assumptions)
+    return [samples[sample][1] for sample in range(size.samples)]
 
 
 def simulating_ms(asked: Asked, assumptions: Assumptions) -> float:
-    """Return about how many milliseconds its draws take that are simulated, by public facts."""
-    size = _size(asked, assumptions)
-    return max(size.draws * size.asked.plan().expected_ms, 1.0)
+    """Return about how many milliseconds its simulated draws take, from public facts."""
+    size = _size(asked, assumptions, FULL)
+    plan = size.asked.plan()
+    return max(1.0 if plan.errors_on else size.draws * plan.expected_ms, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     mean: Json
     reach: float
+    coarse: bool
 
 
 # Errors of this process, as the same question comes many times.
 _KNOWN: Memory[_Found] = Memory(512)
 
 
-def _found(asked: Asked, assumptions: Assumptions) -> _Found:
-    # By repr, which holds every field: one that is added later tells questions apart as well.
+def _found(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Found:
+    # repr holds every field, so fields that are added later also distinguish questions.
     text = f"{asked!r} {assumptions!r}"
-    known = _KNOWN.get(text)
+    known = _KNOWN.get(f"{text} {FULL}") or _KNOWN.get(f"{text} {effort}")
     if known is None:
-        known = _simulated(asked, assumptions)
-        _KNOWN.keep({text: known})
+        grouped = getattr(asked.statistic, "by", ())
+        known = (_of_groups if grouped else _simulated)(asked, assumptions, effort)
+        _KNOWN.keep({f"{text} {effort}": known})
     return known
 
 
-def _simulated(asked: Asked, assumptions: Assumptions) -> _Found:
-    size = _size(asked, assumptions)
-    errors = list(_errors(asked, size, assumptions))
+def _simulated(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Found:
+    size = _size(asked, assumptions, effort)
+    plan = size.asked.plan()
+    if plan.errors_on is not None:
+        return _at_once(asked, plan.errors_on, size, assumptions)
+    errors = list(_errors(asked, plan, size, assumptions))
     # The errors of all draws, number by number.
     reaches = mapped(lambda *each: float(np.quantile(each, _MOST_ERRORS)) / size.divisor, *errors)
     return _Found(
         mapped(lambda *each: _rounded(sum(each) / len(each) / size.divisor), *errors),
         max((reach for _, reach in numbers(reaches)), default=0.0),
+        size.draws < _FEW_DRAWS,
     )
 
 
-def _errors(asked: Asked, size: _Size, assumptions: Assumptions) -> Iterator[Json]:
+def _at_once(asked: Asked, errors_on: ErrorsOn, size: _Size, assumptions: Assumptions) -> _Found:
+    """Return the errors of answers that are simulated all at once."""
+    relation = relation_of(viewed(asked.statistic, asked.schema))
+    means: list[Json] = []
+    reach = 0.0
+    for sample in range(size.samples):
+        rows = synthetic_rows(asked.schema, assumptions, size.rows, relation, sample=sample)
+        errors = errors_on(rows.data, size.draws, rows.seed + b"errors")
+        means.append(mapped_arrays(lambda each: float(np.mean(each)), errors))
+        reaches = mapped_arrays(lambda each: float(np.quantile(each, _MOST_ERRORS)), errors)
+        reach += max((each for _, each in numbers(reaches)), default=0.0) / size.samples
+    return _Found(
+        mapped(lambda *each: _rounded(sum(each) / len(each) / size.divisor), *means),
+        reach / size.divisor,
+        coarse=False,
+    )
+
+
+def _of_groups(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Found:
+    """Return the errors in all groups: simulated in some of them, from which the others follow."""
+    wanted = viewed(asked.statistic, asked.schema)
+    statistic = cast(Question, wanted.statistic)
+    parting = statistic.parting(wanted.view.schema)
+    rows = [
+        max(assumptions.rows_of(asked.schema) * each, 1.0) for each in _shares(asked, assumptions)
+    ]
+    simulated: dict[int, tuple[_Found, float]] = {}
+    lows = np.log2(rows)
+    step = max(1.0, (lows.max() - lows.min() + 1e-9) / _MOST_SIZES)
+    places = ((lows - lows.min()) / step).astype(int)
+    for place in dict.fromkeys(places.tolist()):
+        typical = float(np.exp2(np.mean(lows[places == place])))
+        one = one_group(asked)
+        found = _found(one, replace(assumptions, rows=max(round(typical), 1)), effort)
+        simulated[place] = found, typical
+    values = []
+    reach = 0.0
+    for place, own in zip(places.tolist(), rows, strict=True):
+        found, typical = simulated[place]
+        factor = typical / own
+        values.append(mapped(partial(_scaled, factor), found.mean))
+        reach = max(reach, factor * found.reach)
+    labels = zip(parting.labels, values, strict=True)
+    return _Found(
+        {"groups": [{"by": dict(by), "value": value} for by, value in labels]},
+        reach,
+        any(found.coarse for found, _ in simulated.values()) or is_of_its_groups(wanted),
+    )
+
+
+def _scaled(factor: float, error: float) -> float:
+    return _rounded(factor * error)
+
+
+def _shares(asked: Asked, assumptions: Assumptions) -> list[float]:
+    """Return the share of the assumed rows in each group, whether they meet conditions or not."""
+    wanted = viewed(asked.statistic, asked.schema)
+    statistic = replace(cast(Question, wanted.statistic), where=())
+    sample = synthetic_rows(asked.schema, assumptions, _SIZED_ROWS, None)
+    parts = parts_of(wanted.view.over(sample.data), statistic.parting(wanted.view.schema))
+    return [part.rows / _SIZED_ROWS for part in parts]
+
+
+def _errors(asked: Asked, plan: Plan, size: _Size, assumptions: Assumptions) -> Iterator[Json]:
     """Yield the absolute errors of each draw, in the shape of the value."""
-    plan, samples = size.asked.plan(), _samples_of(asked, size, assumptions)
+    samples = _samples_of(asked, size, assumptions)
     for sample in range(size.samples):
         rows, exact = samples[sample]
         for turn in range(sample, size.draws, size.samples):
@@ -211,7 +265,7 @@ def _errors(asked: Asked, size: _Size, assumptions: Assumptions) -> Iterator[Jso
 
 @dataclass(frozen=True, slots=True)
 class _Sampling:
-    """Samples of so many rows and what is true of them, as a text and as it is: no epsilon is."""
+    """The key of numbered samples of ``rows`` rows each; ``text`` identifies it (no epsilon)."""
 
     text: str
     asked: Asked = field(compare=False)
@@ -279,9 +333,9 @@ def _stand_in(asked: Asked) -> Asked | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Size:
-    """How a question is simulated: by so many draws in all, on so many samples of rows.
+    """How a question is simulated: ``draws`` draws in total, on ``samples`` samples of rows.
 
-    ``divisor`` is what its errors are too large by.
+    ``divisor`` is the factor by which the simulated errors are too large.
     """
 
     asked: Asked
@@ -315,12 +369,23 @@ def _rows_tried(asked: Asked) -> tuple[int, ...]:
     return _ROWS_OF_VALUES if asked.statistic.kind in _OF_VALUES else _ROWS
 
 
-def _size(asked: Asked, assumptions: Assumptions) -> _Size:
+def _size(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Size:
     """Return how a question is simulated in bounded time: by public facts alone."""
     total = max(assumptions.rows_of(asked.schema), 1)
+    # Fewer rows at a larger epsilon: the product is what errors follow from.
+    if asked.plan().errors_on is not None:
+        count, wanted = min(total, ROWS), asked.epsilon.fraction * total / min(total, ROWS)
+        taken = min(wanted, Fraction(MAX_EPSILON_NANOS, 10**9))
+        columns = getattr(asked.statistic, "columns", ())
+        return _Size(
+            asked=asked.on(count).at(taken),
+            rows=count,
+            samples=1 if len(columns) ** 2 > _MANY_NUMBERS else 2,
+            draws=_AT_ONCE_DRAWS,
+            divisor=float(wanted / taken),
+        )
     if not is_tried_in_time(asked, assumptions):
         asked = _stand_in(asked) or asked
-    # Fewer rows at a larger epsilon: the product is what errors follow from.
     count, expected_ms = _fitting(asked, assumptions)
     wanted = asked.epsilon.fraction * total / count
     most_epsilon = Fraction(MAX_EPSILON_NANOS, 10**9)
@@ -328,10 +393,12 @@ def _size(asked: Asked, assumptions: Assumptions) -> _Size:
         most_epsilon = max(asked.epsilon.fraction, Fraction(1))
     # What epsilon could not grow to, the errors are divided by.
     taken = min(wanted, most_epsilon)
-    if asked.mechanism == _MOMENTS and not getattr(asked.statistic, "by", ()):
+    if asked.mechanism == _MOMENTS:
         expected_ms *= _BRIEFLY
-    draws = _draws(asked, expected_ms)
-    samples = _QUANTILE_DRAWS if asked.statistic.kind == _QUANTILE else _SAMPLES
+    draws = _draws(asked, expected_ms, effort)
+    samples = effort.quantile_draws if asked.statistic.kind == _QUANTILE else effort.samples
+    if asked.plan().drawn_on_boxes:
+        samples = 1  # what is true of a sample takes about as long as a draw
     return _Size(
         asked=asked.on(count).at(taken),
         rows=count,
@@ -341,35 +408,11 @@ def _size(asked: Asked, assumptions: Assumptions) -> _Size:
     )
 
 
-def _draws(asked: Asked, expected_ms: float) -> int:
-    """Return how many draws are made, of so many milliseconds each."""
-    each = max(expected_ms, 1.0)
-    least = min(max(int(_SIMULATED_MS / each), _LEAST_DRAWS), _FEW_DRAWS)
-    most = _QUANTILE_DRAWS if asked.statistic.kind == _QUANTILE else _MOST_DRAWS
-    return min(max(int(_QUICK_MS / each), least), most)
-
-
-def relation_of(asked: Viewed[Statistic]) -> Relation | None:
-    """Return which stored column a question's others explain; None where none needs to."""
-    wanted = getattr(asked.statistic, "target", None)
-    features = [str(each) for each in getattr(asked.statistic, "features", ())]
-    if asked.statistic.kind in _RELATED:
-        *features, wanted = cast(tuple[str, ...], getattr(asked.statistic, "columns", ()))
-    target = [] if wanted is None else _stored(asked, [getattr(wanted, "column", wanted)])
-    if not target:
-        return None
-    features = _stored(asked, features)
-    return Relation(
-        target=target[0], features=tuple(each for each in features if each != target[0])
-    )
-
-
-def _stored(asked: Viewed[Statistic], names: list[str]) -> list[str]:
-    """Return the stored columns that these are made of."""
-    added = asked.view.added
-    reads = [*names, *(each for name in asked.view.needed(names) for each in added[name].reads)]
-    return [
-        name
-        for name in dict.fromkeys(reads)
-        if name in asked.view.schema.columns and name not in added
-    ]
+def _draws(asked: Asked, expected_ms: float, effort: Effort) -> int:
+    """Return the number of draws, where each takes ``expected_ms`` milliseconds."""
+    plan = asked.plan()
+    each = max(expected_ms, 1.0) * plan.slowness
+    fewest = _LEAST_ON_BOXES if plan.drawn_on_boxes else _LEAST_DRAWS
+    least = min(max(int(_SIMULATED_MS / each), fewest), effort.few)
+    most = effort.quantile_draws if asked.statistic.kind == _QUANTILE else effort.draws
+    return min(max(int(effort.quick_ms / each), least), most)

@@ -1,4 +1,4 @@
-"""A memory of what long calculations came to, for the questions that come again."""
+"""A cache of the results of long calculations, for repeated questions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 class Memory(Generic[T]):
-    """Results by the text of what each is of; the oldest are forgotten. Any thread may use it.
+    """Results by the text of their question; the oldest are dropped. Any thread may use it.
 
     Parameters
     ----------
     most
-        How many results are kept.
+        How many results it stores.
     """
 
     def __init__(self, most: int) -> None:
@@ -27,11 +27,11 @@ class Memory(Generic[T]):
         self._lock = Lock()
 
     def get(self, text: str) -> T | None:
-        """Return a result, or None where there is none any more."""
+        """Return a stored result, or None."""
         return self._known.get(_digest(text))
 
     def keep(self, results: Mapping[str, T]) -> None:
-        """Keep results."""
+        """Store results."""
         with self._lock:
             self._known.update({_digest(text): found for text, found in results.items()})
             while len(self._known) > self._most:

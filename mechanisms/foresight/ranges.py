@@ -1,15 +1,15 @@
-"""Between which values each number of an answer lies anyway: what was known before.
+"""The range of possible values of each number of an answer, known before the answer.
 
-The yardstick of an error. A mean lies between its column's bounds, so an error as wide as those
-tells nothing. Where the extremes are nobody's guess the yardstick is narrower, and said here:
+Errors are compared with it. A mean is between its column's bounds, so an answer with an error of
+that width contains no information. Where the extremes are implausible the range is narrower:
 
 - *a count* of the rows that meet conditions, in a group or in a cell: from 0 to five times what
   the assumed population has there, or all rows if those are fewer;
-- *a slope* of a linear or quantile regression of d features: of either sign, 1 / sqrt(d) in scaled
-  columns, where all of them, equally strong, explain a target as wide as they are wholly;
+- *a slope* of a linear or quantile regression of d features: up to 1 / sqrt(d) of either sign, in
+  scaled columns. At that size d equally strong features fully explain a target of their width;
 - *a logistic regression's slope*: 4 / sqrt(d) in scaled columns. One feature then moves the odds
   by a factor of 3000 between its bounds;
-- *an intercept*: what all of these add up to at the point where every column is zero.
+- *an intercept*: the sum of all of these at the point where every column is zero.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import Any
 
 from mechanisms.contract import Json, Statistic
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.foresight.asked import Asked
 from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.errors import Asked, rows_met
+from mechanisms.foresight.sizes import sizes_of
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.questions import Question, plain, viewed
@@ -39,22 +40,20 @@ def ranges_of(asked: Asked, assumptions: Assumptions) -> Json | None:
     facts, rows = wanted.view.schema, assumptions.rows_of(asked.schema)
     if not isinstance(wanted.statistic, Question):
         return possible_ranges(wanted.statistic, facts, rows)
-    cells = wanted.statistic.parting(facts).cells if wanted.statistic.by else 1
-    # Groups are taken to be equally large, as nobody may look.
-    expected = rows_met(asked, assumptions) / cells
-    each = possible_ranges(plain(wanted.statistic), facts, most_of(expected, rows))
-    if each is None or not wanted.statistic.by:
-        return each
-    return {"groups": [{"value": each}] * cells}
+    sizes = sizes_of(asked, assumptions).each
+    parts = [possible_ranges(plain(wanted.statistic), facts, most_of(size, rows)) for size in sizes]
+    if parts[0] is None or not wanted.statistic.by:
+        return parts[0]
+    return {"groups": [{"value": part} for part in parts]}
 
 
 def most_of(expected: float, rows: float) -> float:
-    """Return the most rows of all that an answer is about, where so many are expected."""
+    """Return the largest number of rows an answer may be about, where ``expected`` are expected."""
     return min(rows, _SHARES * expected)
 
 
 def possible_ranges(statistic: Statistic, schema: Schema, rows: float) -> Json | None:
-    """Return ``[low, high]`` for each number of an answer about so many rows at most.
+    """Return ``[low, high]`` for each number of an answer about at most ``rows`` rows.
 
     The statistic is about plain columns, without groups. None where no range is known.
     """
@@ -146,7 +145,7 @@ def _coefficients(statistic: Any, schema: Schema, _rows: float) -> Json:
 
 
 def _spans(scaling: RegressionScaling, most: Fraction) -> Mapping[str, Range]:
-    """Return what coefficients come to as scaled ones run from -most to most."""
+    """Return the ranges of coefficients whose scaled values run from -most to most."""
     zeros: Sequence[Fraction] = [Fraction(0)] * scaling.dimension
     middle = scaling.unscale(zeros)
     reach = dict.fromkeys(middle, Fraction(0))

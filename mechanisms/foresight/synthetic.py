@@ -3,15 +3,15 @@
     x_ij = F_j^-1(u_ij),   F_j uniform, or normal and clamped, or by the shares of values,
     target: z = sqrt(R^2) s + sqrt(1 - R^2) e,   s the standardised sum of the features,
 
-where SHAKE-256 of the public facts gives the u. In a numbered sample they are independent, so that
-samples differ as those of people do: distances between neighbouring values, and so quantiles, are
-right on average. In the sample without a number, which is shown, each column's u are (k + 1/2) / n,
+where SHAKE-256 of the public facts gives the u. In a numbered sample they are independent, so
+samples vary like real ones: distances between neighbouring values, and so quantiles, are right on
+average. In the sample without a number, which is shown, each column's u are (k + 1/2) / n,
 k = 0 .. n - 1, in an order of its own. The same question makes the same rows and the same draws, so
-what is told of them tells nothing more however often it is asked.
+repeating it reveals nothing more.
 
-**Privacy.** A draw from a stream that anybody can compute again hides nothing. So this module is
-the only place that makes such a stream, and :func:`drawn` takes rows that were made here, as a
-type of their own. A release takes the operating system's bits (:mod:`mechanisms.randomness`).
+**Privacy.** A draw from a reproducible stream protects nothing, because anyone can compute the
+stream. So only this module makes such a stream, and :func:`drawn` accepts only
+:class:`SyntheticRows`. A release uses the operating system's bits (:mod:`mechanisms.randomness`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from mechanisms.contract import Outcome, Plan, T
-from mechanisms.domain import CategoryColumn, Column, Schema
+from mechanisms.domain import (
+    CategoryColumn,
+    Column,
+    Schema,
+    Values,
+    celled,
+    coded,
+    facts_of,
+    is_presence,
+    presence_of,
+    presence_values,
+    summed,
+)
 from mechanisms.exact.arrays import Floats
 from mechanisms.foresight.assumptions import Assumptions, Factor, factors_of
 from mechanisms.geometry.simulation import hashed_uniforms
@@ -50,7 +62,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticRows:
-    """Rows that nobody gave: data to draw from in a simulation."""
+    """Rows of no real person: data to draw from in a simulation."""
 
     data: ArrayData
     seed: bytes
@@ -64,7 +76,7 @@ def synthetic_rows(
     *,
     sample: int | None = None,
 ) -> SyntheticRows:
-    """Return so many rows of the assumed population: a sample, or spread evenly without one."""
+    """Return ``count`` rows of the assumed population: a sample, or spread evenly without one."""
     seed = _seed(schema, assumptions, relation)
     if sample is not None:
         # A stream for each sample and column: none depends on which is read first.
@@ -76,18 +88,26 @@ def synthetic_rows(
 
     uniforms = _Made(schema.columns, uniforms_of)
 
-    def codes_of(name: str) -> NDArray[np.int32]:
+    columns = schema.as_stored
+    absent = {presence_of(name): share for name, share in assumptions.missing}
+
+    def values_of(name: str) -> Values:
+        if is_presence(name):  # of every record, or of the share that is assumed to have a value
+            share = absent.get(name)
+            return presence_values(uniforms_of(name) < share if share else None, count)
         if relation is not None and name == relation.target:
             return _related(relation, schema, assumptions, uniforms)
-        return _codes(name, schema.columns[name], uniforms[name], assumptions)
+        return _values_of(name, schema.columns[name], uniforms[name], assumptions)
 
-    codes = _Made(schema.columns, codes_of)
-    return SyntheticRows(_Remembering(columns=schema.columns, codes=codes, count=count), seed)
+    values = _Made(columns, values_of)
+    codes = _Made(columns, lambda name: coded(facts_of(columns, name), values[name]))
+    data = _Remembering(columns=columns, codes=codes, values=values, count=count)
+    return SyntheticRows(data, seed)
 
 
 def drawn(plan: Plan, rows: SyntheticRows, turn: int) -> Outcome:
-    """Return what a plan draws from synthetic rows; other turns draw anew."""
-    # Not a release's bits: whoever knows the question can make these again.
+    """Return what a plan draws from synthetic rows; each turn has its own random bits."""
+    # Never the bits of a release: anyone who knows the question can reproduce these.
     return plan.draw(rows.data, Randomness(_HashedBits(rows.seed + b"draw%d" % turn)))
 
 
@@ -100,11 +120,9 @@ def _seed(schema: Schema, assumptions: Assumptions, relation: Relation | None) -
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()
 
 
-def _codes(
-    name: str, column: Column, uniforms: Floats, assumptions: Assumptions
-) -> NDArray[np.int32]:
+def _values_of(name: str, column: Column, uniforms: Floats, assumptions: Assumptions) -> Values:
     if isinstance(column, CategoryColumn):
-        shares = assumptions.shares_of(name)
+        shares = assumptions.shares_of(name, column)
         if shares is None:
             return np.floor(uniforms * len(column.values)).astype(np.int32)
         ends = np.cumsum(shares)[:-1]
@@ -114,11 +132,11 @@ def _codes(
     if column.boolean:
         share = 0.5 if spread is None else spread.mean
         # The larger u are the ones, so that a column rises with its u like all others.
-        return column.encode(np.where(uniforms > 1 - share, 1.0, 0.0))
+        return column.clamped(np.where(uniforms > 1 - share, 1.0, 0.0))
     values = low + width * uniforms
     if spread is not None:
         values = spread.mean + spread.std * ndtri(uniforms)
-    return column.encode(np.rint(values) if column.whole else values)
+    return column.clamped(np.rint(values) if column.whole else values)
 
 
 def _related(
@@ -126,10 +144,10 @@ def _related(
     schema: Schema,
     assumptions: Assumptions,
     uniforms: Mapping[str, Floats],
-) -> NDArray[np.int32]:
-    """Return the target's codes: as the features, and noise beside them, make it.
+) -> Values:
+    """Return the target's values: the features' effect plus noise.
 
-    Where it is spread in a way of its own, its values are those of its own u, put in that order.
+    Where the target has its own distribution, its values come from its own u, in that order.
     """
     name = relation.target
     column, spread = schema.columns[name], assumptions.spread_of(name)
@@ -140,11 +158,12 @@ def _related(
         signal = _sum_of_values(slopes, schema, assumptions, uniforms)
         rest = float(np.std(signal)) * np.sqrt((1 - share) / share)
         centre = float(column.midpoint) if spread is None else spread.mean
-        return column.encode(centre + signal - np.mean(signal) + rest * noise)
+        values = centre + signal - np.mean(signal) + rest * noise
+        return column.clamped(np.rint(values) if column.whole else values)
     # A target without a scale of its own is put in the order of a latent variable.
     signal = _standardised(relation.features, uniforms)
     latent = np.sqrt(share) * signal + np.sqrt(1 - share) * noise
-    return _codes(name, column, _in_order(np.sort(uniforms[name]), latent), assumptions)
+    return _values_of(name, column, _in_order(np.sort(uniforms[name]), latent), assumptions)
 
 
 def _even(numbers: Floats) -> Floats:
@@ -185,10 +204,10 @@ def _values(
     factor: Factor, schema: Schema, assumptions: Assumptions, uniforms: Mapping[str, Floats]
 ) -> Floats:
     column = schema.columns[factor.column]
-    codes = _codes(factor.column, column, uniforms[factor.column], assumptions)
+    values = _values_of(factor.column, column, uniforms[factor.column], assumptions)
     if isinstance(column, CategoryColumn):
-        return np.asarray(codes == column.values.index(str(factor.value)), dtype=np.float64)
-    return np.asarray(float(column.midpoint) + float(column.step) * codes, dtype=np.float64)
+        return np.asarray(values == column.values.index(str(factor.value)), dtype=np.float64)
+    return values.astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +232,13 @@ class _Made(Mapping[str, NDArray[E]]):
 
 @dataclass(frozen=True)
 class _Remembering(ArrayData):
-    """Rows that are drawn from many times: what is made of them is kept."""
+    """Rows that are drawn from many times, with a cache of their sketches."""
 
-    count: int
+    count: int = 0
     made: dict[Hashable, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make no column before it is read: all have as many rows."""
+        """Make no column before it is read: all have the same number of rows."""
 
     @property
     def rows(self) -> int:
@@ -227,15 +246,20 @@ class _Remembering(ArrayData):
         return self.count
 
     def gram(self, columns: Sequence[str]) -> list[list[int]]:
-        """Return the exact Gram matrix of (1, codes of the named number columns)."""
-        codes = [self.codes[name] for name in columns]
-        return self.remembered(
-            ("gram", *columns), lambda: exact_gram(codes, self.count).tolist(), len
-        )
+        """Return the exact Gram matrix of (1, sum codes of the named number columns)."""
+
+        def made() -> list[list[int]]:
+            sum_codes = [self.array(summed(name)) for name in columns]
+            found: list[list[int]] = exact_gram(sum_codes, self.count).tolist()
+            return found
+
+        return self.remembered(("gram", *columns), made, len)
 
     def ordered(self, column: str) -> Ordered:
-        """Return a number column's distinct codes, ascending, and their counts."""
-        return self.remembered(("ordered", column), lambda: distinct(self.codes[column]), len)
+        """Return a number column's occupied cells, ascending, and their counts."""
+        return self.remembered(
+            ("ordered", column), lambda: distinct(self.array(celled(column))), len
+        )
 
     def category_counts(self, column: str) -> NDArray[np.int64]:
         """Return how often each declared value of a category column occurs."""
@@ -244,7 +268,7 @@ class _Remembering(ArrayData):
         return np.bincount(self.codes[column], minlength=len(facts.values)).astype(np.int64)
 
     def remembered(self, key: Hashable, make: Callable[[], T], _size: Callable[[T], int], /) -> T:
-        """Return what was made under this key, or make it."""
+        """Return the cached object of this key, or make it."""
         if key not in self.made:
             self.made[key] = make()
         return cast(T, self.made[key])

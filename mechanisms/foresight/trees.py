@@ -5,19 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from mechanisms.contract import Json
+from mechanisms.exact.arrays import Floats
 
 
 def mapped(number: Callable[..., object], *trees: Json) -> Json:
-    """Return a tree with each number replaced by what a function makes of it.
+    """Return a tree with a function applied to each number.
 
     Of several trees of one shape it is given the numbers in the same place.
     """
     return cast(Json, _mapped(lambda _path, *each: number(*each), (), *trees))
 
 
+def mapped_arrays(number: Callable[[Floats], float], tree: Json) -> Json:
+    """Return a tree with a function applied to each array."""
+    # Both halves of a matrix hold the same arrays.
+    known: dict[int, float] = {}
+
+    def walk(node: Any) -> object:
+        if isinstance(node, np.ndarray):
+            if id(node) not in known:
+                known[id(node)] = number(node)
+            return known[id(node)]
+        if isinstance(node, Mapping):
+            return {key: walk(value) for key, value in node.items()}
+        return node if isinstance(node, str) else [walk(value) for value in node]
+
+    return cast(Json, walk(tree))
+
+
 def placed(number: Callable[[Sequence[object], float], object], tree: Json) -> Json:
-    """Return a tree with each number replaced by what a function makes of its path and itself."""
+    """Return a tree with a function applied to each number and its path."""
     return cast(Json, _mapped(number, (), tree))
 
 
@@ -57,7 +77,7 @@ def is_number(value: object) -> bool:
 
 
 def at(tree: object, path: Sequence[object]) -> Any:
-    """Return what these keys lead to; None where nothing is."""
+    """Return the node at this path; None where there is none."""
     found: Any = tree
     for key in path:
         try:

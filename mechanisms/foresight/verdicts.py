@@ -1,19 +1,25 @@
-"""Whether an answer is worth its price: good, weak or noise, and why, in a sentence.
+"""The expected quality of an answer: good, weak or noise, and why, in a sentence.
 
-The yardstick is what was known anyway (:mod:`mechanisms.foresight.ranges`). Let r be the largest
-expected error of an answer's numbers, each as a share of the range of values that were possible:
+Errors are compared with the range of possible values (:mod:`mechanisms.foresight.ranges`). Let r be
+the largest expected error of an answer's numbers, each as a share of the range of possible values:
 
     good: r <= 2%,   weak: r <= 10%,   noise: beyond.
 
-A release is judged by its numbers too: where 0 would mean that there is nothing (counts, sums,
-slopes, covariances), and no number is further from 0 than twice its expected error, it is noise.
-So it is where the noise that it states is so much larger than what was expected beforehand, as for
-a mean of far fewer records than were assumed.
+A release is judged by its numbers too: where 0 would mean that there is nothing (counts, cells,
+sums), and no number is further from 0 than twice its expected error, it is noise. For slopes and
+correlations the sentence says so, and the verdict stays: a slope near 0 is as accurate as others.
+A release is also judged by its stated noise, where that is far larger than expected, as for a mean
+of far fewer records than were assumed.
+
+Where the number of records that an answer is about is private, the verdict ``depends`` on it
+(:mod:`mechanisms.foresight.sizes`), until a release states its noise. Where the answer is divided
+by the spread of values, the verdict depends on that too (:mod:`mechanisms.foresight.spreads`).
+So it depends on the size of counts and sums under conditions; the release then decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -21,10 +27,15 @@ from mechanisms.contract import Json
 from mechanisms.foresight.trees import at, numbers, placed
 from mechanisms.times import UNITS, TimeKind, number_of
 
-Verdict = Literal["good", "weak", "noise"]
+Verdict = Literal["good", "weak", "noise", "depends"]
 
-_GOOD, _WEAK = 0.02, 0.1
-_TOLD_APART = 2.0  # of expected errors: closer to zero, a number may as well be zero
+Estimate = Literal["closed form", "simulated", "coarse"]
+"""How an expected error was found: read off a law, simulated, or simulated by few draws."""
+
+GOOD, WEAK = 0.02, 0.1
+_COARSE = " The error is a coarse estimate, by few simulated draws."
+_STATE_IT = "A preview takes in assume.population how values are distributed."
+DISTINCT = 2.0  # of expected errors: closer to zero, a number may as well be zero
 _FAR_LARGER = 2.0
 _SIZE_OF_STD = 0.8
 """About the mean size of noise, in its standard deviations."""
@@ -32,12 +43,12 @@ _WORDS: Mapping[Verdict, str] = {
     "good": "Good",
     "weak": "Weak",
     "noise": "Mostly noise",
+    "depends": "It depends",
 }
-_ZERO_IS_NOTHING = frozenset(
+_AMOUNTS = frozenset({"count", "histogram", "sum"})
+"""Kinds whose numbers near 0 mean that nothing was found."""
+_ZERO_IS_NOTHING = _AMOUNTS | frozenset(
     {
-        "count",
-        "histogram",
-        "sum",
         "covariance",
         "correlation",
         "linear_regression",
@@ -54,28 +65,39 @@ class Usefulness:
     """A verdict and its reason.
 
     ``share`` is r, where it is known, and ``rows`` how many rows were assumed, where their number
-    is private.
+    is private. ``estimate`` says how the errors were found.
     """
 
     verdict: Verdict
     sentence: str
     share: float | None = None
     rows: int | None = None
+    estimate: Estimate = "closed form"
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Usefulness:
-        """Return what was told, and ``share`` and ``rows`` where they were kept with it."""
-        verdict = cast(Verdict, told["verdict"])
-        return cls(verdict, told["sentence"], told.get("share"), told.get("rows"))
+    def from_json(cls, stored: Mapping[str, Any]) -> Usefulness:
+        """Return the stored verdict, with ``share`` and ``rows`` where they were stored."""
+        verdict = cast(Verdict, stored["verdict"])
+        known = {name: stored[name] for name in ("share", "rows", "estimate") if name in stored}
+        return cls(verdict, stored["sentence"], **known)
 
     def to_json(self) -> dict[str, object]:
-        """Return verdict and sentence, ready for JSON."""
-        return {"verdict": self.verdict, "sentence": self.sentence}
+        """Return verdict, sentence and estimate, ready for JSON."""
+        return {
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "estimate": self.estimate,
+        }
+
+    def by(self, estimate: Estimate) -> Usefulness:
+        """Return the verdict with the way in which its errors were estimated."""
+        remark = _COARSE if estimate == "coarse" else ""
+        return replace(self, sentence=self.sentence + remark, estimate=estimate)
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """An expected error beside the range of values that were possible."""
+    """An expected error and the range of possible values."""
 
     name: str
     error: float
@@ -88,7 +110,7 @@ class _Compared:
 
     @property
     def unit(self) -> str:
-        """Return what the error counts, where the range is one of dates or moments."""
+        """Return the unit of the error, where the range is one of dates or moments."""
         kind = _time_kind(self.low)
         return "" if kind is None else f" {UNITS[kind]}"
 
@@ -101,16 +123,16 @@ def judged(errors: Json | None, ranges: Json | None, *, rows: int | None = None)
     compared = [] if errors is None else list(_compared(errors, ranges))
     if not compared:
         return Usefulness(
-            "weak", "Its error cannot be told beforehand. A preview by another mechanism may tell."
+            "weak", "No error estimate is available. A preview with another mechanism may give one."
         )
     worst = max(compared, key=lambda each: each.share)
     share = worst.share
-    verdict = _verdict(share)
+    verdict = verdict_of(share)
     which = "The" if len(compared) == 1 else f"Of {len(compared)} numbers the largest"
     return Usefulness(
         verdict,
-        f"{_WORDS[verdict]}. {which} expected error is {_told(worst.error)}{worst.unit} "
-        f"({worst.name}), where values from {_told(worst.low)} to {_told(worst.high)} are taken "
+        f"{_WORDS[verdict]}. {which} expected error is {_shown(worst.error)}{worst.unit} "
+        f"({worst.name}), where values from {_shown(worst.low)} to {_shown(worst.high)} are taken "
         f"as possible: {_percent(share)} of that range.{_others(compared)}{_of_rows(rows)}",
         share,
         rows,
@@ -118,7 +140,7 @@ def judged(errors: Json | None, ranges: Json | None, *, rows: int | None = None)
 
 
 def _of_rows(rows: int | None) -> str:
-    """Return what the errors of an answer are for, where nobody may say how many rows there are."""
+    """Return the sentence on the assumed number of rows, where the true number is private."""
     if rows is None:
         return ""
     return f" {rows:,} {'row is' if rows == 1 else 'rows are'} assumed."
@@ -126,20 +148,30 @@ def _of_rows(rows: int | None) -> str:
 
 def _others(compared: Sequence[_Compared]) -> str:
     """Return how many numbers are good where the worst is not, as one small group of many."""
-    good = sum(_verdict(each.share) == "good" for each in compared)
+    good = sum(verdict_of(each.share) == "good" for each in compared)
     if good in (0, len(compared)):
         return ""
     verb = "is" if good == 1 else "are"
     return f" {good} of the {len(compared)} {verb} good."
 
 
-def known_errors(errors: Json, std: Json) -> Json:
-    """Return expected errors once the noise is known: its size, where that is far larger."""
+def depending(found: Usefulness, *, on: str, where: str) -> Usefulness:
+    """Return a verdict left open: on what it depends, and for what the stated error is."""
+    error = found.sentence.removeprefix(f"{_WORDS[found.verdict]}. ")
+    sentence = f"{_WORDS['depends']} on {on} {error} {where} {_STATE_IT}"
+    return replace(found, verdict="depends", sentence=sentence)
+
+
+def known_errors(errors: Json, std: Json, *, guessed: bool = False) -> Json:
+    """Return expected errors once the noise is known: its size, where that is far larger.
+
+    Where errors were ``guessed``, as for groups of private size, it is always the noise's size.
+    """
 
     def known(path: Sequence[object], error: float) -> float:
         stated = at(std, path)
         size = error if stated is None else _SIZE_OF_STD * stated
-        return size if size >= _FAR_LARGER * error else error
+        return size if guessed or size >= _FAR_LARGER * error else error
 
     return placed(known, errors)
 
@@ -147,10 +179,14 @@ def known_errors(errors: Json, std: Json) -> Json:
 def judged_by_noise(
     before: Usefulness, errors: Json, known: Json, ranges: Json | None
 ) -> Usefulness:
-    """Return the verdict once the noise is known, where only a simulation told of it before."""
-    if before.share is None or ranges is None or known == errors:
+    """Return the verdict once the noise is known, where only a simulation estimated it before."""
+    if before.share is None or ranges is None:
         return before
-    # Noise that is known can only worsen a verdict: that there is less of it, its interval tells.
+    if before.verdict == "depends":
+        return judged(known, ranges, rows=before.rows)
+    if known == errors:
+        return before
+    # Known noise can only worsen a verdict: the interval shows where there is less noise.
     after = judged(known, ranges, rows=before.rows)
     if after.share is None or after.share <= before.share:
         return before
@@ -158,43 +194,66 @@ def judged_by_noise(
 
 
 def judged_release(
-    before: Usefulness, kinds: Sequence[str], value: Json, errors: Json | None
+    before: Usefulness,
+    kinds: Sequence[str],
+    value: Json,
+    errors: Json | None,
+    *,
+    edges: Collection[Sequence[object]] = (),
 ) -> Usefulness:
-    """Return the verdict on released numbers, given the one before they were known."""
-    tellable = list(_tellable(kinds, value, errors)) if errors is not None else []
-    if not tellable:
+    """Return the verdict on released numbers, given the one before they were known.
+
+    ``edges`` are the places of numbers that were clamped, which are not compared with 0.
+    """
+    distinct = [] if errors is None else list(_nonzero_candidates(kinds, value, errors, edges))
+    if not distinct:
         return before
-    apart = sum(abs(number) > _TOLD_APART * error for _, number, error in tellable)
-    if len(tellable) == 1:
-        found = f"The number released for {tellable[0][0]} is" + ("" if apart else " not")
+    apart = sum(abs(number) > DISTINCT * error for _, number, error, _ in distinct)
+    amounts = any(kind in _AMOUNTS for *_, kind in distinct)
+    if len(distinct) == 1:
+        found = f"The number released for {distinct[0][0]} is" + ("" if apart else " not")
         seen = f"{found} further from 0 than twice its expected error."
     else:
         but = ", the intercept apart," if any(key == _INTERCEPT for key in _leaves(value)) else ""
-        counted = f"{apart or 'None'} of {len(tellable)} released numbers{but}"
+        counted = f"{apart or 'None'} of {len(distinct)} released numbers{but}"
         verb = "is" if apart <= 1 else "are"
         seen = f"{counted} {verb} further from 0 than twice the expected error."
-    if apart or before.verdict == "noise":
-        return Usefulness(before.verdict, f"{before.sentence} {seen}")
-    return Usefulness("noise", f"{_WORDS['noise']}. {seen}{_of_rows(before.rows)}")
+    if before.verdict == "depends" and before.estimate == "closed form" and apart and before.share:
+        verdict = verdict_of(before.share)  # of a known law: it depended on their size alone
+        share = f"The largest expected error is {_percent(before.share)} of what was possible."
+        sentence = f"{_WORDS[verdict]}. {share}{_of_rows(before.rows)} {seen}"
+        return Usefulness(verdict, sentence, estimate=before.estimate)
+    # That a slope is near 0 is worth knowing, to within an error that was expected.
+    if apart or not amounts or before.verdict == "noise":
+        sentence = f"{before.sentence} {seen}"
+        return Usefulness(before.verdict, sentence, estimate=before.estimate)
+    sentence = f"{_WORDS['noise']}. {seen}{_of_rows(before.rows)}"
+    return Usefulness("noise", sentence, estimate=before.estimate)
 
 
-def _verdict(share: float) -> Verdict:
-    return "good" if share <= _GOOD else "weak" if share <= _WEAK else "noise"
+def verdict_of(share: float) -> Verdict:
+    """Return the verdict on an error that is this share of the possible range."""
+    return "good" if share <= GOOD else "weak" if share <= WEAK else "noise"
 
 
-def _tellable(
-    kinds: Sequence[str], value: Json, errors: Json
-) -> Iterator[tuple[str, float, float]]:
-    """Yield the numbers that differ from nothing by being other than 0: name, number, error."""
+def _nonzero_candidates(
+    kinds: Sequence[str], value: Json, errors: Json, edges: Collection[Sequence[object]]
+) -> Iterator[tuple[str, float, float, str]]:
+    """Yield the numbers for which 0 would mean that there is nothing.
+
+    Each with its name, its error and its kind of statistic.
+    """
     for path, number in numbers(value):
         error = at(errors, path)
         kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
         if error is None or kind not in _ZERO_IS_NOTHING or path[-1] == _INTERCEPT:
             continue
-        # A diagonal is a variance or a 1: it is never 0, and tells nothing of the others.
+        # A diagonal is a variance or a 1: it is never 0, and says nothing about the others.
         if _is_mirrored(path) or ("matrix" in path and path[-1] == path[-2]):
             continue
-        yield _name(path, errors), number, float(error)
+        if tuple(path) in edges:
+            continue
+        yield _name(path, errors), number, float(error), kind
 
 
 def _leaves(value: Json) -> Iterator[object]:
@@ -218,7 +277,7 @@ def _compared(errors: Json, ranges: Json | None) -> Iterator[_Compared]:
 
 
 def _name(path: Sequence[object], tree: Json) -> str:
-    """Return what people call the number at this place: "income, sex = f"."""
+    """Return the readable name of the number at this place: "income, sex = f"."""
     own = [str(key) for key in path if isinstance(key, str) and key not in _PLACES]
     labels = []
     for depth in range(len(path)):
@@ -237,7 +296,7 @@ def _name(path: Sequence[object], tree: Json) -> str:
 
 
 def _time_kind(end: float | str) -> TimeKind | None:
-    """Return what the end of a range is a text of: a moment has a time of day."""
+    """Return the kind of time of a range's end, if it is one: a moment has a time of day."""
     if not isinstance(end, str):
         return None
     return "datetime" if "T" in end else "date"
@@ -248,7 +307,7 @@ def _number(end: float | str) -> float:
     return float(end) if kind is None else float(number_of(kind, str(end)))
 
 
-def _told(number: float | str) -> str:
+def _shown(number: float | str) -> str:
     if isinstance(number, str):
         return number
     return f"{number:,.0f}" if 1000 <= abs(number) < 1e15 else f"{number:.3g}"

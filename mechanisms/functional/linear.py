@@ -18,7 +18,7 @@ from mechanisms.contract import (
     Outcome,
     Plan,
 )
-from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.domain import SUM_MAX, Schema
 from mechanisms.functional.moments import (
     RegressionMoments,
     regression_moments,
@@ -77,7 +77,7 @@ def calibrate_linear(
             weights,
             rows=schema.known_rows,
         )
-        fineness, read_ms = CODE_MAX, reading_ms(len(scaling.columns), schema.row_bound)
+        fineness, read_ms = SUM_MAX, reading_ms(len(scaling.columns), schema.row_bound)
     advice = advise(moments.space)
     chosen = advice.norm if norm == "auto" else norm
     ball = ball_of(moments.space, chosen)
@@ -104,7 +104,7 @@ def calibrate_linear(
 
 
 def rule_of(statistic: LinearRegression) -> Rule:
-    """Return how the coefficients of this question are made of sanitized moments."""
+    """Return the computation of this question's coefficients from sanitized moments."""
     return Rule(ridge=statistic.exact_ridge, bound=statistic.exact_bound)
 
 
@@ -134,7 +134,7 @@ class FunctionalDraw:
         return self.outcome(self.coordinates(data, randomness), centred=True)
 
     def outcome(self, coordinates: Coordinates, *, centred: bool) -> Outcome:
-        """Return what is made of sanitized moments; intervals surround zero unless centred."""
+        """Return the outcome from sanitized moments; intervals surround zero unless centred."""
         return regression_outcome(
             self.moments.equations(coordinates),
             self.scaling,
@@ -170,7 +170,7 @@ class FunctionalDraw:
 
 
 def coordinate_noise(noise: IntegerNoise, fineness: int = 1) -> CoordinateNoise:
-    """Return what describing an answer needs to know of the noise, in the equations' units."""
+    """Return the noise's facts that describe an answer, in the equations' units."""
     laws, unit = noise.describe()
     return CoordinateNoise(
         ball=noise.ball,
@@ -202,8 +202,8 @@ def _alternatives(
         mechanism="kng",
         norm="linf",
         comparison=(
-            "often a smaller error for many rows and many coefficients, up to 20; a preview by it "
-            "tells"
+            "often a smaller error for many rows and many coefficients, up to 20; preview it to "
+            "compare"
         ),
     )
     return (*rows, gradient)

@@ -6,7 +6,7 @@
   m = (p + 1)(p + 2)/2 - 1 + p + 1 entries. A record moves each by at most Delta_inf = 2 F**2,
   a square twice itself for just that reason (it moves by F**2 only), and there is no need for the
   target's square. Delta_1 and Delta_2 are those of :mod:`mechanisms.statistics.second_order`.
-- add-remove: the count is private and released with the sums, ``F**2 N`` beside
+- add-remove: the count is private and released with the sums, ``F**2 N`` next to
   ``2 a_j**2 - F**2``: Delta_inf = F**2, and one record reaches a corner of that cube.
 - a filter under replace-one: the same T, with the sensitivities of replace-one.
 
@@ -31,7 +31,7 @@ from fractions import Fraction
 from math import lcm
 
 from mechanisms.contract import Data, InvalidStatisticError
-from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.domain import SUM_MAX, Schema
 from mechanisms.functional.sanitized import SanitizedEquations, equations
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
@@ -41,7 +41,7 @@ from mechanisms.statistics.moments import MAX_COLUMNS
 from mechanisms.statistics.second_order import Jet, Layout
 from mechanisms.statistics.weights import Weights, weighted_data
 
-# As for sums: beyond so many bits the weights share a D that overstates no reach
+# As for sums: beyond _MOST_BITS bits the weights share a D that overstates no reach
 # by more than one part in 2**100, not the least common multiple.
 _MOST_BITS = 256
 _SLACK_BITS = 100  # a shared reach then overstates no sensitivity by more than 2**-100
@@ -90,7 +90,7 @@ def weighted_moments(
     """
     return replace(
         moments,
-        space=replace(moments.space, unit=CODE_MAX * moments.space.unit),
+        space=replace(moments.space, unit=SUM_MAX * moments.space.unit),
         total=lambda data: moments.total(weighted_data(data, weights)),
         reference=lambda assumed: moments.reference(assumed if rows is None else rows),
     )
@@ -134,7 +134,7 @@ class _Product:
 
 def _range(column: Placed) -> tuple[int, int]:
     """Return the least and the largest integer c of a column scaled as c / C."""
-    reach = abs(column.factor) * CODE_MAX
+    reach = abs(column.factor) * column.reach
     return column.offset - reach, column.offset + reach
 
 
@@ -185,7 +185,7 @@ class _WeightedProducts:
         ]
 
     def spread_evenly(self, count: int) -> Coordinates:
-        """Return T of so many records spread evenly over their bounds."""
+        """Return T of ``count`` records spread evenly over their bounds."""
         return [
             count * weight * product.mean_if_even
             for weight, product in zip(self.weights, self.products, strict=True)

@@ -50,7 +50,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from mechanisms.contract import LateNoise, Noise, Outcome
-from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats
 from mechanisms.geometry.balls import TAIL, Ball, NormBall
 from mechanisms.geometry.simulation import simulate
@@ -64,13 +63,13 @@ _LARGEST = 1e300  # JSON has no infinity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """How theta is made of the equations.
+    """The computation of theta from the equations.
 
     Attributes
     ----------
     ridge
-        gamma of the public penalty (gamma / 2) ||theta||**2 beside the sum of squared residuals,
-        so lambda = gamma / 2; 0 is the pseudoinverse, None the default rule.
+        gamma of the public penalty (gamma / 2) ||theta||**2, added to the sum of squared residuals.
+        So lambda = gamma / 2; 0 is the pseudoinverse, None the default rule.
     bound
         The largest l1 norm of theta.
     """
@@ -165,7 +164,7 @@ class CoordinateNoise:
 def equations(
     scaling: RegressionScaling, sums: Mapping[tuple[int, int], Jet]
 ) -> SanitizedEquations:
-    """Return the equations made of sums of products of (1, codes / F): see ``Layout.sums``.
+    """Return the equations from sums of products of (1, codes / F): see ``Layout.sums``.
 
     The sums' columns are those of ``scaling.columns``: the features, then the target.
     """
@@ -199,7 +198,7 @@ def _affine(column: tuple[int, ScaledColumn | None]) -> list[tuple[int, Fraction
     if scaled is None:
         return [(0, Fraction(1))]
     centre = scaled.scale(0)
-    slope = (place, scaled.scale(CODE_MAX) - centre)
+    slope = (place, scaled.scale(scaled.largest) - centre)
     return [(0, centre), slope] if centre else [slope]
 
 

@@ -1,4 +1,4 @@
-"""What one person can change, and the norm balls that noise is shaped by.
+"""Adjacent output spaces (what one person can change), and the norm balls of the noise.
 
 :mod:`spaces` holds adjacent output spaces with their exact sensitivities, :mod:`advisor` picks a
 ball for one, :mod:`laws` says how wide the noise is. The balls: :mod:`balls` for the l_p norms,

@@ -8,8 +8,8 @@ drawn from. Where no inclusion holds, the balls are compared by variance (Propos
 
 *Not in the theorem*: the variance of one coordinate by itself. A body that loses what is
 poor in u_1 is left with more spread along it: the cube [-1, 1]**2 and its part with
-``|u_1 - u_2| <= 1/2`` have E (u_1 + u_2)**2 of 2/3 and more. So each value's own standard
-deviation is stated beside the advice.
+``|u_1 - u_2| <= 1/2`` have E (u_1 + u_2)**2 of 2/3 and more. So the advice includes each
+value's own standard deviation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a norm ball is, and what is said of the noise it shapes.
+"""The interface of norm balls, and the description of their noise.
 
 ``l1``, ``l2`` and ``linf`` are names. Every other ball, a hull above all, is
 an object with the members of :class:`NormBall`.
@@ -44,7 +44,7 @@ class NormBall(Protocol):
 
     @property
     def name(self) -> str:
-        """Return what the ball is, in a few words."""
+        """Return a short description of the ball."""
 
     @property
     def dimension(self) -> int:
@@ -56,7 +56,7 @@ class NormBall(Protocol):
 
     @property
     def smooth(self) -> bool:
-        """Return whether norms of lattice points need a fine lattice to be told apart."""
+        """Return whether only a fine lattice distinguishes the norms of its points."""
 
     @property
     def least_steps(self) -> Fraction:

@@ -28,7 +28,7 @@ from scipy.special import gammaincinv, ndtr
 from mechanisms.geometry.balls import TAIL
 
 _RADII = 1000  # quantiles of the radius to average over
-_WEIGHTS = 50  # shares of the largest weight that are told apart
+_WEIGHTS = 50  # distinct shares of the largest weight
 _LEAST_REST = 1e-3  # keeps the quotient finite where one weight is all
 
 

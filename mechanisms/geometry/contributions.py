@@ -37,7 +37,7 @@ class ContributionHull(Polytope):
 
     @property
     def name(self) -> str:
-        """Return what the ball is."""
+        """Return a short description of the ball."""
         return "hull of one record's contributions"
 
     @property
@@ -101,7 +101,7 @@ def _facets(ranges: Sequence[Range], *, replace: bool) -> list[Vector]:
 
 
 def _add(normals: dict[Vector, None], vector: Vector, bound: Fraction) -> None:
-    """Add ``vector . u <= bound`` unless it says nothing or is there already."""
+    """Add ``vector . u <= bound`` unless it is trivial or present."""
     if not any(vector):
         return
     normal = tuple(entry / bound for entry in vector)

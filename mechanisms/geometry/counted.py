@@ -77,7 +77,7 @@ class CountedBall(SmoothBall):
 
     @property
     def name(self) -> str:
-        """Return what the ball is."""
+        """Return a short description of the ball."""
         around = ": the hull" if self.hull else ""
         return f"count joined with the {self.part.name}{around}"
 
@@ -191,7 +191,7 @@ class Cube(SmoothBall):
 
     @property
     def name(self) -> str:
-        """Return what the ball is."""
+        """Return a short description of the ball."""
         return "cube of sums"
 
     @property

@@ -66,7 +66,7 @@ from mechanisms.randomness import Randomness
 MOST_EFFECTS = 5
 """Columns up to which the cuts are worth their tries."""
 
-_FIRST_BITS = 64  # nearly every cut is decided by so many
+_FIRST_BITS = 64  # this many bits decide nearly every cut
 _GUARD_BITS = 32  # more than the arithmetic of a cut can lose
 _CHUNK = 1 << 14  # points simulated at a time
 _SIMULATED = 1 << 14  # points wanted
@@ -98,7 +98,7 @@ class CutBall(SmoothBall):
 
     @property
     def name(self) -> str:
-        """Return what the ball is."""
+        """Return a short description of the ball."""
         return f"{self.whole.name}, cut by triangle inequalities"
 
     @property
@@ -157,7 +157,7 @@ class CutBall(SmoothBall):
         )
 
     def point(self, randomness: Randomness) -> LazyVector:
-        """Return a point uniform on K, exact, drawn as far as it is looked at."""
+        """Return a point uniform on K, exact, drawn lazily."""
         while True:
             point = self.whole.point(randomness)
             if self._passes(point):

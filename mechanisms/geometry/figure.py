@@ -2,7 +2,7 @@
 
 Shaded is the adjacent output space S_T where it is known point by point, else
 its hull; outlined are the l1, l2 and l_inf balls of their sensitivities, and
-the ball that "optimal" draws from. All of it is public: no data is looked at.
+the ball that "optimal" draws from. All of it is public: no data is read.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _lp_outline(space: AdjacentOutputSpace, ball: Ball) -> Outline:
 def _ball_outline(ball: NormBall) -> Outline:
     """Return boundary points of a ball, by bisection on integer membership.
 
-    A norm's ball is symmetric, so half of them tell the others.
+    A norm's ball is symmetric, so half of the points determine the others.
     """
     outline = []
     for x, y in _directions()[: _ANGLES // 2]:

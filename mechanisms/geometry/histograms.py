@@ -39,7 +39,7 @@ class HistogramBall:
 
     @property
     def name(self) -> str:
-        """Return what the ball is."""
+        """Return a short description of the ball."""
         return "hull of the histogram's differences"
 
     @property

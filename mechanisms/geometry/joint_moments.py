@@ -20,7 +20,7 @@ the hull, as K_T does under replace-one. Both lie inside the cube, hence inside
 the other balls.
 
 *A uniform point without products*: the area above u_0 of each column is
-``(10 - 2 u_0**2) / 3``, so u_0 is proposed uniformly and kept with
+``(10 - 2 u_0**2) / 3``, so u_0 is proposed uniformly and accepted with
 ``(1 - u_0**2 / 5)**p``, and then each column by itself: no rejection multiplies up.
 
 *With products*: let a, b, c be the sizes of u_0, u_j, u_k. The interval of u_jk
@@ -49,6 +49,7 @@ from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.quadrature import (
     PROPOSALS,
     MarginalSums,
+    by_rows,
     kronecker,
     propose,
     resampled,
@@ -64,7 +65,7 @@ from mechanisms.samplers.main_effects import (
     Flags,
     Proposal,
     coin_shows,
-    pair_tilts,
+    column_tilts,
     tail_weights,
 )
 
@@ -105,7 +106,7 @@ class JointMomentBall(SmoothBall):
 
     @property
     def name(self) -> str:
-        """Return what the ball is."""
+        """Return a short description of the ball."""
         return "hull of records' moments" if self.is_hull else "ball around records' moments"
 
     @property
@@ -164,7 +165,7 @@ class JointMomentBall(SmoothBall):
         return True
 
     def point(self, randomness: Randomness) -> _Point:
-        """Return a point uniform on K, exact, drawn as far as it is looked at."""
+        """Return a point uniform on K, exact, drawn lazily."""
         if self.crossed:
             while True:
                 proposal = Proposal(self, randomness)
@@ -193,7 +194,7 @@ class JointMomentBall(SmoothBall):
         odds: Floats = np.prod((high - low) / 2, axis=1)
         for j in range(self.effects - 1):
             low, high = float_products(count, halves[:, j, None], halves[:, j + 1 :])
-            odds = odds * np.prod((high - low) / 2 * pair_tilts(sizes, large, j), axis=1)
+            odds = odds * np.prod((high - low) / 2, axis=1) * column_tilts(sizes, large, j)
         return odds
 
     def correlation(self, one: int, other: int) -> float:
@@ -343,7 +344,7 @@ def float_products(count: Floats, one: Floats, two: Floats) -> tuple[Floats, Flo
 
 
 def _simulated_column(counts: Floats, column: int, uniforms: Uniforms) -> Floats:
-    """Return |u_j| given the count, by rejection until every one is kept."""
+    """Return |u_j| given the count, by rejection until every one is accepted."""
     halves, tries = np.full(len(counts), np.nan), 0
     while np.isnan(halves).any():
         open_rows = np.isnan(halves)
@@ -383,7 +384,7 @@ def _weighed(ball: JointMomentBall) -> tuple[Floats, Floats]:
     if not ball.crossed:
         return counts, weights * (1 - counts**2 / 5) ** ball.effects
     sizes, large = propose(ball.effects)
-    return counts, weights * ball.tilted_shares(sizes, counts, large)
+    return counts, weights * by_rows(ball.tilted_shares, sizes, counts, large)
 
 
 @lru_cache(maxsize=64)

@@ -48,7 +48,7 @@ def noise_law(ball: Ball, dimension: int, rate: float) -> NoiseLaw:
 
 
 def _laplace_law(rate: float) -> NoiseLaw:
-    # sinh overflows beyond about 710, where the noise is 0 in floats anyway.
+    # sinh overflows beyond about 710, where the noise is 0 in floats.
     spread = 1 / (sqrt(2) * sinh(rate / 2)) if rate < 700 else 0.0
     # P(|v| > t) = 2 q**(t+1) / (1 + q)
     beyond = (log(2 / (1 + exp(-rate))) - log(TAIL)) / rate

@@ -71,14 +71,14 @@ class Polytope(SmoothBall):
             solved = _solve(corners, [Fraction(1)] * len(corners))
             # In rationals: a facet that cut a vertex off would be no bound of the sensitivity.
             if solved is None or any(_dot(solved, point) > 1 for point in points):
-                raise ValueError("the vertices are too close to a plane to tell their facets")
+                raise ValueError("the vertices are too close to a plane to determine their facets")
             if tuple(-entry for entry in solved) not in normals:
                 normals[solved] = None
         return cls(tuple(normals))
 
     @property
     def name(self) -> str:
-        """Return what the ball is."""
+        """Return a short description of the ball."""
         return "polytope given"
 
     @property

@@ -46,6 +46,7 @@ from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.quadrature import (
     PROPOSALS,
     MarginalSums,
+    by_rows,
     kronecker,
     propose,
     resampled,
@@ -59,7 +60,7 @@ from mechanisms.samplers.main_effects import (
     SCALE_BITS,
     Flags,
     Proposal,
-    pair_tilts,
+    column_tilts,
     tail_weights,
 )
 
@@ -94,7 +95,7 @@ class SecondMomentBall(SmoothBall):
 
     @property
     def name(self) -> str:
-        """Return what the ball is."""
+        """Return a short description of the ball."""
         return "ball K_2, the hull" if self.is_hull else "ball K_T around the hull"
 
     @property
@@ -144,7 +145,7 @@ class SecondMomentBall(SmoothBall):
         return True
 
     def point(self, randomness: Randomness) -> _Point:
-        """Return a point uniform on K, exact, drawn as far as it is looked at."""
+        """Return a point uniform on K, exact, drawn lazily."""
         while True:
             proposal = Proposal(self, randomness)
             if proposal.kept():
@@ -166,7 +167,7 @@ class SecondMomentBall(SmoothBall):
         odds: Floats = np.prod(1 - beyond**2, axis=1)
         for j in range(self.effects - 1):
             cut = np.minimum(1.0, 2 - (sizes[:, j, None] + sizes[:, j + 1 :]) / 2)
-            odds = odds * np.prod(cut * pair_tilts(sizes, large, j), axis=1)
+            odds = odds * np.prod(cut, axis=1) * column_tilts(sizes, large, j)
         return odds
 
     def marginals(self) -> tuple[Sequence[Marginal], Sequence[int]]:
@@ -197,7 +198,7 @@ class SecondMomentBall(SmoothBall):
 def kinds(effects: int, pairs: Sequence[tuple[int, int]]) -> list[Kind]:
     """Return the kind of every coordinate after the count: coordinates of one kind have one law.
 
-    A kind is what the coordinate is, and how many of its columns have their square beside it.
+    A kind is the type of the coordinate, and how many of its columns also have a square.
     """
     squared = {j for j, k in pairs if j == k}
     mains: list[Kind] = [("main", int(j in squared)) for j in range(effects)]
@@ -252,7 +253,7 @@ class _Table:
 def _proposed_odds(ball: SecondMomentBall) -> Floats:
     """Return the odds of each quasi-random proposal."""
     sizes, large = propose(ball.effects)
-    return ball.tilted_shares(sizes, np.zeros(PROPOSALS), large)
+    return by_rows(ball.tilted_shares, sizes, np.zeros(PROPOSALS), large)
 
 
 @lru_cache(maxsize=64)

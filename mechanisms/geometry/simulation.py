@@ -1,8 +1,8 @@
 """Simulated noise: what a law of noise does to an answer that no closed form describes.
 
 The numbers here describe a release; they are never part of one. They are made of a
-hash of what is public already, so an interval is a function of sanitized numbers
-alone: anybody who has the release can compute it again, and asking twice tells nothing.
+hash of public facts, so an interval is a function of sanitized numbers
+alone: anyone who has the release can reproduce it, and a repeated query reveals nothing more.
 """
 
 from __future__ import annotations

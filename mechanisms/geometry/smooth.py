@@ -31,7 +31,7 @@ from mechanisms.geometry.balls import TAIL, NoiseLaw, Uniforms
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_from_points
 
-_FEW = 1 << 10  # points that tell nearly where a law's tail begins
+_FEW = 1 << 10  # points that show about where a law's tail begins
 
 _Function = Callable[[float], float]
 
@@ -53,7 +53,7 @@ class SmoothBall(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Return what the ball is, in a few words."""
+        """Return a short description of the ball."""
 
     @property
     @abstractmethod
@@ -91,7 +91,7 @@ class SmoothBall(ABC):
 
     @abstractmethod
     def point(self, randomness: Randomness) -> LazyVector:
-        """Return a point uniform on K, exact, drawn as far as it is looked at."""
+        """Return a point uniform on K, exact, drawn lazily."""
 
     @abstractmethod
     def contains(self, point: Sequence[int], size: int) -> bool:

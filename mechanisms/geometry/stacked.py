@@ -52,7 +52,7 @@ class StackedBall(SmoothBall):
 
     @property
     def name(self) -> str:
-        """Return what the ball is."""
+        """Return a short description of the ball."""
         names = list(dict.fromkeys(part.name for part in self.parts))
         product = f"product of {len(self.parts)} balls, each {' or '.join(names)}"
         return f"{product}: the hull" if self.hull and len(self.parts) > 1 else product

@@ -51,8 +51,15 @@ class Answers:
     ) -> tuple[Term, ...]:
         """Return a term for each coefficient, of simulated theta: shape (replicates, d)."""
         return tuple(
-            term(name, coefficients[name], self.at(place, theta), self.limits(place), noise(name))
-            for place, name in enumerate(self.names)
+            term(
+                name,
+                coefficients[name],
+                self.at(column, theta),
+                self.limits(column),
+                noise(name),
+                place=("coefficients", name),
+            )
+            for column, name in enumerate(self.names)
         )
 
     def at(self, place: int, theta: Floats) -> Floats:
@@ -61,12 +68,12 @@ class Answers:
             return np.asarray(self.origin[place] + theta @ self.slopes[place], dtype=np.float64)
 
     def limits(self, place: int) -> tuple[float, float]:
-        """Return between which numbers a coefficient lies."""
+        """Return the possible range of a coefficient."""
         start, half = float(self.origin[place]), float(self.reach[place])
         return start - half, start + half
 
 
 def scaled_theta(scaling: RegressionScaling, coefficients: Mapping[str, float]) -> Floats:
-    """Return the theta that an answer was made of, up to the rounding of its numbers."""
+    """Return the theta of an answer, up to the rounding of its numbers."""
     exact = scaling.scaled({name: Fraction(value) for name, value in coefficients.items()})
     return np.array([float(entry) for entry in exact])

@@ -3,10 +3,10 @@ r"""Standard errors for a share of epsilon, of regressions that release coeffici
     release theta by its mechanism, (1 - s) epsilon-DP, then
     Y = T(D; theta) + V by the K-norm mechanism, s epsilon-DP given theta,
 
-s a public share; T is what tells how uncertain theta is: the curvature of the logistic loss at
-theta (:mod:`mechanisms.inference.curvature`), or the moments of all columns of a linear regression,
-which do not depend on theta. Quantiles are followed by neighbouring ones
-(:mod:`mechanisms.inference.neighbours`), which do not depend on them either.
+s a public share. T determines how uncertain theta is: the curvature of the logistic loss at theta
+(:mod:`mechanisms.inference.curvature`), or the moments of all columns of a linear regression, which
+do not depend on theta. For quantiles it is neighbouring quantiles
+(:mod:`mechanisms.inference.neighbours`), which do not depend on the released ones either.
 
 **Privacy.** Let D, D' be neighbours, under whatever change the mechanisms are planned for. Given
 theta = t, which is public, T(.; t) is a function of the records whose sensitivity does not depend
@@ -22,7 +22,7 @@ first released. It is exactly epsilon, as the parts are exact fractions of it. I
 up likewise (Bun & Steinke 2016, Lemma 1.7). Standard errors are functions of (theta, Y) and of
 public facts: post-processing.
 
-*The functional mechanism* sanitizes moments anyway. With those of the target's square among them
+*The functional mechanism* sanitizes moments already. If they include the target's square,
 its coefficients have standard errors at no further cost: the whole epsilon is spent on the moments
 of all columns, and the coefficients are derived from them.
 """
@@ -184,7 +184,7 @@ def _composed(
     theorem: str,
     rho: Fraction,
 ) -> Guarantee:
-    """Return what a release promises that is followed by one for its standard errors."""
+    """Return the guarantee of a release that is followed by one for its standard errors."""
     size, unit = sensitivity
     return replace(
         main,
@@ -203,10 +203,10 @@ def _bracketed(
     if len(statistic.levels) > MOST_LEVELS:
         raise _refused(f"intervals are offered for at most {MOST_LEVELS} levels")
     make = _counted if schema.known_rows is None else _neighbours
-    neighbours, beside = make(statistic, schema, own)
+    neighbours, drawn_plans = make(statistic, schema, own)
     column = cast(NumberColumn, schema.columns[statistic.column])
     method = COUNTED if schema.known_rows is None else NEIGHBOURS
-    guarantees = [each.guarantee for each in beside]
+    guarantees = [each.guarantee for each in drawn_plans]
     return replace(
         plan,
         guarantee=_composed(
@@ -222,7 +222,7 @@ def _bracketed(
         draw=BracketedDraw(
             draw=plan.draw, neighbours=neighbours, column=column, method=method, cost=str(own)
         ),
-        expected_ms=plan.expected_ms + sum(each.expected_ms for each in beside),
+        expected_ms=plan.expected_ms + sum(each.expected_ms for each in drawn_plans),
         details={**plan.details, "inference": _facts(method, own)},
     )
 
@@ -233,7 +233,7 @@ _Neighbours = Callable[[Data, Randomness], Neighbours]
 def _neighbours(
     statistic: Quantile, schema: Schema, own: EpsilonShare
 ) -> tuple[_Neighbours, list[Plan]]:
-    """Return the neighbours of levels for a public number of rows, and what is drawn for them."""
+    """Return the neighbours of levels for a public number of rows, and their plans."""
     rows = cast(int, schema.known_rows)
     found = brackets(statistic.exact_levels(), rows=rows, epsilon=own.fraction)
     ends = ends_of(found)
@@ -245,10 +245,10 @@ def _neighbours(
 def _counted(
     statistic: Quantile, schema: Schema, own: EpsilonShare
 ) -> tuple[_Neighbours, list[Plan]]:
-    """Return the neighbours of levels for a private number of rows, and what is drawn for them.
+    """Return the neighbours of levels for a private number of rows, and their plans.
 
-    They are planned as under replace-one, whose Delta is the largest there is. So the plan for the
-    public bound on rows tells what that of any noisy count promises.
+    They are planned as under replace-one, which has the largest Delta. So the plan for the public
+    bound on rows has the guarantee of the plan for any noisy count.
     """
     counting, rest = split(own, [COUNT_SHARE, 1 - COUNT_SHARE])
     count = plan_form(Count().additive(schema), schema, counting, "auto")
@@ -281,7 +281,7 @@ def _refused(detail: str) -> InvalidStatisticError:
 
 
 def _facts(method: str, own: EpsilonShare | None) -> dict[str, object]:
-    """Return what a plan says of its standard errors."""
+    """Return the plan's facts about its standard errors."""
     return {"cost": "0" if own is None else str(own), "method": method}
 
 

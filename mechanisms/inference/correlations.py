@@ -16,6 +16,7 @@ import numpy as np
 from mechanisms.contract import Inference, Statistic
 from mechanisms.exact.arrays import Floats
 from mechanisms.inference.evidence import Evidence, noise_of, term
+from mechanisms.statistics.second_order import Jet
 
 METHOD = (
     "simulated from the noisy moments and the law of their noise, with Fisher's z for the "
@@ -36,14 +37,22 @@ def of_correlations(_statistic: Statistic, evidence: Evidence) -> Inference:
     terms = [
         term(
             f"{evidence.names[j]}:{evidence.names[k]}",
-            float(matrix[j][k]),
+            float(matrix[j][k]) if _is_determined(evidence.sums, 1 + j, 1 + k) else np.nan,
             _sampled(_found(sums, 1 + j, 1 + k), sums[0, 0], error),
             (-1.0, 1.0),
             noise_of(evidence.outcome.noise, "matrix", j, k),
+            place=("matrix", j, k),
+            edges=True,
         )
         for (j, k), error in zip(pairs, errors, strict=True)
     ]
     return Inference(terms=tuple(terms), method=METHOD)
+
+
+def _is_determined(sums: Mapping[tuple[int, int], Jet], j: int, k: int) -> bool:
+    """Return whether the released sums determine a correlation: both variances are positive."""
+    released = {place: np.array([float(jet.value)]) for place, jet in sums.items()}
+    return bool(np.isfinite(_found(released, j, k)[0]))
 
 
 def _found(sums: Mapping[tuple[int, int], Floats], j: int, k: int) -> Floats:
@@ -58,7 +67,7 @@ def _found(sums: Mapping[tuple[int, int], Floats], j: int, k: int) -> Floats:
 
 
 def _sampled(found: Floats, counts: Floats, error: Floats) -> Floats:
-    """Return what the population's correlation may be where a sample's is this."""
+    """Return the possible correlations of the population, given a sample's."""
     # 1 / (n - 3) is no variance up to 3 rows: there it counts as 1.
     angle = np.arctanh(np.clip(found, -_NEAREST, _NEAREST))
     return np.asarray(np.tanh(angle + error / np.sqrt(np.maximum(counts - 3, 1.0))))

@@ -102,7 +102,7 @@ class Curvature:
 
     @property
     def sensitivity_unit(self) -> str:
-        """Return what it is counted in."""
+        """Return the unit of the sensitivity."""
         return f"{self.space.unit_name}, in the linf norm"
 
     @property
@@ -129,7 +129,7 @@ class Curvature:
         return [int(total[j, k]) * (doubled if j == k else 1) for j, k in self.pairs]
 
     def possible(self, vector: Sequence[Fraction], simulated: Simulation) -> tuple[Spectra, Floats]:
-        """Return what the Hessian may be, and a score of that covariance for each."""
+        """Return possible Hessians, and a score of that covariance for each."""
         unit, size = 4 << (3 * _BITS), self.scaling.dimension
         noise = simulated.noises() / unit
         hessians = np.empty((simulated.replicates, size, size))

@@ -38,7 +38,7 @@ _EDGE = 1 - 2**-10  # of the bound: nearer, theta may have been held by it
 
 
 class Curved(Protocol):
-    """A second release, which tells the curvature and the score's law."""
+    """A second release, which gives the curvature and the score's law."""
 
     @property
     def noise(self) -> IntegerNoise:
@@ -50,17 +50,17 @@ class Curved(Protocol):
 
     @property
     def sensitivity_unit(self) -> str:
-        """Return what that is counted in."""
+        """Return the unit of the sensitivity."""
 
     @property
     def method(self) -> str:
-        """Return what it assumes of the population, in words."""
+        """Return its assumptions on the population, in words."""
 
     def draw(self, theta: Sequence[Fraction], data: Data, randomness: Randomness) -> list[Fraction]:
         """Return the noisy vector at a theta that has been released."""
 
     def possible(self, vector: Sequence[Fraction], simulated: Simulation) -> tuple[Spectra, Floats]:
-        """Return what the Hessian may be, and a score for each: shape (replicates, d)."""
+        """Return possible Hessians, and a score for each: shape (replicates, d)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Disturbed:
     def infer(
         self, coefficients: dict[str, float], vector: Sequence[Fraction], simulated: Simulation
     ) -> Inference:
-        """Return what released coefficients and the second release say of the population."""
+        """Return the inference from released coefficients and the second release."""
         theta = scaled_theta(self.scaling, coefficients)
         spectra, scores = self.curved.possible(vector, simulated)
         pull = float(self.disturbance.ridge) * theta + self._tilts(theta, spectra, simulated)

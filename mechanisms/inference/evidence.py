@@ -1,4 +1,4 @@
-"""What an inference is made of: sanitized moments, the law of their noise, and an answer.
+"""The input of an inference: sanitized moments, the law of their noise, and an answer.
 
 *The argument.* Let S* = S + V be the released sums, V of a law that is known exactly and symmetric.
 What the sums may have been is described by ``S* - V'`` with V' simulated, and the population's
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
-from mechanisms.contract import Inference, Noise, Outcome, Statistic, Term
+from mechanisms.contract import IN_CONFIDENCE, Inference, Noise, Outcome, Statistic, Term
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.arrays import Floats
 from mechanisms.functional.sanitized import CoordinateNoise
@@ -49,7 +49,7 @@ class Simulation:
         return min(max(_CELLS // self.noise.dimension, _LEAST), _MOST)
 
     def possible(self, jets: Sequence[Jet]) -> Floats:
-        """Return what noisy sums may have been without noise, shape (replicates, sums)."""
+        """Return possible values of noisy sums without noise, shape (replicates, sums)."""
         centre = np.array([float(jet.value) for jet in jets])
         noise = self.noise.simulate(jets, seed=self.seed, replicates=self.replicates)
         return np.asarray(centre - noise, dtype=np.float64)
@@ -67,7 +67,7 @@ class Simulation:
         return np.asarray(ndtri(u).reshape(self.replicates, columns), dtype=np.float64)
 
     def chi_squares(self, part: str, degrees: Floats) -> Floats:
-        """Return chi-square numbers, one of each of so many degrees of freedom."""
+        """Return one chi-square number for each of the given degrees of freedom."""
         u = hashed_uniforms(self.seed + part.encode(), self.replicates)
         return np.asarray(2 * gammaincinv(degrees / 2, u), dtype=np.float64)
 
@@ -97,7 +97,7 @@ class Evidence:
 
 
 Infer = Callable[[Statistic, Evidence], Inference | None]
-"""What an answer made of moments says of the population; None where they do not tell."""
+"""The inference of an answer made of moments about the population; None where there is none."""
 
 
 def term(
@@ -106,28 +106,39 @@ def term(
     possible: Floats,
     limits: tuple[float, float],
     noise_95: tuple[float, float] | None = None,
+    *,
+    place: tuple[str | int, ...] = (),
+    edges: bool = False,
 ) -> Term:
-    """Return what simulated numbers say of one of the population.
+    """Return the inference about a number of the population, from simulated ones.
 
     Parameters
     ----------
     possible
-        The simulated numbers; NaN where sums say nothing, which counts as far below and far above.
+        The simulated numbers; NaN (undetermined by the sums) counts as far below and far above.
     limits
         Public: between them the number is, whatever is released.
+    place
+        The path of the number in the answer's value; empty where it is not in it.
+    edges
+        Whether an estimate at or beyond a limit says only where the noise has pushed it, as a share
+        of 1 or a variance of 0. There is then none, and a reason in its place; so it is of NaN.
     """
-    # Finite ends: what is told must fit into JSON.
+    # Finite ends: JSON has no infinity.
     low, high = (min(max(end, -_LARGEST), _LARGEST) for end in limits)
     ends = spread_of(possible, limits)
     # a number that bounds hold on one side is no more certain for that
     free = spread_of(possible - estimate, (low - high, high - low), outside=2 * _ONE_SIGMA)
+    edge = edges and not low < estimate < high
     return Term(
         term=name,
-        estimate=estimate,
+        estimate=None if edge else estimate,
+        reason=IN_CONFIDENCE if edge else None,
         std_error=min(free[1] / 2 - free[0] / 2, high / 2 - low / 2),
         # An interval without its own estimate would be read as a mistake.
-        confidence_95=(min(ends[0], estimate), max(ends[1], estimate)),
+        confidence_95=ends if edge else (min(ends[0], estimate), max(ends[1], estimate)),
         noise_95=noise_95,
+        place=place,
         open=ends[0] <= low and ends[1] >= high,
     )
 
@@ -135,7 +146,7 @@ def term(
 def spread_of(
     possible: Floats, limits: tuple[float, float], *, outside: float = TAIL
 ) -> tuple[float, float]:
-    """Return between which ends simulated numbers lie but for this share; NaN as in a term."""
+    """Return the ends of simulated numbers, except for this share; NaN as in a term."""
     low, high = (min(max(end, -_LARGEST), _LARGEST) for end in limits)
     below = np.sort(np.clip(np.where(np.isnan(possible), low, possible), low, high))
     above = np.sort(np.clip(np.where(np.isnan(possible), high, possible), low, high))

@@ -55,7 +55,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fits:
-    """Of each sums theta_0 = (X'X)^-1 X'y, and what the residual variance may be."""
+    """Per set of sums: theta_0 = (X'X)^-1 X'y, and possible residual variances."""
 
     spectra: Spectra
     theta: Floats
@@ -63,7 +63,7 @@ class Fits:
 
     @classmethod
     def of(cls, sums: Sums, simulated: Simulation) -> Self:
-        """Return the fits; NaN where sums say nothing of theta."""
+        """Return the fits; NaN where sums do not determine theta."""
         spectra = Spectra.of(sums.xx)
         theta = spectra.times(sums.xy, -1)
         left = sums.yy - np.sum(theta * sums.xy, axis=1)

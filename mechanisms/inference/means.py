@@ -27,7 +27,7 @@ def of_means(_statistic: Statistic, evidence: Evidence) -> Inference:
     size = len(evidence.names)
     places = [(0, 0), *((0, j) for j in range(1, 1 + size)), *((j, j) for j in range(1, 1 + size))]
     sums = evidence.simulated.possible([evidence.sums[place] for place in places])
-    # A variance takes two rows, however few a noisy count tells.
+    # A variance needs two rows, even if a noisy count is smaller.
     counts = np.maximum(sums[:, :1], 2.0)
     means = sums[:, 1 : 1 + size] / counts
     widest = np.maximum(1 - means**2, 0.0)
@@ -40,9 +40,10 @@ def of_means(_statistic: Statistic, evidence: Evidence) -> Inference:
         term(
             name,
             cast(float, evidence.outcome.value[name]),
-            float(column.midpoint) + float(column.half_width) * possible[:, j],
+            float(column.midpoint) + float(column.sum_half_width) * possible[:, j],
             (float(column.lower), float(column.upper)),
             noise_of(evidence.outcome.noise, name),
+            place=(name,),
         )
         for j, (name, column) in enumerate(zip(evidence.names, evidence.numbers, strict=True))
     ]

@@ -1,4 +1,4 @@
-"""What sanitized moments determine: an answer, its noise, and what it says of the population."""
+"""What sanitized moments determine: an answer, its noise, and its inference."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def answer(
     noise: IntegerNoise,
     schema: Schema,
 ) -> Outcome | None:
-    """Return the answer that moments make; None for what they do not determine.
+    """Return the answer from moments; None where they do not determine it.
 
     Parameters
     ----------

@@ -53,12 +53,14 @@ METHOD = (
     "ranks and of a sample's: for rows that are drawn independently, many and distinct; sampling "
     "and privacy noise together; values outside their bounds count as the bound"
 )
-COUNTED = f"{METHOD}; of rows there are at least as many as a noisy count tells, but in 1% of cases"
+COUNTED = (
+    f"{METHOD}; there are at least as many rows as a noisy count states, except in 1% of cases"
+)
 MOST_LEVELS = 5
 COUNT_SHARE = Fraction(1, 5)  # of the share: more rows hardly need more
 _FEWER = 0.01  # how often there are fewer rows than counted on
 _STEPS = 10**6  # levels are multiples of one over this
-_FAR = 14.0  # a rank so many times the noise away is never drawn
+_FAR = 14.0  # a rank this many noise scales away is never drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def brackets(
 
 
 def _free(level: float, side: int, taken: set[Fraction]) -> Fraction:
-    """Return the next level outwards on the public grid that nobody has."""
+    """Return the next free level outwards on the public grid."""
     # Rounded outwards: an interval may only become wider.
     step = int(level * _STEPS // 1) + (side > 0)
     while Fraction(step, _STEPS) in taken:
@@ -124,7 +126,7 @@ def surely(count: float, *, epsilon: Fraction) -> int:
 
 
 Neighbours = tuple[Sequence[Bracket], Callable[[Data, Randomness], Outcome] | None]
-"""What is drawn for each level; the draw is None where all ends are the column's bounds."""
+"""The draws for each level; None where all ends are the column's bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +177,14 @@ class BracketedDraw:
         values = _values(outcome)
         found, near = self.neighbours(data, randomness)
         ends = {} if near is None else _values(near(data, randomness))
-        terms = [self._term(bracket, values, ends) for bracket in found]
+        places = {level: place for place, level in enumerate(values)}
+        terms = [
+            replace(
+                self._term(bracket, values, ends),
+                place=("quantiles", places[decimal_text(bracket.level)], "value"),
+            )
+            for bracket in found
+        ]
         inference = Inference(terms=tuple(terms), method=self.method, cost=self.cost)
         return replace(outcome, inference=inference)
 

@@ -9,7 +9,7 @@ in scaled units. Of each possible (X'X, X'y, y'y) without noise, n - d degrees o
 
 which without privacy noise are the t and chi-square intervals of any textbook. Ridge and the
 default rule of the estimate bias it, and have no part in this: the interval is of the population's
-least squares. Sums whose X'X is not positive definite say nothing of theta.
+least squares. Sums whose X'X is not positive definite do not determine theta.
 """
 
 from __future__ import annotations
@@ -90,11 +90,12 @@ def _fit(
     unit = float(scaling.target.width) ** 2 if scaling.target is not None else 1.0
     share = min(max(1 - left / rows / total, 0.0), 1.0) if total > 0 else 0.0
     return (
-        term("r_squared", share, possible[0], (0.0, 1.0)),
+        term("r_squared", share, possible[0], (0.0, 1.0), edges=True),
         term(
             "residual_variance",
             unit * min(left / max(rows - d, 1.0), 1.0),
             unit * possible[1],
             (0.0, unit),
+            edges=True,
         ),
     )

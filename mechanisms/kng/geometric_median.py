@@ -11,7 +11,7 @@ the record and theta. So the norm moves by at most Delta_2 = 2 between neighbour
 record, by 1 when one is added or removed (triangle inequality); the unnormalised weights are
 within exp(eps / 2), their sums as well, and the law is eps-DP (Theorem 3.1; the base measure does
 not depend on the data). The draw is exact (:mod:`mechanisms.samplers.boxes`,
-:mod:`mechanisms.objectives.geometric_median`) and nothing of it but theta is released.
+:mod:`mechanisms.objectives.geometric_median`) and only theta is released.
 
 **Run time.** Up to :data:`FEW_ROWS` rows, by the public count or bound, every bound reads every
 record. With more, a few passes over the rows say all that a draw needs near the minimiser
@@ -43,13 +43,15 @@ from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import LEAST_MS, Cover, Space, draw
 from mechanisms.samplers.envelopes import first_kept
+from mechanisms.sketches import Ordered
 from mechanisms.statistics.geometric_median import GeometricMedian, gradient_sensitivity
 
 FEW_ROWS = 2_000
-"""Up to so many rows bounds read all of them, which is quicker than passes."""
+"""Up to this number of rows, bounds read all of them, which is quicker than passes."""
 
 _MS_PER_CODE = 6e-4  # measured: of four passes, with reading
 _MS_PER_POINT = {2: 0.01, 3: 0.03, 4: 0.145}  # near the noise, over all boxes; by dimension
+_SLOWNESS = {1: 1.0, 2: 2.5, 3: 4.0, 4: 8.0}  # measured, by dimension: studies.draw_times
 _POINTS_OF_BOXES = 2500  # boxes without any point cost as much
 _SHARP = 850  # rows times rate: then about half of the points are near the noise
 _GRID_BITS = 38  # finer than any noise, and differences of points stay exact in floats
@@ -86,6 +88,7 @@ def calibrate_geometric_median(
         expected_ms=_expected_ms(len(columns), schema.row_bound, drawn.rate),
         time_depends_on_data=True,
         drawn_on_boxes=True,
+        slowness=_SLOWNESS[len(columns)],
         details={
             "base_measure": "counting measure on the grid",
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
@@ -131,8 +134,8 @@ class MedianDraw:
         if self.few:
             return self._of_few(self._read(data, names), space, randomness)
         if len(names) == 1:
-            values, counts = data.ordered(names[0])
-            line = LineLaw(values.astype(np.int64) << _SHIFT, counts, rate=self.rate)
+            codes, counts = _codes_of(self.columns[names[0]], data.ordered(names[0]))
+            line = LineLaw(codes.astype(np.int64) << _SHIFT, counts, rate=self.rate)
             return draw(line, space, randomness)
         points = survey(data, Points(names, _SHIFT), _RADIUS)
         return draw(*PointsLaw.fitting(points, self.rate, space), randomness)
@@ -153,3 +156,10 @@ class MedianDraw:
             for block in data.blocks(names)
         ]
         return np.concatenate(blocks) if blocks else np.zeros((0, len(names)), dtype=np.int64)
+
+
+def _codes_of(column: NumberColumn, cells: Ordered) -> Ordered:
+    """Return distinct codes and their counts: each record's is that of the start of its cell."""
+    codes = column.encode(column.clamped(column.grid.starts(cells[0])))
+    points, starts = np.unique(codes, return_index=True)
+    return points, np.add.reduceat(cells[1], starts) if len(starts) else cells[1]

@@ -44,20 +44,19 @@ from mechanisms.contract import (
     no_noise,
     require_numbers,
 )
-from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.domain import Schema
 from mechanisms.exact.decimals import decimal_text
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.fine_grid import FINE_BITS
 from mechanisms.samplers.intervals import GridCodes, draw_point
 from mechanisms.samplers.joint_quantiles import JointLaw, joint_points
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity, joint_sensitivity
 from mechanisms.statistics.quantile_draw import (
+    Candidates,
     EachLevelAlone,
     LevelSampler,
     QuantileDraw,
-    expected_ms,
 )
 from mechanisms.statistics.rank_errors import joint_rank_errors, split_rank_errors
 
@@ -74,15 +73,17 @@ def calibrate_quantile(
     InvalidStatisticError
         The levels were asked for jointly where the public rule does not allow it.
     """
+    (column,) = require_numbers(schema, [statistic.column], "column")
     joint = JointLevels(
         levels=tuple(sorted(statistic.exact_levels())),
         rate=epsilon.fraction / (2 * _joint_sensitivity(statistic, schema)),
+        candidates=Candidates.of(column, schema),
     )
-    # By the public bound on the rows: a choice of norm must not tell how many there are.
+    # From the public bound on the rows: the choice of norm must not reveal their number.
     affordable = joint.additions(schema.row_bound) <= _MOST_ADDITIONS
     if norm == "l1" and not affordable:
         raise InvalidStatisticError(
-            "so many levels and rows at so small an epsilon are not drawn jointly; "
+            "this many levels and rows at this epsilon cannot be drawn jointly; "
             "use the norm linf, which draws them one by one",
             field_name="norm",
         )
@@ -94,19 +95,29 @@ def calibrate_quantile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointLevels:
-    """Draws all levels at once; both fields are public, ``levels`` ascending."""
+    """Draws all levels at once; all fields are public, ``levels`` ascending.
+
+    ``candidates`` says how far ties are spread.
+    """
 
     levels: tuple[Fraction, ...]
     rate: Fraction
+    candidates: Candidates
 
     def __call__(self, grid: GridCodes, randomness: Randomness) -> Sequence[int]:
         """Return one point per level, ascending."""
-        return joint_points(grid, levels=self.levels, rate=self.rate, randomness=randomness)
+        return joint_points(
+            grid,
+            levels=self.levels,
+            rate=self.rate,
+            bits=self.candidates.fine_bits,
+            randomness=randomness,
+        )
 
     def additions(self, rows: int) -> int:
         """Return about how long the sums of a draw are, from a public bound on the rows."""
         law = JointLaw(levels=self.levels, rate=self.rate)
-        return law.additions((2 * CODE_MAX + 1) << FINE_BITS, rows)
+        return law.additions((self.candidates.high + 1) << self.candidates.fine_bits, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +137,7 @@ class _RankErrors:
         return len(self.joint) > 1 and sum(self.joint) < sum(self.split)
 
     def compare(self, joint: bool) -> str:
-        """Say how this way's mean error in rank compares with the other's."""
+        """Return how this way's mean error in rank compares with the other's."""
         here, there = (self.joint, self.split) if joint else (self.split, self.joint)
         way = "jointly" if joint else "one by one"
         return (
@@ -222,6 +233,7 @@ def _plan(
     rho: Fraction,
 ) -> Plan:
     (column,) = require_numbers(schema, [statistic.column], "column")
+    candidates = Candidates.of(column, schema)
     return Plan(
         mechanism="kng",
         norm=norm,
@@ -233,21 +245,21 @@ def _plan(
             theorem=THEOREM,
             rho=rho,
         ),
-        grid={statistic.column: float(column.grid_step)},
+        grid={statistic.column: float(candidates.step)},
         reason=reason,
         draw=QuantileDraw(
             name=statistic.column,
-            column=column,
+            candidates=candidates,
             levels=statistic.exact_levels(),
             sampler=sampler,
         ),
         preview=no_noise,
-        expected_ms=expected_ms(len(statistic.levels), schema.row_bound),
+        expected_ms=candidates.expected_ms(len(statistic.levels), schema.row_bound),
         time_depends_on_data=True,
         alternatives=alternatives,
         details={
             "noise": "Not stated: how far a value moves with its rank depends on the data. "
-            "mean_rank_errors tell how far ranks miss where records are many and distinct.",
+            "mean_rank_errors state the mean error in rank where records are many and distinct.",
             **details,
         },
     )

@@ -19,7 +19,7 @@ unnormalised weights are within exp(eps / 2), their sums over the grid as well, 
 is eps-DP. Records enter as integers: codes, or without an intercept their quotients by
 the public extent, rounded to multiples of 2**-20 record by record, which keeps |x| <= 1.
 The draw is exact (:mod:`mechanisms.samplers.boxes`, and where distinct rows are few
-:mod:`mechanisms.samplers.polytopes`: a choice of cost only); nothing of it but theta is released.
+:mod:`mechanisms.samplers.polytopes`: a choice of cost only); only theta is released.
 
 *Norms.* ``linf``: Delta = 2 M, M = max(tau, 1 - tau); M under add-remove. ``optimal``: the
 hull of all differences. With an intercept a change is u = a (1, x) - a' (1, x'), so
@@ -147,6 +147,7 @@ def _plan(
         expected_ms=drawn.rows.expected_ms,
         time_depends_on_data=True,
         drawn_on_boxes=True,
+        slowness=_SLOWNESS[drawn.rows.scaling.dimension],
         details={
             "tau": float(drawn.tau),
             "bound": float(drawn.rows.bound),
@@ -158,6 +159,8 @@ def _plan(
     )
 
 
+# Measured, by dimension (studies.draw_times). Rounded targets make cones, which boxes follow badly.
+_SLOWNESS = {1: 1.0, 2: 3.0, 3: 18.0, 4: 10.0}
 _REASONS = {
     False: "linf gives the gradient the smallest sensitivity, and is the hull of its changes "
     "but with an intercept, tau away from 1/2 and replace-one neighbours",

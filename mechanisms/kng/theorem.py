@@ -1,3 +1,3 @@
-"""What the K-norm gradient mechanism rests on."""
+"""The theorem behind the K-norm gradient mechanism."""
 
 THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"

@@ -3,8 +3,7 @@
 For minimisers (:mod:`mechanisms.samplers.objective`): :mod:`quadratic`, :mod:`logistic`,
 :mod:`smoothed_check`, the latter two built on :mod:`sigmoid`; their public constants are in
 :mod:`losses`. As laws of the box engine (:mod:`mechanisms.samplers.boxes`): :mod:`check_loss`,
-:mod:`geometric_median` and :mod:`points`, :mod:`logistic_law`. For linear regression by KNG:
-:mod:`linear`.
+:mod:`geometric_median` and :mod:`points`. For linear regression by KNG: :mod:`linear`.
 
 May enter: a loss, what is proved of it, and what a sampler asks of it. Records come as arrays or
 sums in scaled units: nothing here knows a statistic, a schema or a plan. May import: ``samplers``,

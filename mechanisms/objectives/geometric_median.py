@@ -39,9 +39,9 @@ from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.boxes import Children, Space, Start
 
 _MARGIN = 2.0**-40  # relative room for the float operations of a bound
-_NEAR = 1 - 2.0**-20  # inside the box, or too close to tell in floats
+_NEAR = 1 - 2.0**-20  # inside the box, or too close to decide in floats
 _FAR = 0.5  # nearer records are bounded by how far they may turn
-_WIDE = 0.25  # of the records' extent: on wider boxes slopes say nothing
+_WIDE = 0.25  # of the records' extent: on wider boxes slopes give no bound
 _TINY = 1e-300  # no direction where the sum is 0
 _CHUNK_ROWS = 1 << 15  # keeps the table of distances small
 _FLOAT_BITS = 128  # up to here floats with their proved error decide

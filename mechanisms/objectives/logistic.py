@@ -4,7 +4,7 @@
 |x_ij| <= 1 (Awan & Slavkovic, equation (4), as a sum).
 
 *Conventions.* With s_i = 1 - 2 y_i a record's loss is log(1 + exp(s_i theta'x_i)),
-so labels are folded into the rows. Rows are kept in *code units*
+so labels are folded into the rows. Rows are stored in *code units*
 ``zeta_i = s_i (1, a_i1/F, ..., a_ik/F)``, whose entries are exact in float64,
 and x_i = W (1, a_i/F) for a public rational d x (k+1) matrix W (see
 :class:`~mechanisms.objectives.design.Design`). This is

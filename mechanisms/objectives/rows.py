@@ -1,4 +1,4 @@
-"""Equal rows of integers, kept once with their count."""
+"""Distinct rows of integers, stored once with their count."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def distinct_rows(rows: Integers, counts: Integers | None = None) -> tuple[Integ
 
 
 def _arranged(rows: Integers) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return an order in which equal rows are beside each other, and where each begins."""
+    """Return an order in which equal rows are adjacent, and where each run begins."""
     order = np.lexsort(rows.T)
     arranged = rows[order]
     new = np.append(True, (arranged[1:] != arranged[:-1]).any(axis=1))

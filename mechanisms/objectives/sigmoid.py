@@ -50,7 +50,7 @@ Weighed = Iterable[tuple[Floats, Floats]]
 
 
 class Rows(Protocol):
-    """Private rows that are looked at in passes.
+    """Private rows that are read in passes.
 
     They come in chunks, each float64 of shape (at most ``EXACT_ROWS``, K), or K + 1 with its
     weight at the end, a multiple of 1/F in [0, 1].
@@ -197,7 +197,7 @@ class SigmoidObjective:
     def gradient(self, theta: Sequence[Fraction], bits: int) -> list[arb]:
         """Return balls around the gradient, every record in ball arithmetic at ``bits`` bits.
 
-        |zeta'w| <= ||w||_1, so with the bits of ||w||_1 beside ``_GUARD_BITS`` every tilt is known
+        |zeta'w| <= ||w||_1, so with the bits of ||w||_1 and ``_GUARD_BITS`` every tilt is known
         to far less than ``2**-bits``, however large it is.
         """
         w = self._public.pull(theta)

@@ -11,14 +11,13 @@ plans share. :class:`mechanisms.perturbation.calibration.Perturbation` is the me
 
 - losses: squared, logistic, the check loss smoothed by a logistic kernel
   (:mod:`mechanisms.objectives.smoothed_check`), and in the library alone Huber's
-  (:mod:`mechanisms.extras.huber`, with why its jumping Hessian does no harm). Their
+  (:mod:`mechanisms.perturbation.huber`, with why its jumping Hessian does no harm). Their
   constants are derived in :mod:`mechanisms.objectives.losses`. Smoothing is a public
   choice of what is minimised: it costs accuracy, not privacy, as Delta is the
   check loss' own and lambda = d / (4 h) is exact;
 - norms: l1, l2, l-infinity, and any body K (:mod:`mechanisms.samplers.bodies`), such as
   polytopes and the hull of a quantile regression's changes (norm "optimal");
-- regions Theta: R^d, l1, l2 and l-infinity balls, boxes (:mod:`mechanisms.samplers.regions`);
-- in the library alone, public convex regularisers r (:mod:`mechanisms.extras.regularised`).
+- regions Theta: R^d, l1, l2 and l-infinity balls, boxes (:mod:`mechanisms.samplers.regions`).
 
 **Errors in print.** Algorithm 2 has exp(epsilon (q - 1)) - 1, which is negative.
 
@@ -33,7 +32,7 @@ certificate nor an answer on separable data would stay finite in practice.
 ``z = theta - grad L(theta) - gamma theta - V``; then theta = Pi(z), so releasing
 theta is post-processing of z. As a function of z, V = Pi(z) - z - (grad L + gamma)(Pi(z)),
 a Lipschitz bijection of R^d with ``dV/dz = -M``, ``M = (H + gamma I) P + I - P``, where
-H is the Hessian of the sum (r included) at theta and P the derivative of Pi, which exists
+H is the Hessian of the sum at theta and P the derivative of Pi, which exists
 almost everywhere and is symmetric with 0 <= P <= I. For neighbours, V differs by the
 difference of two gradients at the same theta: the tilt's densities are within
 exp(epsilon q). Let M_0 be M for the records in common; a record with Hessian

@@ -168,8 +168,8 @@ def automatic_q(epsilon: Fraction, loss: Loss, norm: Norm, rows: int | None) -> 
     logistic loss); under add-remove, where ``rows`` is None, the denominator is
     left out. Only public numbers enter.
 
-    ``studies/tilt_share.py`` sets its errors beside those of fixed shares, and
-    ``studies/long_answers.py`` says why T is what it is.
+    ``studies/tilt_share.py`` compares its errors with those of fixed shares, and
+    ``studies/long_answers.py`` justifies the choice of T.
     """
 
     def error(q: float) -> float:
@@ -207,8 +207,8 @@ def smoothing_width(epsilon: Fraction, dimension: int, rows: int | None) -> Frac
 
     Smoothing shifts a quantile by about h^2, the ridge lambda / (exp(epsilon (1 - q)) - 1),
     lambda = d / (4 h), shrinks the slopes by about d / (h epsilon n): the two balance at
-    h^3 ~ d / (epsilon n). The factor 1/4 is for residuals that are narrow beside the
-    target's public bounds. Mean l2 error of the scaled coefficients, 12 random
+    h^3 ~ d / (epsilon n). The factor 1/4 is for residuals that are narrow compared with
+    the target's public bounds. Mean l2 error of the scaled coefficients, 12 random
     slopes of l1 norm 1/2, columns uniform on [-1, 1], normal residuals of standard
     deviation s, l-infinity tilt (h as a power of two):
 

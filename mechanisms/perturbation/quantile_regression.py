@@ -5,16 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 
 from mechanisms.contract import Data, Plan
-from mechanisms.domain import CODE_MAX, Schema
+from mechanisms.domain import Schema
 from mechanisms.objectives.losses import smoothed_check_loss
 from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
 from mechanisms.perturbation.calibration import smoothing_width
 from mechanisms.perturbation.release import Newton, plan_fit
 from mechanisms.privacy import PrivacyLoss
-from mechanisms.statistics.designs.rows import CodeRows, passes
+from mechanisms.statistics.designs.rows import CodeRows, passes, sums_of_codes
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.quantile_regression import QuantileRegression
-from mechanisms.statistics.weights import weighing, weighted_data, weights_of
+from mechanisms.statistics.weights import weighing, weights_of
 
 
 @weighing
@@ -51,13 +51,8 @@ def smoothed_check_objective(
     assert scaling.target is not None
     mapping, target, columns = design(scaling), scaling.target, scaling.columns
     weights = weights_of(statistic, schema)
-    if weights is None:
-        totals, whole = data.gram(columns)[0], 1
-    else:
-        totals, whole = weighted_data(data, weights, sums_only=True).gram(columns)[0], CODE_MAX
     # Sums over records of 1 and of each feature's code / F; the target comes last, and is not one.
-    codes = [Fraction(totals[0], whole)]
-    codes += [Fraction(total, whole * CODE_MAX) for total in totals[1:-1]]
+    codes = sums_of_codes(data, columns, weights)[:-1]
     return SmoothedCheckObjective(
         passes(data, CodeRows(tuple(columns), weights), schema),
         mapping,

@@ -25,6 +25,7 @@ from mechanisms.statistics.designs.rows import are_held, passes_ms
 from mechanisms.statistics.designs.scaling import RegressionScaling
 
 _MS_PER_ENTRY = 0.03  # measured; of the d x d matrix
+_FITTED_MS = 1.5
 _PASSES_OF_ONE = 4  # measured; a single coefficient needs hardly a line search
 
 
@@ -80,17 +81,18 @@ class PerturbedFit:
 class Newton:
     """What Newton's method takes: rows held cost by coefficient, more of them by passes.
 
-    Both were measured with the rows spread evenly, its line searches and its certificate included.
+    Both were measured with the rows spread evenly, its line searches and its certificate included,
+    as what it takes of few rows was.
     """
 
     ms_per_cell: float
     passes: int
 
     def expected_ms(self, rows: int, scaling: RegressionScaling) -> float:
-        """Return about how many milliseconds it takes for so many rows."""
+        """Return about how many milliseconds it takes for ``rows`` rows."""
         columns = len(scaling.features) + 1
         if are_held(rows, columns):
-            return self.ms_per_cell * rows * scaling.dimension
+            return _FITTED_MS + self.ms_per_cell * rows * scaling.dimension
         passes = self.passes if scaling.dimension > 1 else _PASSES_OF_ONE
         return passes_ms(passes, rows, columns)
 
@@ -126,7 +128,7 @@ def plan_fit(
     best = "optimal" if "optimal" in offered else "linf"
     chosen = cast(Norm, best if norm == "auto" else norm)
     scaling = statistic.scaling(schema)
-    # By the public bound, not the rows there are: an expected time is told to everybody.
+    # From the public bound, not the number of rows: every caller sees the expected time.
     newton_ms = 0.0 if newton is None else newton.expected_ms(schema.row_bound, scaling)
     draw = PerturbedFit(
         scaling=scaling,
@@ -185,7 +187,7 @@ def _plan(draw: PerturbedFit, schema: Schema, epsilon: PrivacyLoss) -> Plan:
 
 def _disturbance(draw: PerturbedFit) -> Disturbance | None:
     """Return the tilt and the ridge; None for a hull's tilt."""
-    # What is foretold knows the named balls alone.
+    # Error estimates support only the named balls.
     if not isinstance(draw.drawn.norm, str):
         return None
     rate = float(draw.drawn.epsilon * draw.drawn.q) / sqrt(draw.drawn.sensitivity_squared)

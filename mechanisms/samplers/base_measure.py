@@ -3,8 +3,9 @@
     P(theta) ∝ exp(-E(theta)) (1 + ||theta||_1)^-p        on the grid points of Theta
 
 It is public: it may be any function of theta alone (Reimherr & Awan 2019, Theorem 3.1), and the
-weights of neighbours have the ratio they had. Without it a bounded gradient leaves an answer out
-at the bound where data say little. In the engines' terms the exponent has a second summand,
+ratio of neighbours' weights stays the same. Without it a bounded gradient gives answers near the
+bound where the data contain little information. In the engines' terms the exponent has a second
+summand,
 
     E(theta) + p log(1 + ||theta||_1).
 
@@ -47,7 +48,7 @@ def base_power(dimension: int, *, flat: bool) -> int:
 
 
 def base_measure_text(power: int) -> str:
-    """Return the base measure of a draw on a grid, as a plan tells it."""
+    """Return the base measure of a draw on a grid, as a plan states it."""
     return f"(1 + ||theta||_1)^-{power} on the grid" if power else FLAT_ON_GRID
 
 
@@ -111,7 +112,7 @@ class MeasuredBoxes(Generic[Knowledge]):
         return self.law.widths(known.known)
 
     def size(self, known: Measured[Knowledge]) -> int:
-        """Return what the law says."""
+        """Return the bounds of the law."""
         return self.law.size(known.known)
 
     def split(
@@ -183,7 +184,7 @@ class MeasuredPolytopes(Generic[Knowledge]):
         return found
 
     def size(self, known: Knowledge) -> int:
-        """Return what the law says."""
+        """Return the bounds of the law."""
         return self.law.size(known)
 
     def exponent(self, known: Knowledge, point: Sequence[int], bits: int) -> arb:

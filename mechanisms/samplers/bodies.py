@@ -73,7 +73,7 @@ class BodyVector:
         self._rate_squared = rate_squared
         self._radius = [randomness.uniform() for _ in range(size + 1)]
         self._point = [randomness.uniform() for _ in range(size)]
-        # Only the point is drawn anew: whether it lies in K says nothing of the radius.
+        # Only the point is drawn again: whether it is in K is independent of the radius.
         while not self._inside(body):
             self._point = [randomness.uniform() for _ in range(size)]
 

@@ -1,4 +1,4 @@
-"""Tied records spread over a finer grid, as far as they are looked at.
+"""Tied records spread over a finer grid, lazily.
 
 Every code a of the column's grid becomes ``2**FINE_BITS`` fine points, and its records
 take distinct ones of them, a uniformly random subset. A release computed from
@@ -8,7 +8,7 @@ point still free in its code. That gives each spread data set its law, and makes
 them neighbours whatever the points; a mixture of epsilon-DP laws is epsilon-DP.
 
 Spreading makes the rank of a record reach every number from 1 to n, so that a
-mechanism which scores ranks can tell levels apart inside a tie.
+mechanism which scores ranks can distinguish levels inside a tie.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class FineGrid:
         points: Integers = np.zeros(0, dtype=np.int64)
         missing = counts
         while missing.any():
-            # A place drawn twice is drawn again: by symmetry all sets of so many places
+            # A place drawn twice is drawn again: by symmetry all sets of that size
             # stay equally likely.
             points = np.union1d(points, self._uniform(codes, missing))
             missing = counts - np.diff(np.searchsorted(points, self._edges(codes)), axis=0)[0]

@@ -6,8 +6,8 @@ on ||theta||_1 <= B,
 
 for exact rationals P (symmetric, positive definite), b and B > 0.
 
-*Envelopes.* The free one is the Gaussian N(P^-1 b, P^-1); a try is kept iff it lies in the
-ball. It dies where the data pull the centre out of the ball. The others are
+*Envelopes.* The free one is the Gaussian N(P^-1 b, P^-1); a try is accepted iff it lies in the
+ball. It fails where the data pull the centre out of the ball. The others are
 exponential towards a face: choose signs s of some coordinates and a set W of others,
 s_j = 0 on W. On the ball
 
@@ -23,7 +23,7 @@ the tangent at z0, since S = P_zz - P_zv P_vv^-1 P_vz is positive definite. For 
 and u = r - sum |theta_j| >= 0, the tangent's a'z = a_r u + sum (a_r |theta_j| + a_j theta_j) is
 the exponent of independent exponentials: u of rate a_r, theta_j of rate a_r + a_j above
 zero and a_r - a_j below.
-A try draws those, then v given z, and is kept with probability
+A try draws those, then v given z, and is accepted with probability
 exp(-(z - z0)'S(z - z0) / 2) iff theta lies in the ball. So f is drawn exactly,
 whatever s, W and a, which change the cost alone. They are chosen by the envelope's mass
 (:mod:`mechanisms.samplers.gaussian_search`),

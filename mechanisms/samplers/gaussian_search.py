@@ -1,4 +1,4 @@
-"""Which envelope of a truncated Gaussian is cheapest, and draws from it.
+"""Choice of the cheapest envelope of a truncated Gaussian, and draws from it.
 
 The law and its envelopes: :mod:`mechanisms.samplers.gaussian_ball`. Every envelope
 gives exactly the law; this search works in floats and decides the cost alone.
@@ -39,7 +39,7 @@ def draw(law: GaussianBall, randomness: Randomness, *, step_exponent: int) -> tu
 
 
 def best_envelope(law: GaussianBall) -> Envelope:
-    """Return the envelope of least mass, as far as floats can tell."""
+    """Return the envelope of least mass, to the accuracy of floats."""
     matrix, vector = law.floats
     size = law.dimension
     free = Frame(signs=(0,) * size, pivot=None, wide=(), others=tuple(range(size)))

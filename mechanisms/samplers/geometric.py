@@ -31,8 +31,9 @@ _WORD = 32  # bits of a coin drawn ahead for every variable
 _MORE = 64  # bits drawn when those leave a coin open
 # exp(-23) < 2**-32: above it the certified prefix of the overflow coin is zero.
 _NEGLIGIBLE_RATE = 23
-# Digits of one variable that an int64 holds with room for sums over 2**20 of them.
-_INT64_DIGITS = 40
+# Digits of one variable that an int64 holds, with room for what overflows them.
+_INT64_DIGITS = 54
+_POWERS = np.array([1 << column for column in range(_INT64_DIGITS)], dtype=np.int64)
 
 
 class Geometric:
@@ -49,7 +50,7 @@ class Geometric:
     keeps recent ones.
     """
 
-    __slots__ = ("_digits", "_prefixes", "_weights", "rate")
+    __slots__ = ("_digits", "_prefixes", "rate")
 
     def __init__(self, rate: Fraction) -> None:
         if rate <= 0:
@@ -60,18 +61,15 @@ class Geometric:
             self._digits += 1
         prefixes = [self._prefix(column, _WORD) for column in range(self._digits + 1)]
         self._prefixes = np.array(prefixes, dtype=np.uint32)
-        small = self._digits <= _INT64_DIGITS
-        powers = [1 << column for column in range(self._digits)]
-        self._weights = np.array(powers, dtype=np.int64 if small else object)
 
     def draw(self, randomness: Randomness, count: int) -> NDArray[np.int64] | NDArray[np.object_]:
         """Return ``count`` independent variables, as int64 where they surely fit, else as ints."""
         flips = self._flips(randomness, count)
-        digits = flips[:, :-1]
         values: NDArray[np.int64] | NDArray[np.object_]
-        if self._weights.dtype == object:
-            digits = digits.astype(object)
-        values = digits @ self._weights
+        values = _number(flips[:, : min(self._digits, _INT64_DIGITS)])
+        for start in range(_INT64_DIGITS, self._digits, _INT64_DIGITS):
+            above = _number(flips[:, start : min(self._digits, start + _INT64_DIGITS)])
+            values = values.astype(object) + (above.astype(object) << start)
         for row in flips[:, -1].nonzero()[0]:
             values[row] += self._overflow(randomness)
         return values
@@ -114,6 +112,12 @@ class Geometric:
         return above << self._digits
 
 
+def _number(digits: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the numbers that rows of binary digits make, the lowest first."""
+    found: NDArray[np.int64] = digits @ _POWERS[: digits.shape[1]]
+    return found
+
+
 def coin_prefix(exponent: Fraction, overflow: bool, bits: int) -> int:
     """Return the first bits of ``exp(-x)`` (overflow) or ``1 / (1 + exp(x))``, certified."""
 
@@ -128,5 +132,5 @@ def coin_prefix(exponent: Fraction, overflow: bool, bits: int) -> int:
 
 @lru_cache(maxsize=256)
 def geometric(rate: Fraction) -> Geometric:
-    """Return the geometric law of this rate; laws are immutable and kept for reuse."""
+    """Return the geometric law of this rate; laws are immutable and cached."""
     return Geometric(rate)

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -69,7 +70,7 @@ class GridCodes:
 
     @classmethod
     def count(
-        cls, codes: NDArray[np.int32], counts: NDArray[np.int64], *, low: int, high: int
+        cls, codes: NDArray[np.integer[Any]], counts: NDArray[np.int64], *, low: int, high: int
     ) -> GridCodes:
         """Return the grid codes of distinct codes and how often each occurs."""
         reached = np.zeros(len(codes) + 1, dtype=np.int64)

@@ -38,11 +38,11 @@ delta together. T is such that a path outside weighs less than its share below.
 *Exactness.* These float sums only *propose*. Walking back from j = m, each choice is made
 with integer odds derived from the floats, so that the path's odds Q are an exact
 rational, never zero inside the windows; once in 2**20 tries all points are uniform on
-the grid instead. A try is kept with probability w / (Z Q') where Q' mixes the two
+the grid instead. A try is accepted with probability w / (Z Q') where Q' mixes the two
 odds and Z is the float total, raised by a bound on all float errors: so that the ratio
 never exceeds 1. It is decided in ball arithmetic with a lazily refined uniform.
-The law of what is kept is exact, however rough the floats: a rougher total would
-only cost tries. *The bound*: an addition of logarithms of size at most S is
+The law of an accepted try is exact, however rough the floats: a rougher total
+only costs tries. *The bound*: an addition of logarithms of size at most S is
 off by 8 (S + 1) 2**-52, a chain has at most D of them, and each of the 2m + 1 choices adds
 twice that and the rounding of its odds.
 """
@@ -158,7 +158,7 @@ def joint_points(
 
 
 def _try(tables: Tables, fine: FineGrid, randomness: Randomness) -> list[int] | None:
-    """Propose fine points, ascending, and return them if they are kept."""
+    """Propose fine points, ascending, and return them if they are accepted."""
     # The few uniform proposals reach what lies outside the windows, so that no point is lost.
     if not randomness.bits(_UNIFORM_SHARE_BITS):
         points = sorted(fine.low + randomness.below(fine.span) for _ in tables.law.levels)

@@ -17,7 +17,7 @@ draw a radius r with ``P(r) ∝ N_box(r) exp(-rate r)``, a point uniform on the
 N_box(r) integer points of the bounding box of rK, keep the *pair* if the point
 lies in rK. Then ``P(v) ∝ sum of exp(-rate r) over r >= ||v||_K``, a geometric
 series, which is the target. The radius is proposed as a sum of m + 1
-geometrics, ``P(r) ∝ (r+1)...(r+m) exp(-rate r)``, and kept with a rational
+geometrics, ``P(r) ∝ (r+1)...(r+m) exp(-rate r)``, and accepted with a rational
 probability. Printed Algorithm 8 releases T + U; the noise is r U.
 
 Acceptance never depends on data. A radius survives with probability about
@@ -54,7 +54,7 @@ def draw_linf(randomness: Randomness, dimension: int, rate: Fraction) -> list[in
     """Return v with ``P(v) ∝ exp(-rate ||v||_inf)``.
 
     The box of radius r is the ball itself, so no point is rejected:
-    ``(2r+1)**m`` points, radius kept with ``(2r+1)**m / (2**m (r+1)...(r+m))``.
+    ``(2r+1)**m`` points, radius accepted with ``(2r+1)**m / (2**m (r+1)...(r+m))``.
     """
     law = geometric(rate)
     while True:
@@ -77,7 +77,7 @@ def draw_l2(randomness: Randomness, dimension: int, rate_squared: Fraction) -> l
     vector = knorm_vector(
         norm="l2", dimension=dimension, rate_squared=rate_squared, randomness=randomness
     )
-    # A coordinate is about 1 / rate long: its whole part takes so many bits.
+    # A coordinate is about 1 / rate long, which determines the bits of its whole part.
     root = isqrt(rate_squared.denominator // rate_squared.numerator) + 1
     return _rounded(vector, 1, first_bits=(dimension * root).bit_length() + _SPARE_BITS)
 
@@ -87,7 +87,7 @@ def draw_hull(randomness: Randomness, cells: int, rate: Fraction) -> list[int]:
 
     The hull of a histogram's replace-one differences e_i - e_j has the norm
     ``||v||_1 / 2`` inside the hyperplane. All cells but the last are discrete
-    Laplace at rate / 2, the last is minus their sum, kept with probability
+    Laplace at rate / 2, the last is minus their sum, accepted with probability
     ``exp(-(rate / 2) |sum|)``. The acceptance does not depend on the rate
     when that is small: 0.38, 0.19, 0.057, 0.016 at 3, 10, 100, 1000 cells.
     """
@@ -102,8 +102,8 @@ def hull_tries(cells: int) -> float:
     """Return the expected tries of :func:`draw_hull` at small rates, where they are most.
 
     There the cells are Laplace variables; at rate 2 the sum S of c - 1 of them has the
-    characteristic function ``(1 + t**2)**(1 - c)`` and is kept with ``E exp(-|S|)``, the integral
-    of ``(1 + t**2)**(-c) / pi``, which is ``Gamma(c - 1/2) / (sqrt(pi) Gamma(c))``.
+    characteristic function ``(1 + t**2)**(1 - c)`` and is accepted with ``E exp(-|S|)``, the
+    integral of ``(1 + t**2)**(-c) / pi``, which is ``Gamma(c - 1/2) / (sqrt(pi) Gamma(c))``.
     """
     return sqrt(pi) * exp(lgamma(cells) - lgamma(cells - 0.5))
 
@@ -175,17 +175,17 @@ def draw_from_points(
     -----
     Slices of a ball hold different numbers of lattice points, so nothing is
     counted. A radius r >= 0 is drawn with ``P(r) ∝ (r + 1)**m exp(-rate r)``:
-    a sum of m + 1 geometrics kept with the rational probability
+    a sum of m + 1 geometrics accepted with the rational probability
     ``(r + 1)**m / ((r + 1)...(r + m))``. Then W = (r + 1) s U, U uniform on K, is
-    rounded to the nearest lattice point v, and the pair (r, v) is kept iff v
+    rounded to the nearest lattice point v, and the pair (r, v) is accepted iff v
     lies in r s K. *Why this is exact.* If it does, the unit cell around v lies
     in r s K + s K = (r + 1) s K, so W falls into it with probability
     ``1 / vol((r + 1) s K)``, which is one constant over ``(r + 1)**m``. Hence
     ``P(r, v) ∝ exp(-rate r)`` for ``r >= ||v||_{sK}``, and summing over r leaves
     ``P(v) ∝ exp(-rate ceil(||v||_{sK}))``.
 
-    A kept radius is about m / rate, so all but about one pair in
-    ``1 / rate`` radii is kept; rejection happens inside ``point``.
+    An accepted radius is about m / rate, so all but about one pair in
+    ``1 / rate`` radii is accepted; rejection happens inside ``point``.
     """
     law = geometric(rate)
     while True:

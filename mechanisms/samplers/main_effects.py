@@ -8,7 +8,7 @@ most ``exp(-theta_k sum b_j)``, ``theta_k = (k - 1) / 2``, where k of them are
 A proposal draws k with integer weight ``n_k >= 2**64 C(q, k) J_k**k``,
 ``J_k = (1 - exp(-theta_k)) / theta_k``, then which effects are large, their
 excess b_j from the truncated exponential law and the small ones uniformly. It
-is kept with the density's ratio to the envelope times ``2**64 C(q, k) J_k**k / n_k``:
+is accepted with the density's ratio to the envelope times ``2**64 C(q, k) J_k**k / n_k``:
 at most one, and the law is exact. A joint count (add-remove) is proposed uniformly.
 
 All of it is a function of lazy uniforms. A proposal that floats put beyond a
@@ -177,10 +177,12 @@ def sizes_of(parts: Floats, large: Flags, k: int) -> Floats:
     return np.where(large, 1 + beyond, parts)
 
 
-def pair_tilts(sizes: Floats, large: Flags, j: int) -> Floats:
-    """Return, for each pair (j, k), k > j, its part of the tilt: ``exp((b_j + b_k)/2)`` if large.
+def column_tilts(sizes: Floats, large: Flags, j: int) -> Floats:
+    """Return the part of the tilt of all pairs (j, k), k > j: ``exp((b_j + b_k)/2)`` if large.
 
-    Multiplied into the pair's own cut it never exceeds 1, so errors do not grow.
+    Multiplied into the pairs' own cuts it never exceeds 1, so errors do not grow.
     """
-    both = large[:, j, None] & large[:, j + 1 :]
-    return np.where(both, np.exp((sizes[:, j, None] + sizes[:, j + 1 :]) / 2 - 1), 1.0)
+    others = large[:, j + 1 :]
+    beyond = np.where(others, sizes[:, j + 1 :] - 1, 0.0).sum(axis=1)
+    halves = (others.sum(axis=1) * (sizes[:, j] - 1) + beyond) / 2
+    return np.exp(np.where(large[:, j], halves, 0.0))

@@ -1,4 +1,4 @@
-"""What a minimiser asks of an objective: float hints, and certified enclosures.
+"""The minimiser's interface of an objective: float hints, and certified enclosures.
 
 The objective is the convex sum over records, without ridge and tilt, which the minimiser adds
 itself.

@@ -1,10 +1,11 @@
-"""The questions that can be asked: one module per statistic.
+"""All statistics, one module each.
 
-A statistic is a frozen dataclass: its fields are the request's, ``mechanisms`` says what releases
-it by which norms, ``check`` refuses what does not fit a schema. An additive one also says what it
-sums and what a record can change (:mod:`additive`, :mod:`second_order`). :mod:`registry` lists
-them all, :mod:`stack` holds several, :mod:`designs` scales the columns of regressions.
+A statistic is a frozen dataclass. Its fields are the request's, ``mechanisms`` lists its mechanisms
+and their norms, and ``check`` refuses a question that does not fit the schema. An additive one also
+defines its sum and the change by one record (:mod:`additive`, :mod:`second_order`).
+:mod:`registry` lists all of them, :mod:`stack` combines several, :mod:`designs` scales the columns
+of regressions.
 
-May enter: what is public about a question, its exact sum, and its sensitivity; no noise. May
+May enter: the public facts about a question, its exact sum, and its sensitivity; no noise. May
 import: the contract, ``geometry``, ``objectives`` and below; no mechanism.
 """

@@ -5,9 +5,9 @@
 exact at any row count. A mechanism adds an integer vector; everything after
 that is post-processing in exact fractions, turned into floats at the very end.
 
-*Conventions.* A code a in [-F, F] stands for the value ``M + H a / F`` (see
-:mod:`mechanisms.domain`). *Coordinates* are the entries of T in lattice units;
-after the noise they are fractions, since the lattice may have been refined.
+*Conventions.* A sum code a in [-F, F], F = ``SUM_MAX``, stands for the value ``M + H a / F``, H the
+``sum_half_width`` (see :mod:`mechanisms.domain`). *Coordinates* are the entries of T in lattice
+units; after the noise they are fractions, since the lattice may have been refined.
 An *answer* is a tree of dicts and lists whose numbers are :class:`Leaf`.
 """
 
@@ -47,6 +47,9 @@ class Leaf:
         Coordinate to d value / d coordinate, for the noise description.
     limits
         Public bounds the number was clamped to, if any.
+    rounding
+        By how much the number differs at most from that of values, as it is made of sum codes;
+        to first order where it is not linear.
     whole
         The number is an integer when the lattice is the integers.
     root
@@ -57,6 +60,7 @@ class Leaf:
     value: Fraction
     slopes: Slopes
     limits: tuple[Fraction, Fraction] | None = None
+    rounding: Fraction = Fraction(0)
     whole: bool = False
     root: bool = False
 
@@ -149,6 +153,7 @@ def describe_noise(
 ) -> Noise:
     """Return the noise of every leaf, given the law of each coordinate in these units.
 
+    A leaf's ``rounding`` is added to all three, of which it is no part by itself.
     A leaf that reads one coordinate has that coordinate's law. One that reads
     several has the standard deviation of the combination and the interval of
     :mod:`mechanisms.geometry.combinations`. A ratio or a square is taken to first order.
@@ -169,13 +174,21 @@ def describe_noise(
 def noise_describer(
     tree: Tree, laws: Sequence[NoiseLaw], unit: Fraction, *, correlation: Correlation
 ) -> Callable[..., Noise]:
-    """Return what :func:`describe_noise` is for a tree, and for any other with its slopes.
+    """Return a function that describes the noise of trees with the slopes of this one.
 
-    The answers of a linear form differ in their values alone: of them all,
-    one is looked at thoroughly.
+    The answers of a linear form differ in their values alone, so the expensive part
+    runs once.
     """
     spreads: list[NoiseLaw] = []
-    render(tree, lambda leaf: spreads.append(_spread(leaf, laws, unit, correlation)))
+    known: dict[int, NoiseLaw] = {}
+
+    def spread(leaf: Leaf) -> None:
+        # Both halves of a matrix hold the same leaves.
+        if id(leaf) not in known:
+            known[id(leaf)] = _spread(leaf, laws, unit, correlation)
+        spreads.append(known[id(leaf)])
+
+    render(tree, spread)
     std = render(tree, _in_turn([spread.std for spread in spreads]))
     size = render(tree, _in_turn([spread.mean_size for spread in spreads]))
     halves = [spread.half_width_95 for spread in spreads]
@@ -239,6 +252,9 @@ def _spread(
         spread = NoiseLaw(size * law.std, size * law.half_width_95, size * law.mean_size)
     else:
         spread = _combined(parts, laws, correlation)
+    if leaf.rounding:
+        off = float(leaf.rounding)
+        spread = NoiseLaw(spread.std + off, spread.half_width_95 + off, spread.mean_size + off)
     if leaf.limits is None:
         return spread
     width = float(leaf.limits[1] - leaf.limits[0])
@@ -285,8 +301,3 @@ def public_rows(schema: Schema) -> int | None:
     if schema.known_rows == 0:
         raise InvalidStatisticError("the data set has no rows")
     return schema.known_rows
-
-
-def clamp(value: Fraction, low: Fraction, high: Fraction) -> Fraction:
-    """Return the point of [low, high] next to the value."""
-    return min(max(value, low), high)

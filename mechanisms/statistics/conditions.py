@@ -1,51 +1,51 @@
 """Public conditions that select the records a statistic is about.
 
-A record is selected when it meets every condition. Comparisons are made on codes,
-the condition's value passing through the same encoding as the data, so a
-record equal to the value stays equal to it.
+A record is selected when it meets every condition. Comparisons are made on values, which are
+stored exactly: of whole kinds in integers, of numbers as binary64, where a condition's decimal is
+read as the cells' are. A column of a trillion whole numbers distinguishes 0 from 1.
+A record without a value meets no comparison, not even ``!=``: it meets ``missing`` alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import ClassVar, Literal
+from math import floor, isfinite
+from typing import ClassVar, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mechanisms.contract import Block, InvalidStatisticError, meaning, require_column
-from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema, exact, presence_of
 from mechanisms.exact.decimals import as_written
-from mechanisms.words import closest_first, listed
+from mechanisms.expressions.comparisons import ORDERED, Mask, compared, order_of_whole
+from mechanisms.expressions.tree import quoted_name
+from mechanisms.words import closest_first, listed, no_value, slip_of
 
 MAX_CONDITIONS = 20
 MAX_CHOICES = 1000  # of `in`: each is looked for in every row
 
 _MS_PER_VALUE = 0.004
-"""What one value of many takes of one core to be read, checked and turned into a code."""
+"""What one value of many takes of one core to be read and checked."""
 _MS_PER_ROW = 8e-5
-"""What one row takes to be looked for among many values; to compare it with one is nothing
-beside reading it."""
+"""Milliseconds to look a row up among many values; comparing it with one value takes far less
+than reading it."""
 
-Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in"]
+Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "present", "missing"]
 Scalar = bool | int | float | str
-Mask = NDArray[np.bool_]
+Number = int | float
 
-_COMPARE: dict[str, Callable[[NDArray[np.int32], int], Mask]] = {
-    "==": lambda codes, code: codes == code,
-    "!=": lambda codes, code: codes != code,
-    "<": lambda codes, code: codes < code,
-    "<=": lambda codes, code: codes <= code,
-    ">": lambda codes, code: codes > code,
-    ">=": lambda codes, code: codes >= code,
-}
+_CHOSEN = ("==", "!=", "in")
+
+
+PRESENCE = ("present", "missing")
+"""Operators without a value: whether a record has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One comparison of a column with a public value."""
+    """One comparison of a column with a public value, or whether a record has a value at all."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
 
@@ -53,20 +53,33 @@ class Condition:
     op: Operator = field(
         metadata=meaning(
             "How the column is compared with the value. Categories and booleans know only "
-            "`==`, `!=` and `in`.",
+            "`==`, `!=` and `in`. `present` and `missing` take no value: they select the records "
+            "that have a value in a column whose missing cells are kept, and those that have none.",
             example="==",
         )
     )
-    value: Scalar | tuple[Scalar, ...] = field(
+    value: Scalar | tuple[Scalar, ...] | None = field(
+        default=None,
         metadata=meaning(
             "A number or date within the column's bounds, one of a category's declared values, or "
-            "true or false. With `in` a list of them.",
+            "true or false. With `in` a list of them; with `present` and `missing` none.",
             example="INLAND",
-        )
+        ),
     )
 
-    def codes(self, schema: Schema) -> tuple[int, ...]:
-        """Return the codes compared with; one, unless the operator is ``in``.
+    def __post_init__(self) -> None:
+        if self.op in PRESENCE:
+            if self.value is not None:
+                raise InvalidStatisticError(
+                    f"{self.op} takes no value: leave it out", field_name="value"
+                )
+        elif self.value is None:
+            raise InvalidStatisticError(
+                f"{self.op} needs a value to compare {self.column} with", field_name="value"
+            )
+
+    def numbers(self, schema: Schema) -> tuple[Number, ...]:
+        """Return the values compared with, as a block has them; one, unless ``op`` is ``in``.
 
         Raises
         ------
@@ -74,30 +87,66 @@ class Condition:
             The condition does not fit the column.
         """
         column = require_column(schema, self.column, "where")
+        if self.op in PRESENCE:
+            raise _invalid(
+                f"{self.op} is for where, which selects records; a derived column says the same: "
+                f'"derive": {{"missing": "{quoted_name(self.column)} is missing"}}'
+            )
         ordered = isinstance(column, NumberColumn) and not column.boolean
-        if self.op not in _COMPARE and self.op != "in":
-            raise _invalid("a condition's op is one of ==, !=, <, <=, >, >=, in")
-        if not ordered and self.op not in ("==", "!=", "in"):
+        if self.op not in ORDERED and self.op not in _CHOSEN:
+            raise _invalid("a condition's op is one of ==, !=, <, <=, >, >=, in, present, missing")
+        if not ordered and self.op not in _CHOSEN:
             kind = "boolean" if isinstance(column, NumberColumn) else "category"
             raise _invalid(f"{self.column} is a {kind}, which is compared by ==, != or in")
         listed = isinstance(self.value, (tuple, list))
         if listed != (self.op == "in"):
             raise _invalid("a list of values goes with in, a single value with the other ops")
-        values = tuple(self.value) if isinstance(self.value, (tuple, list)) else (self.value,)
+        values = self._values
         if not 1 <= len(values) <= MAX_CHOICES:
-            raise _invalid(f"in takes between 1 and {MAX_CHOICES} values")
+            raise _invalid(
+                f"in takes between 1 and {MAX_CHOICES} values; an empty list selects no record"
+            )
         if isinstance(column, CategoryColumn):  # its values and these may be thousands
-            known = {value: code for code, value in enumerate(column.values)}
-            return tuple(_category_code(known, value) for value in values)
-        return _number_codes(column, values, self.column)
+            places = zip(column.places_of(values), values, strict=True)
+            return tuple(_declared(place, column, value, self.column) for place, value in places)
+        return _numbers(column, values, self.column)
 
     def mask(self, block: Block, schema: Schema) -> Mask:
         """Return which rows of the block meet the condition."""
         return self.comparison(schema).mask(block)
 
     def comparison(self, schema: Schema) -> Comparison:
-        """Return the condition on codes: one for all spellings of it."""
-        return Comparison(self.column, self.op, tuple(sorted(set(self.codes(schema)))))
+        """Return the condition as it is applied: one for all spellings of it."""
+        if self.op in PRESENCE:
+            self._require_optional(schema)
+            return Comparison(presence_of(self.column), "in", (int(self.op == "present"),))
+        numbers, column = self.numbers(schema), schema.columns[self.column]
+        whole = not isinstance(column, NumberColumn) or column.dtype.kind == "i"
+        if self.op in _CHOSEN:
+            # No whole number is one with decimals.
+            held = {int(each) if whole else float(each) for each in numbers if _held(each, whole)}
+            op: Operator = "!=" if self.op == "!=" else "in"
+            return Comparison(self.column, op, tuple(sorted(held)))
+        if not whole:
+            return Comparison(self.column, self.op, (float(numbers[0]),))
+        order, number = order_of_whole(self.op, numbers[0])
+        return Comparison(self.column, cast(Operator, order), (number,))
+
+    @property
+    def _values(self) -> tuple[Scalar, ...]:
+        if isinstance(self.value, (tuple, list)):
+            return tuple(self.value)
+        return () if self.value is None else (self.value,)
+
+    def _require_optional(self, schema: Schema) -> None:
+        require_column(schema, self.column, "where")
+        if self.column not in schema.optional:
+            kept = sorted(schema.optional & {*schema.columns})
+            raise _invalid(
+                f"every record has a value of {self.column}: the data set does not keep missing "
+                "cells of this column"
+                + (f'. Columns with "missing": "keep" are {listed(kept)}' if kept else "")
+            )
 
     @property
     def choices(self) -> int:
@@ -107,29 +156,43 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A condition on the codes of a column; ``codes`` are ascending, one unless ``op`` is in."""
+    """A condition on the values of a column; ``numbers`` are ascending.
+
+    ``op`` is ``in``, ``!=`` (none of the numbers), or an order, which has one number.
+    """
 
     column: str
     op: Operator
-    codes: tuple[int, ...]
+    numbers: tuple[Number, ...]
+
+    @property
+    def reads(self) -> str:
+        """Return under which name a block holds what is compared."""
+        return exact(self.column)
 
     def mask(self, block: Block) -> Mask:
         """Return which rows of the block meet the condition."""
-        rows = block[self.column]
-        if self.op == "in":
-            return np.isin(rows, np.array(self.codes, dtype=np.int32))
-        return _COMPARE[self.op](rows, self.codes[0])
+        values = block[self.reads]
+        if len(self.numbers) == 1:
+            return compared(values, "==" if self.op == "in" else self.op, self.numbers[0])
+        known = np.array(self.numbers, dtype=values.dtype)
+        return np.isin(values, known, invert=self.op == "!=")
+
+
+def _held(number: Number, whole: bool) -> bool:
+    return not whole or number == floor(number)
 
 
 def comparisons(where: Sequence[Condition], schema: Schema) -> list[Comparison]:
-    """Return the conditions on codes.
+    """Return the conditions as they are applied.
 
     Raises
     ------
     InvalidStatisticError
         A condition does not fit the schema, or there are too many.
     """
-    if len(where) > MAX_CONDITIONS:
+    # Whether records have values at all is asked of each column that an answer needs.
+    if sum(each.op not in PRESENCE for each in where) > MAX_CONDITIONS:
         raise _invalid(f"give at most {MAX_CONDITIONS} conditions")
     found = []
     for place, condition in enumerate(where):
@@ -141,12 +204,12 @@ def comparisons(where: Sequence[Condition], schema: Schema) -> list[Comparison]:
 
 
 def values_ms(where: Sequence[Condition]) -> float:
-    """Return about how many milliseconds of one core it takes to make codes of many values."""
+    """Return about how many milliseconds of one core it takes to read many values."""
     return _MS_PER_VALUE * sum(condition.choices for condition in where)
 
 
 def selecting_ms(where: Sequence[Condition], rows: int) -> float:
-    """Return about how many milliseconds of one core it takes to select among so many rows."""
+    """Return about how many milliseconds of one core it takes to select among ``rows`` rows."""
     return values_ms(where) + _MS_PER_ROW * rows * sum(each.op == "in" for each in where)
 
 
@@ -157,25 +220,29 @@ def within(column: NumberColumn, value: float) -> bool:
     return isfinite(value) and column.lower <= as_written(value) <= column.upper
 
 
-def _category_code(known: Mapping[str, int], value: Scalar) -> int:
-    if not isinstance(value, str) or value not in known:
-        there = listed(closest_first(list(known), value if isinstance(value, str) else ""))
+def _declared(place: int | None, column: CategoryColumn, value: Scalar, name: str) -> int:
+    if place is None:
+        text = value if isinstance(value, str) else ""
+        if text and slip_of(list(column.values), text) is not None:
+            raise _invalid(no_value(name, list(column.values), text))
+        there = listed(closest_first(list(column.values), text))
         raise _invalid(f"the value is not one that the category declares; those are {there}")
-    return known[value]
+    return place
 
 
-def _number_codes(column: NumberColumn, values: Sequence[Scalar], name: str) -> tuple[int, ...]:
-    """Return the codes of values, which may be thousands, by the same rounding as the data's."""
+def _numbers(column: NumberColumn, values: Sequence[Scalar], name: str) -> tuple[Number, ...]:
+    """Return the numbers that values, which may be thousands, stand for."""
     if column.boolean:
-        return tuple(_boolean_code(value, name) for value in values)
+        return tuple(_truth(value, name) for value in values)
     low, high = float(column.lower), float(column.upper)
     if column.timed is not None:
         # A year, such as 1960, would count days since 1970.
         read = [column.number_of(value) for value in values]
         values = ["" if number is None else number for number in read]
+    numbers: list[Number] = []
     for value in values:
         if isinstance(value, (bool, str)):
-            raise _invalid(f"{name} is {_called(column)}")
+            raise _invalid(f"{name} is {_called(column)}{_point(value)}")
         # What rounds to more than the bound does is more than the bound: rounding keeps order.
         # So most values need no fraction.
         if not (isinstance(value, float) and low < value < high) and not within(column, value):
@@ -183,8 +250,15 @@ def _number_codes(column: NumberColumn, values: Sequence[Scalar], name: str) -> 
                 f"the value must lie within the bounds of {name}, "
                 f"{column.shown(low)} to {column.shown(high)}"
             )
-    codes: list[int] = column.encode(np.array(values, dtype=np.float64)).tolist()
-    return tuple(codes)
+        numbers.append(value)
+    return tuple(numbers)
+
+
+def _point(value: Scalar) -> str:
+    """Return how decimals are written, to whom has written them with a comma."""
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value.strip()):
+        return "; decimals are written with a point, as in 3.5"
+    return ""
 
 
 def _called(column: NumberColumn) -> str:
@@ -193,10 +267,10 @@ def _called(column: NumberColumn) -> str:
     return "a number column, and compared with a number"
 
 
-def _boolean_code(value: Scalar, name: str) -> int:
+def _truth(value: Scalar, name: str) -> int:
     if not isinstance(value, bool) and value not in (0, 1):
         raise _invalid(f"{name} is a boolean column, and compared with true or false")
-    return CODE_MAX if value else -CODE_MAX
+    return int(bool(value))
 
 
 def _invalid(detail: str) -> InvalidStatisticError:

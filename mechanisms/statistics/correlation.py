@@ -14,12 +14,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations
 from math import sqrt
 from typing import ClassVar, Literal, cast
 
-from mechanisms.contract import Json, Outcome, Statistic, meaning
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, clamp
+import numpy as np
+
+from mechanisms.contract import (
+    InvalidStatisticError,
+    Json,
+    Outcome,
+    Statistic,
+    meaning,
+    require_numbers,
+)
+from mechanisms.domain import SUM_MAX, NumberColumn, Schema
+from mechanisms.exact.many import Many, Number, at_least, clamped
+from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
 from mechanisms.statistics.covariance import (
     Covariance,
     moment_layout,
@@ -29,11 +40,11 @@ from mechanisms.statistics.covariance import (
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_matrix
-from mechanisms.statistics.second_order import Jet, MomentReader
+from mechanisms.statistics.second_order import Jet, MomentReader, covariance_error
 
 # The variance of a column whose codes differ by about one step; less is noise.
 # A noisy variance may be zero or less: slopes need one of a code step at least.
-_LEAST_VARIANCE = Fraction(1, CODE_MAX**2)
+_LEAST_VARIANCE = Fraction(1, SUM_MAX**2)
 _ONE = Fraction(1)
 
 
@@ -44,16 +55,30 @@ class Correlation(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    clamped_to: ClassVar[frozenset[float]] = frozenset({-1.0, 0.0, 1.0})
     example: ClassVar[Json] = {"kind": "correlation", "columns": ["income", "foodexp"]}
+
+    least_columns: ClassVar[int] = 2
 
     kind: Literal["correlation"] = "correlation"
     columns: tuple[str, ...] = field(
-        metadata=meaning("Number or boolean columns, each named once; at most 64.")
+        metadata=meaning("Number or boolean columns, each named once; 2 to 64.")
     )
+
+    @property
+    def divided_by(self) -> tuple[tuple[str, ...], ...]:
+        """Return every two columns: a correlation is divided by both standard deviations."""
+        return tuple(combinations(self.columns, 2))
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         Moments(columns=self.columns).check(schema)
+        if len(self.columns) < self.least_columns:
+            raise InvalidStatisticError(
+                "a correlation is of two columns or more: that of one with itself is 1; name "
+                'another, or ask for its "std"',
+                field_name="columns",
+            )
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
@@ -64,14 +89,19 @@ class Correlation(Question):
         return self.columns
 
     def from_moments(
-        self, reader: MomentReader, _numbers: Sequence[NumberColumn], coordinates: Coordinates, /
+        self, reader: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates, /
     ) -> Tree:
         """Return the answer made of noisy moments."""
         covariances = scaled_covariances(reader, coordinates)
+        errors = [covariance_error(one, one) / one.sum_half_width**2 for one in numbers]
         return symmetric(
             len(reader.names),
             {
-                (j, k): _leaf(covariances[j, k], covariances[j, j], covariances[k, k])
+                (j, k): _leaf(
+                    covariances[j, k],
+                    (covariances[j, j], covariances[k, k]),
+                    (errors[j], errors[k]),
+                )
                 if j < k
                 else Leaf(value=_ONE, slopes={})
                 for j, k in reader.pairs
@@ -85,12 +115,13 @@ class Correlation(Question):
         if not covers(source, "covariance", self.columns):
             return None
         covariances = of_matrix(source, self.columns)
-        # its noise is not known: it depends on means, which covariances do not tell
+        # its noise is unknown: it depends on means, which covariances do not contain
         return lambda answer: Outcome(_correlations(covariances(answer).value), noise=None)
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: the coordinates of ``moments``, the matrix as the answer."""
         parent = Covariance(columns=self.columns).additive(schema)
+        numbers = require_numbers(schema, self.columns, "columns")
         layout = moment_layout(self.columns, schema)
 
         def reference(rows: int | None) -> Coordinates | None:
@@ -100,7 +131,7 @@ class Correlation(Question):
         return AdditiveForm(
             space=parent.space,
             total=parent.total,
-            answer=lambda coordinates: self.from_moments(layout, (), coordinates),
+            answer=lambda coordinates: self.from_moments(layout, numbers, coordinates),
             reference=reference,
             grid=parent.grid,
             details={
@@ -115,19 +146,39 @@ class Correlation(Question):
         )
 
 
-def _leaf(covariance: Jet, one: Jet, two: Jet) -> Leaf:
-    """Return the correlation; slopes are those of variances of at least one code step."""
+def _leaf(covariance: Jet, variances: tuple[Jet, Jet], errors: tuple[Fraction, Fraction]) -> Leaf:
+    """Return the correlation; slopes are those of variances of at least one code step.
+
+    ``errors`` are those of the two variances: half of both is that of the covariance.
+    """
+    one, two = variances
     # Else a variance just above 0 would make the scale, and the noise stated, as large as it likes.
-    first, second = (max(jet.value, _LEAST_VARIANCE) for jet in (one, two))
-    scale = 1 / Fraction(sqrt(first * second))
-    known = one.value > 0 and two.value > 0
-    value = clamp(covariance.value * scale, -_ONE, _ONE) if known else Fraction(0)
+    first, second = (at_least(jet.value, _LEAST_VARIANCE) for jet in (one, two))
+    scale = _over_root(first * second)
+    value = _known(clamped(covariance.value * scale, -_ONE, _ONE), one.value, two.value)
     slopes = (
         covariance.scaled(scale)
         + one.scaled(-value / (2 * first))
         + two.scaled(-value / (2 * second))
     ).slopes
-    return Leaf(value=value, slopes=slopes, limits=(-_ONE, _ONE))
+    halves = (errors[0] + errors[1]) / 2
+    share = errors[0] / first + errors[1] / second
+    rounding = scale * halves + abs(value) * share / 2
+    return Leaf(value=value, slopes=slopes, limits=(-_ONE, _ONE), rounding=rounding)
+
+
+def _over_root(number: Number) -> Number:
+    """Return one over the square root of a number, as close as floats come."""
+    if isinstance(number, Many):
+        return number.map(lambda each: 1 / np.sqrt(each))
+    return 1 / Fraction(sqrt(number))
+
+
+def _known(value: Number, one: Number, two: Number) -> Number:
+    """Return a value, or zero where one of two variances is not positive."""
+    if isinstance(value, Many):
+        return value.map(lambda each, *vs: np.where(np.minimum(*vs) > 0, each, 0.0), one, two)
+    return value if one > 0 and two > 0 else Fraction(0)
 
 
 def _correlations(value: Json) -> Json:

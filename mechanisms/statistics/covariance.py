@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import Json, Statistic, meaning, require_numbers
+from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
@@ -26,6 +26,7 @@ from mechanisms.statistics.second_order import (
     Jet,
     Layout,
     MomentReader,
+    covariance_error,
     public_or_joint_details,
 )
 
@@ -37,16 +38,25 @@ class Covariance(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    clamped_to: ClassVar[frozenset[float]] = frozenset()  # what the bounds allow
     example: ClassVar[Json] = {"kind": "covariance", "columns": ["income", "foodexp"]}
+
+    least_columns: ClassVar[int] = 2
 
     kind: Literal["covariance"] = "covariance"
     columns: tuple[str, ...] = field(
-        metadata=meaning("Number or boolean columns, each named once; at most 64.")
+        metadata=meaning("Number or boolean columns, each named once; 2 to 64.")
     )
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         Moments(columns=self.columns).check(schema)
+        if len(self.columns) < self.least_columns:
+            raise InvalidStatisticError(
+                "a covariance is of two columns or more: that of one with itself is its variance; "
+                'ask for the kind "variance"',
+                field_name="columns",
+            )
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
@@ -122,5 +132,10 @@ def symmetric(size: int, upper: Mapping[tuple[int, int], Leaf]) -> Tree:
 def _leaf(jet: Jet, one: NumberColumn, two: NumberColumn) -> Leaf:
     widest = one.half_width * two.half_width
     low = Fraction(0) if one is two else -widest
-    scaled = jet.scaled(widest)
-    return Leaf(value=scaled.value, slopes=scaled.slopes, limits=(low, widest))
+    scaled = jet.scaled(one.sum_half_width * two.sum_half_width).clamped(low, widest)
+    return Leaf(
+        value=scaled.value,
+        slopes=scaled.slopes,
+        limits=(low, widest),
+        rounding=covariance_error(one, two),
+    )

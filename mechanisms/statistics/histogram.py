@@ -35,8 +35,18 @@ from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
-from mechanisms.statistics.cells.axes import MAX_CELLS, Axis, axis_of
-from mechanisms.statistics.questions import Question
+from mechanisms.statistics.cells.axes import (
+    MAX_CELLS,
+    Axis,
+    Edges,
+    Outside,
+    about_cells,
+    axis_of,
+)
+from mechanisms.statistics.cells.parting import Where, conditions_between
+from mechanisms.statistics.cells.spelling import spelled_edges, spelled_outside
+from mechanisms.statistics.questions import Question, widened
+from mechanisms.words import meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +54,7 @@ class Histogram(Question):
     """Counts per cell, the product of the columns' cells in declared order."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    has_cells: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("optimal", "l1", "l2", "linf")
     }
@@ -57,15 +68,30 @@ class Histogram(Question):
             "combination of theirs, between 2 and 10,000."
         )
     )
-    edges: Mapping[str, tuple[float | str, ...]] = field(
+    edges: Mapping[str, Edges] = field(
         default_factory=dict,
         metadata=meaning(
             "For each number column its increasing edges, within the column's bounds (dates as ISO "
-            "texts): cells "
-            "`[a, b)`, the last one closed. Values outside fall into the end cells.",
+            'texts), `{"step": 5}` for edges at equal distances, or `"values"` for a cell for each '
+            "whole number. Cells are `[a, b)`; the last one is closed where it ends at the bound.",
             example={"median_income": [0, 3, 6, 15]},
         ),
     )
+    outside: Outside | Mapping[str, Outside] = field(
+        default="cells",
+        metadata=meaning(
+            "What becomes of values outside the edges: `cells`, counted in cells of their own, "
+            "`< a` and `>= b`; or `drop`, left out. For all columns, or by column.",
+            example="drop",
+        ),
+    )
+
+    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
+        """Return the common fields and the edges, in their canonical spelling."""
+        wider = widened(self, schema)
+        edges = {name: spelled_edges(each, name, wider) for name, each in self.edges.items()}
+        outside = spelled_outside(self.outside, [*self.edges])
+        return {**Question.spelled(self, schema), "edges": edges, "outside": outside}
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
@@ -73,8 +99,10 @@ class Histogram(Question):
             raise InvalidStatisticError("name at least one column", field_name="columns")
         if len(set(self.columns)) != len(self.columns):
             raise InvalidStatisticError("a column is named twice", field_name="columns")
-        if not set(self.edges) <= set(self.columns):
-            raise _invalid("edges are given for a column that is not counted")
+        for name in self.edges:
+            if name not in self.columns:
+                close = meant(self.columns, name)
+                raise _invalid(f"edges are given for a column that is not counted{close}")
         if not 2 <= self.size(schema) <= MAX_CELLS:
             raise InvalidStatisticError(
                 f"a histogram has between 2 and {MAX_CELLS} cells", field_name="columns"
@@ -91,7 +119,10 @@ class Histogram(Question):
         sizes = []
         for name in self.columns:
             column, edges = schema.columns.get(name), self.edges.get(name, ())
-            sizes.append(len(column.values) if isinstance(column, CategoryColumn) else len(edges))
+            if isinstance(column, CategoryColumn):
+                sizes.append(len(column.values))
+            else:
+                sizes.append(about_cells(edges, column))
         return prod(sizes)
 
     def size(self, schema: Schema) -> int:
@@ -124,38 +155,59 @@ class Histogram(Question):
             grid=lambda step: {"step": {"count": float(step)}},
             details={},
             noise_size=cells,
-            # a part of the rows is read when it is told from the others, and reckoned there
-            columns_read=0 if len(self.columns) == 1 or schema.selected else len(self.columns),
+            # selecting a part of the rows reads its columns, and that cost is counted there
+            columns_read=0 if schema.selected or _is_sketched(axes) else len(self.columns),
             linear=True,
         )
-
-    def _sketched(self, schema: Schema) -> bool:
-        """Return whether the sketches hold the counts; those of a part of the rows cost more."""
-        return len(self.columns) == 1 and not schema.selected
 
     def axes(self, schema: Schema) -> list[Axis]:
         """Return each column's cells."""
         return [
-            axis_of(name, require_column(schema, name, "columns"), self.edges.get(name))
+            axis_of(
+                name,
+                require_column(schema, name, "columns"),
+                self.edges.get(name),
+                self._outside(name),
+            )
             for name in self.columns
         ]
 
+    def dropping(self, schema: Schema, /) -> Where:
+        """Return the conditions under which a record lies between all edges."""
+        own = [
+            condition
+            for name in self.columns
+            if self._outside(name) == "drop" and name in schema.columns
+            for condition in conditions_between(name, schema.columns[name], self.edges.get(name))
+        ]
+        return (*Question.dropping(self, schema), *own)
+
+    def _outside(self, name: str) -> Outside:
+        if isinstance(self.outside, str):
+            return self.outside
+        return self.outside.get(name, "cells")
+
     def _total(self, data: Data, schema: Schema, axes: Sequence[Axis]) -> list[int]:
-        if self._sketched(schema):
-            return axes[0].count(data)
+        if len(axes) == 1 and not schema.selected:
+            return axes[0].count(data, schema.columns[axes[0].column])
         shape = [len(axis.labels) for axis in axes]
         counts = np.zeros(prod(shape), dtype=np.int64)
-        for some in data.map(partial(_counts_of, tuple(axes)), self.columns):
+        for some in data.map(partial(_counts_of, tuple(axes)), [axis.reads for axis in axes]):
             counts += some
         return [int(count) for count in counts]
 
 
+def _is_sketched(axes: Sequence[Axis]) -> bool:
+    """Return whether the sketches of all rows hold the counts."""
+    return len(axes) == 1 and axes[0].from_grid
+
+
 def _counts_of(axes: Sequence[Axis], block: Block) -> NDArray[np.int64]:
     shape = [len(axis.labels) for axis in axes]
-    cell = np.zeros(len(block[axes[0].column]), dtype=np.int64)
+    cell = np.zeros(len(block[axes[0].reads]), dtype=np.int64)
     for axis, size in zip(axes, shape, strict=True):
         # The last column changes fastest, as in the names of the cells.
-        cell = cell * size + axis.place(block[axis.column])
+        cell = cell * size + axis.place(block[axis.reads])
     return np.bincount(cell, minlength=prod(shape))
 
 

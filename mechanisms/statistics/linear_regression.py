@@ -24,6 +24,7 @@ from mechanisms.statistics.designs.regression import (
     features_field,
     formula_field,
     settle,
+    spelled,
 )
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.questions import Question, Viewed
@@ -93,7 +94,7 @@ class LinearRegression(Question):
     ridge: float | None = field(
         default=None,
         metadata=meaning(
-            "gamma of the public penalty `(gamma / 2) ||theta||_2^2` beside the sum of squared "
+            "gamma of the public penalty `(gamma / 2) ||theta||_2^2`, added to the sum of squared "
             "residuals, in scaled columns; at most 1e100. Null takes the mechanism's public rule. "
             "`kng` and `exponential` refuse less than their rule allows, as a draw could then "
             "take too long. For `functional` it is ridge regression with lambda = gamma / 2, "
@@ -110,6 +111,10 @@ class LinearRegression(Question):
         Question.__post_init__(self)
         settle(self)
 
+    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
+        """Return the fields that have several spellings, each in one."""
+        return spelled(self, schema)
+
     def designed(self, view: RowView, /) -> Viewed[Self]:
         """Return the regression on plain columns of a wider view."""
         return designed(self, view)
@@ -118,6 +123,11 @@ class LinearRegression(Question):
     def names(self) -> tuple[str, ...]:
         """Return the features' names, once they are plain columns."""
         return plain_names(self.features)
+
+    @property
+    def divided_by(self) -> tuple[tuple[str, ...], ...]:
+        """Return each feature twice: a slope is divided by its variance."""
+        return tuple((name, name) for name in self.names)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
@@ -140,7 +150,7 @@ class LinearRegression(Question):
     def scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates."""
         return RegressionScaling.build(
-            schema, features=self.names, target=self.target, intercept=self.intercept
+            schema, features=self.names, target=self.target, intercept=self.intercept, sums=True
         )
 
     @property

@@ -12,14 +12,13 @@ and half of each when a record is added or removed. Delta_inf is attained in the
 limit of a long theta for d >= 2 (Awan & Slavkovic, section 5.1); the other two
 are upper bounds, since one of the d entries can then change by no more than 1.
 The Hessian ``s (1 - s) x x'`` has rank one and the eigenvalue at most
-``lambda = d / 4``, attained at theta = 0. On a bounded Theta the sensitivity follows theta
-(:mod:`mechanisms.kng.logistic`).
+``lambda = d / 4``, attained at theta = 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
@@ -33,26 +32,29 @@ from mechanisms.contract import (
     meaning,
     require_column,
 )
-from mechanisms.domain import EXACT_ROWS, CategoryColumn, NumberColumn, Schema
+from mechanisms.domain import EXACT_ROWS, CategoryColumn, NumberColumn, Schema, exact
 from mechanisms.exact.decimals import as_written
+from mechanisms.expressions.parsing import parse
+from mechanisms.expressions.tree import coefficient_name
+from mechanisms.statistics.cells.possible import require_both
+from mechanisms.statistics.cells.spelling import condition_of, spelled_condition
 from mechanisms.statistics.conditions import Condition
-from mechanisms.statistics.designs.features import Features, count_columns, plain_names
+from mechanisms.statistics.designs.features import Features, count_columns, names_in, plain_names
 from mechanisms.statistics.designs.limits import (
     MAX_COEFFICIENTS,
     require_bound,
     require_coefficients,
 )
 from mechanisms.statistics.designs.regression import (
-    BaseMeasureName,
-    base_measure_field,
     designed,
     features_field,
     formula_field,
     settle,
+    spelled,
 )
 from mechanisms.statistics.designs.rows import code_chunk, with_weights
 from mechanisms.statistics.designs.scaling import RegressionScaling
-from mechanisms.statistics.questions import Question, Viewed
+from mechanisms.statistics.questions import Question, Viewed, widened
 from mechanisms.statistics.weights import LOSS_WEIGHTS, Weights, require_weights, weights_of
 from mechanisms.views import RowView
 
@@ -66,18 +68,8 @@ class LogisticRegression(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "objective_perturbation": ("linf", "l2", "l1"),
-        "kng": ("linf", "l2", "l1"),
     }
-    advice: ClassVar[Mapping[str, str]] = {
-        "objective_perturbation": "Any number of coefficients and rows, no bound needed, and fast; "
-        "its ridge pulls the fit towards zero. Norm linf is never worse.",
-        "kng": "Up to 4 coefficients inside a bound, without that pull: 0.8 to 1.6 times the error "
-        "of objective perturbation at 10^3 to 10^5 rows and epsilon 1. Norm linf is never worse.",
-    }
-    limits: ClassVar[Mapping[str, int]] = {
-        "coefficients": MAX_COEFFICIENTS,
-        "kng_coefficients": 4,
-    }
+    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
     example: ClassVar[Json] = {
         "kind": "logistic_regression",
         "target": {"column": "median_house_value", "op": ">=", "value": 200000},
@@ -93,9 +85,7 @@ class LogisticRegression(Question):
     )
     features: Features | None = field(
         default=None,
-        metadata=features_field(
-            "At most 4 coefficients by `kng`, 100 by `objective_perturbation`."
-        ),
+        metadata=features_field("At most 100 coefficients."),
     )
     intercept: bool = field(
         default=True,
@@ -107,27 +97,66 @@ class LogisticRegression(Question):
         default=None,
         metadata=meaning(
             "Limit of the l1 norm of the coefficients in scaled columns (each on [-1, 1]), the "
-            "intercept included. Between 0.000001 and 1000000. Null is no limit by "
-            "`objective_perturbation`, and 50 by `kng`, which needs one.",
+            "intercept included. Between 0.000001 and 1000000. Null is no limit.",
             example=10,
         ),
     )
     q: float | Literal["auto"] = field(
         default="auto",
         metadata=meaning(
-            "Of `objective_perturbation` alone: the share of epsilon spent on the tilt, between "
-            "0.001 and 0.999. `auto` takes a public rule, which the preview shows.",
+            "The share of epsilon spent on the tilt, between 0.001 and 0.999. `auto` takes a "
+            "public rule, which the preview shows.",
             example="auto",
         ),
     )
 
     formula: str | None = field(default=None, metadata=formula_field())
-    base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
     weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
 
     def __post_init__(self) -> None:
         Question.__post_init__(self)
         settle(self)
+
+    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
+        """Return the fields that have several spellings, each in one; the target among them.
+
+        The target that a formula compares, as in ``(income >= 700) ~ age``, is that condition.
+        """
+        wider, asked = widened(self, schema), self
+        condition = self._compared(wider)
+        if condition is not None:
+            rest = {name: each for name, each in self.derive.items() if name != self.target}
+            asked = replace(self, target=condition, derive=rest)
+        fields, target = spelled(asked, schema), asked.target
+        if isinstance(target, Condition):
+            asked.rule(wider)
+            target = spelled_condition(target, wider)
+            if target.op == "==" and target.value is True:
+                target = target.column
+        return {**fields, "target": target}
+
+    def _compared(self, schema: Schema) -> Condition | None:
+        """Return the condition that a formula's target is, if it is one and has no other use."""
+        name = self.target
+        expression = self.derive.get(name) if isinstance(name, str) else None
+        if not isinstance(expression, str):
+            return None
+        tree = parse(expression)
+        condition = condition_of(tree)
+        if condition is None or name != coefficient_name(tree) or name in self._read():
+            return None
+        try:
+            condition.comparison(schema)
+        except InvalidStatisticError:
+            return None
+        return condition
+
+    def _read(self) -> set[str]:
+        """Return the columns that conditions, groups, features and derived columns read."""
+        found = {each.column for each in self.where}
+        found |= {each if isinstance(each, str) else each.column for each in self.by}
+        texts = [each if isinstance(each, str) else each.expr for each in self.derive.values()]
+        return found.union(names_in(self.features or ()), *(parse(each).columns for each in texts))
 
     def designed(self, view: RowView, /) -> Viewed[Self]:
         """Return the regression on plain columns of a wider view."""
@@ -137,6 +166,11 @@ class LogisticRegression(Question):
     def names(self) -> tuple[str, ...]:
         """Return the features' names, once they are plain columns."""
         return plain_names(self.features)
+
+    @property
+    def divided_by(self) -> tuple[tuple[str, ...], ...]:
+        """Return each feature twice: a slope is divided by its variance."""
+        return tuple((name, name) for name in self.names)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
@@ -164,8 +198,9 @@ class LogisticRegression(Question):
             condition that does not fit its column.
         """
         if isinstance(self.target, Condition):
+            require_both(self.target, (), schema)
             try:
-                self.target.codes(schema)
+                self.target.numbers(schema)
             except InvalidStatisticError as error:
                 raise InvalidStatisticError(error.detail, field_name="target") from None
             return self.target
@@ -218,19 +253,19 @@ class SignedCodes:
 
     @classmethod
     def of(cls, statistic: LogisticRegression, schema: Schema) -> SignedCodes:
-        """Return what reads those of a regression."""
+        """Return the reader for a regression."""
         rule, weights = statistic.rule(schema), weights_of(statistic, schema)
         return cls(statistic.names, rule, schema, weights)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the names of the columns that are read."""
-        return with_weights((*self.names, self.rule.column), self.weights)
+        return (*with_weights(self.names, self.weights), exact(self.rule.column))
 
     def __call__(self, block: Block) -> Iterator[NDArray[np.float64]]:
         """Yield them in chunks."""
         signs = np.where(self.rule.mask(block, self.schema), -1.0, 1.0)
         for start in range(0, len(signs), EXACT_ROWS):
             rows = slice(start, start + EXACT_ROWS)
-            some = {name: block[name][rows] for name in self.columns}
+            some = {name: block[name][rows] for name in with_weights(self.names, self.weights)}
             yield code_chunk(some, self.names, self.weights, signs[rows])

@@ -1,5 +1,7 @@
 """Means of number columns.
 
+*Conventions.* F = ``SUM_MAX``; sum codes a stand for ``M + H a / F``, H the ``sum_half_width``.
+
 *Replace-one*: T_j = sum of codes, ``mean = M + (H / F) T / n``, n public.
 
 *Add-remove*: the count is private and released jointly: T = (F N, sums of
@@ -21,7 +23,8 @@ from fractions import Fraction
 from typing import ClassVar, Literal
 
 from mechanisms.contract import Data, Json, Statistic, meaning, require_numbers
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.domain import SUM_MAX, NumberColumn, Schema
+from mechanisms.exact.many import at_least, clamped
 from mechanisms.geometry.counted import SUMS, CountedBall, Cube
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
 from mechanisms.privacy import Adjacency
@@ -30,12 +33,11 @@ from mechanisms.statistics.additive import (
     Coordinates,
     Leaf,
     Tree,
-    clamp,
     public_rows,
 )
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns
-from mechanisms.statistics.second_order import MomentReader
+from mechanisms.statistics.second_order import Jet, MomentReader
 from mechanisms.statistics.total import centred_space, linear_form
 from mechanisms.statistics.weights import (
     WEIGHTS,
@@ -52,9 +54,11 @@ class Mean(Question):
     """Means of number or boolean columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    column_by_column: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("l1", "l2", "linf", "optimal")
     }
+    clamped_to: ClassVar[frozenset[float]] = frozenset()  # its column's bounds
     example: ClassVar[Json] = {"kind": "mean", "columns": ["income", "foodexp"]}
 
     kind: Literal["mean"] = "mean"
@@ -84,9 +88,13 @@ class Mean(Question):
         """Return the answer made of the noisy moments of more columns."""
         tree = {}
         for j, (name, column) in enumerate(zip(reader.names, numbers, strict=True)):
-            mean = reader.mean(coordinates, j).scaled(column.half_width).shifted(column.midpoint)
-            limits = (column.lower, column.upper) if reader.rows is None else None
-            tree[name] = Leaf(value=mean.value, slopes=mean.slopes, limits=limits)
+            scaled = reader.mean(coordinates, j).scaled(column.sum_half_width)
+            mean = scaled.shifted(column.midpoint)
+            if reader.rows is None:
+                tree[name] = _within_bounds(column, mean)
+            else:
+                rounding = column.sum_error
+                tree[name] = Leaf(value=mean.value, slopes=mean.slopes, rounding=rounding)
         return tree
 
     def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
@@ -114,7 +122,8 @@ class Mean(Question):
                 space=centred_space(len(names)),
                 total=lambda data: data.gram(names)[0][1:],
                 offsets=[column.midpoint for column in numbers],
-                units=[column.step / rows for column in numbers],
+                units=[column.sum_step / rows for column in numbers],
+                roundings=[column.sum_error for column in numbers],
             )
         replaced = schema.adjacency is Adjacency.REPLACE_ONE
         space = any_change_space(len(names)) if replaced else add_remove_space(len(names))
@@ -126,7 +135,7 @@ def add_remove_space(columns: int) -> AdjacentOutputSpace:
     return cube_space(
         1 + columns,
         half_width=Fraction(1),
-        unit=CODE_MAX,
+        unit=SUM_MAX,
         unit_name=_UNIT,
         description="a cube: the count moves by one, each centred sum by half its width",
     )
@@ -150,7 +159,7 @@ def any_change_space(columns: int) -> AdjacentOutputSpace:
             "count moves by one"
         ),
         negligible_structure=False,
-        unit=CODE_MAX,
+        unit=SUM_MAX,
         unit_name=_UNIT,
     )
 
@@ -158,25 +167,28 @@ def any_change_space(columns: int) -> AdjacentOutputSpace:
 def _joint_form(
     names: tuple[str, ...], numbers: list[NumberColumn], space: AdjacentOutputSpace
 ) -> AdditiveForm:
+    ratios = [_Ratio.of(column) for column in numbers]
+
     def total(data: Data) -> list[int]:
         gram = data.gram(names)
-        return [CODE_MAX * gram[0][0], *gram[0][1:]]
+        return [SUM_MAX * gram[0][0], *gram[0][1:]]
 
     def answer(coordinates: Coordinates) -> Tree:
         return {
-            name: ratio_leaf(column, coordinates[0], index, coordinates[index])
-            for index, (name, column) in enumerate(zip(names, numbers, strict=True), start=1)
+            name: ratio.leaf(coordinates[0], index, coordinates[index])
+            for index, (name, ratio) in enumerate(zip(names, ratios, strict=True), start=1)
         }
 
     def reference(rows: int | None) -> Coordinates | None:
         # At a mean on a bound the count's noise weighs most: the widest the noise can be.
-        return None if rows is None else [Fraction(CODE_MAX * max(rows, 1))] * (1 + len(names))
+        return None if rows is None else [Fraction(SUM_MAX * max(rows, 1))] * (1 + len(names))
 
     def grid(step: Fraction) -> Json:
         return {
-            "count_step": float(step / CODE_MAX),
+            "count_step": float(step / SUM_MAX),
             "sum_step": {
-                name: float(column.step * step) for name, column in zip(names, numbers, strict=True)
+                name: float(column.sum_step * step)
+                for name, column in zip(names, numbers, strict=True)
             },
         }
 
@@ -195,13 +207,33 @@ def _joint_form(
     )
 
 
-def ratio_leaf(column: NumberColumn, count: Fraction, index: int, total: Fraction) -> Leaf:
-    """Return the mean of a column from the noisy F N and sum of codes, clamped to its bounds."""
-    records = max(count, Fraction(CODE_MAX))
-    share = clamp(total / records, Fraction(-1), Fraction(1))
-    slope = column.half_width / records
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """The computation of a mean from a count and a sum: the same in every draw."""
+
+    column: NumberColumn
+    midpoint: Fraction
+    half_width: Fraction
+
+    @classmethod
+    def of(cls, column: NumberColumn) -> _Ratio:
+        return cls(column, column.midpoint, column.sum_half_width)
+
+    def leaf(self, count: Fraction, index: int, total: Fraction) -> Leaf:
+        """Return the mean from the noisy F N and sum of codes, clamped to its bounds."""
+        records = at_least(count, Fraction(SUM_MAX))
+        share = clamped(total / records, Fraction(-1), Fraction(1))
+        slope = self.half_width / records
+        value = self.midpoint + self.half_width * share
+        return _within_bounds(self.column, Jet(value, {0: -slope * share, index: slope}))
+
+
+def _within_bounds(column: NumberColumn, mean: Jet) -> Leaf:
+    """Return a mean as a number of the answer, clamped to the bounds of its column."""
+    low, high = column.lower, column.upper
     return Leaf(
-        value=column.midpoint + column.half_width * share,
-        slopes={0: -slope * share, index: slope},
-        limits=(column.lower, column.upper),
+        value=clamped(mean.value, low, high),
+        slopes=mean.slopes,
+        limits=(low, high),
+        rounding=column.sum_error,
     )

@@ -9,12 +9,12 @@ and regression on these columns can be computed from them free of charge.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Literal
 
 from mechanisms.contract import Json, meaning, require_numbers
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.domain import NumberColumn, Schema
 from mechanisms.statistics.additive import (
     AdditiveForm,
     Coordinates,
@@ -44,6 +44,7 @@ class Moments(Question):
         "k_norm": ("optimal", "l1", "l2", "linf")
     }
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    clamped_to: ClassVar[frozenset[float]] = frozenset()  # its columns' bounds
     example: ClassVar[Json] = {"kind": "moments", "columns": ["income", "foodexp"]}
 
     kind: Literal["moments"] = "moments"
@@ -71,7 +72,10 @@ class Moments(Question):
         size = range(len(numbers))
         means = [reader.mean(coordinates, j) for j in size]
         upper = {
-            (j, k): _leaf(_second(numbers[j], numbers[k], means[j], means[k], product))
+            (j, k): _leaf(
+                _second(numbers[j], numbers[k], means[j], means[k], product),
+                _rounding(numbers[j], numbers[k]),
+            )
             for j, k in reader.pairs
             for product in [reader.product(coordinates, j, k)]
         }
@@ -79,7 +83,7 @@ class Moments(Question):
         if reader.rows is None:
             tree["count"] = Leaf(value=coordinates[0] / UNIT, slopes={0: Fraction(1, UNIT)})
         tree["means"] = {
-            name: _leaf(mean.scaled(column.half_width).shifted(column.midpoint))
+            name: _mean(column, mean, clamped=reader.rows is None)
             for name, column, mean in zip(reader.names, numbers, means, strict=True)
         }
         tree["second"] = [[upper[min(j, k), max(j, k)] for k in size] for j in size]
@@ -104,7 +108,7 @@ class Moments(Question):
             grid=lambda step: {
                 "coordinate_step": float(step / UNIT),
                 "code_step": {
-                    name: float(column.half_width / CODE_MAX)
+                    name: float(column.sum_step)
                     for name, column in zip(self.columns, numbers, strict=True)
                 },
             },
@@ -117,13 +121,25 @@ class Moments(Question):
 
 def _second(one: NumberColumn, two: NumberColumn, mean: Jet, other: Jet, product: Jet) -> Jet:
     """Return the mean of x y for x = M + H a/F, from the means of a/F, b/F and their product."""
-    linear = mean.scaled(one.half_width * two.midpoint) + other.scaled(
-        two.half_width * one.midpoint
+    linear = mean.scaled(one.sum_half_width * two.midpoint) + other.scaled(
+        two.sum_half_width * one.midpoint
     )
-    return (linear + product.scaled(one.half_width * two.half_width)).shifted(
+    return (linear + product.scaled(one.sum_half_width * two.sum_half_width)).shifted(
         one.midpoint * two.midpoint
     )
 
 
-def _leaf(jet: Jet) -> Leaf:
-    return Leaf(value=jet.value, slopes=jet.slopes)
+def _rounding(one: NumberColumn, two: NumberColumn) -> Fraction:
+    """Return by how much a product of sum codes differs from that of values at most."""
+    return (one.extent + one.sum_error) * two.sum_error + two.extent * one.sum_error
+
+
+def _mean(column: NumberColumn, mean: Jet, *, clamped: bool) -> Leaf:
+    """Return a mean, which a noisy count has clamped to what sum codes reach."""
+    middle, half = column.midpoint, column.sum_half_width
+    limits = (middle - half, middle + half) if clamped else None
+    return replace(_leaf(mean.scaled(half).shifted(middle), column.sum_error), limits=limits)
+
+
+def _leaf(jet: Jet, rounding: Fraction) -> Leaf:
+    return Leaf(value=jet.value, slopes=jet.slopes, rounding=rounding)

@@ -1,6 +1,6 @@
-"""From private codes to released quantiles, whichever mechanism draws the points.
+"""From private codes to released quantiles, for every mechanism.
 
-A mechanism says how a list of grid points is drawn for the levels
+A mechanism draws a list of grid points for the levels
 (:class:`LevelSampler`); this module reads the column, sorts the points, which is
 post-processing, and writes the answer in the column's units.
 """
@@ -10,22 +10,100 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial, reduce
 from typing import Protocol
 
 import numpy as np
 
-from mechanisms.contract import Data, Outcome
-from mechanisms.domain import CODE_MAX, NumberColumn
+from mechanisms.contract import Block, Data, Outcome
+from mechanisms.domain import NumberColumn, Schema, exact
 from mechanisms.exact.decimals import decimal_text
+from mechanisms.grids import MOST_CELLS
 from mechanisms.randomness import Randomness
+from mechanisms.samplers.fine_grid import FINE_BITS
 from mechanisms.samplers.intervals import GridCodes
+from mechanisms.sketches import Ordered, distinct, merge_ordered
 
-_MOST_DISTINCT = 2**21  # a column has no more codes
+_FINE_POINTS_BITS = 53  # of all candidates with their fine points: lengths stay exact in floats
+_MS_PER_SORTED = 1e-4  # a row whose value is read and sorted among others
+_DRAWN_MS, _DRAWN_JOINTLY_MS = 0.3, 2.0  # measured; of one level, and of several, whatever the rows
 
 
-def expected_ms(levels: int, rows: int) -> float:
-    """Return about how many milliseconds a draw takes: a walk over the distinct values each."""
-    return (1e-4 * min(rows, _MOST_DISTINCT) + 0.05 * levels) * levels
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The public values that a quantile may be: integers ``low`` to ``high`` stand for them.
+
+    They are the starts of the column's cells. Where those are wider than one whole number, and the
+    public bound on rows lets all of them be held, they are the whole numbers themselves, and
+    rows are read.
+    """
+
+    column: NumberColumn
+    whole: bool
+    high: int
+    low: int = 0
+
+    @classmethod
+    def of(cls, column: NumberColumn, schema: Schema) -> Candidates:
+        """Return those of a column, by public facts."""
+        width = int(column.upper - column.lower)
+        bits = width.bit_length() + schema.row_bound.bit_length()
+        if column.whole and column.grid.step > 1 and bits <= _FINE_POINTS_BITS:
+            return cls(column, True, width)
+        return cls(column, False, column.grid.size - 1)
+
+    @property
+    def step(self) -> Fraction:
+        """Return the distance of two candidates, in the column's units."""
+        return Fraction(1) if self.whole else self.column.grid.step
+
+    @property
+    def fine_bits(self) -> int:
+        """Return the bits of the places that ties at one candidate are spread over."""
+        return min(FINE_BITS, _FINE_POINTS_BITS - self.high.bit_length())
+
+    def expected_ms(self, levels: int, rows: int) -> float:
+        """Return about how many milliseconds a draw takes: a walk over distinct values each."""
+        walked = rows if self.whole else min(rows, MOST_CELLS)
+        read_ms = _MS_PER_SORTED * rows if self.whole else 0.0
+        drawn_ms = _DRAWN_MS if levels == 1 else _DRAWN_JOINTLY_MS
+        return drawn_ms + read_ms + (1e-4 * walked + 0.05 * levels) * levels
+
+    def grid(self, name: str, data: Data) -> GridCodes:
+        """Return how many records lie at which candidate.
+
+        A record lies at its whole number, or at the start of its cell. Each record's candidate
+        depends on that record alone, so neighbours stay neighbours.
+        """
+        if not self.whole:
+            cells, counts = data.ordered(name)
+            return GridCodes.count(cells, counts, low=self.low, high=self.high)
+        values, counts = data.remembered(
+            ("whole", name),
+            partial(_whole_numbers, name, data),
+            lambda found: found[0].nbytes + found[1].nbytes,
+        )
+        offsets = values.astype(np.int64) - int(self.column.lower)
+        return GridCodes.count(offsets, counts, low=self.low, high=self.high)
+
+    def value(self, point: int) -> float:
+        """Return the number that a candidate is, in the column's units."""
+        if self.whole:
+            return int(self.column.lower) + point
+        start = self.column.grid.starts(np.array([point]))
+        # The first cell may start below the lower bound.
+        found = self.column.clamped(start).tolist()[0]
+        return found if self.column.whole else float(found)
+
+
+def _whole_numbers(name: str, data: Data) -> Ordered:
+    """Return the distinct values of a column of whole numbers, ascending, and their counts."""
+    nothing: Ordered = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    return reduce(merge_ordered, data.map(partial(_distinct_of, name), [exact(name)]), nothing)
+
+
+def _distinct_of(name: str, block: Block) -> Ordered:
+    return distinct(block[exact(name)])
 
 
 class LevelSampler(Protocol):
@@ -65,7 +143,7 @@ class QuantileDraw:
     """Draws the points of all levels, sorts them, and returns them in the column's units."""
 
     name: str
-    column: NumberColumn
+    candidates: Candidates
     levels: tuple[Fraction, ...]
     sampler: LevelSampler
 
@@ -74,32 +152,11 @@ class QuantileDraw:
         points = sorted(self.sampler(self.grid(data), randomness))
         released = dict(zip(sorted(self.levels), points, strict=True))
         quantiles = [
-            {"level": decimal_text(level), "value": self._value(released[level])}
+            {"level": decimal_text(level), "value": self.candidates.value(released[level])}
             for level in self.levels
         ]
         return Outcome(value={"quantiles": quantiles}, noise=None)
 
     def grid(self, data: Data) -> GridCodes:
-        """Return the column's codes on its public grid; a boolean column's is {0, 1}.
-
-        That of whole numbers is theirs, counted from the lower bound. A number lies at most
-        half a code from its own code, so a quarter of a step: each code is read as its number.
-        Each record's point depends on that record alone, so neighbours stay neighbours.
-        """
-        codes, counts = data.ordered(self.name)
-        if self.column.grid_step != 1:
-            return GridCodes.count(codes, counts, low=-CODE_MAX, high=CODE_MAX)
-        width = int(self.column.upper - self.column.lower)
-        # The nearest whole number, in integers: nothing here is above 2**43.
-        places = (2 * (codes.astype(np.int64) + CODE_MAX) * width + 2 * CODE_MAX) // (4 * CODE_MAX)
-        points, starts = np.unique(places, return_index=True)
-        if len(points) < len(places):
-            counts = np.add.reduceat(counts, starts)
-        return GridCodes.count(points.astype(np.int32), counts, low=0, high=width)
-
-    def _value(self, point: int) -> float:
-        if self.column.grid_step == 1:
-            found = self.column.lower + point
-        else:
-            found = self.column.decode(point)
-        return round(found) if self.column.whole else float(found)
+        """Return how many records lie at which candidate."""
+        return self.candidates.grid(self.name, data)

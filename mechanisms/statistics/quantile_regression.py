@@ -38,6 +38,7 @@ from mechanisms.statistics.designs.regression import (
     features_field,
     formula_field,
     settle,
+    spelled,
 )
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.questions import Question, Viewed
@@ -115,6 +116,10 @@ class QuantileRegression(Question):
         Question.__post_init__(self)
         settle(self)
 
+    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
+        """Return the fields that have several spellings, each in one."""
+        return spelled(self, schema)
+
     def designed(self, view: RowView, /) -> Viewed[Self]:
         """Return the regression on plain columns of a wider view."""
         return designed(self, view)
@@ -123,6 +128,11 @@ class QuantileRegression(Question):
     def names(self) -> tuple[str, ...]:
         """Return the features' names, once they are plain columns."""
         return plain_names(self.features)
+
+    @property
+    def divided_by(self) -> tuple[tuple[str, ...], ...]:
+        """Return each feature twice: a slope is divided by its variance."""
+        return tuple((name, name) for name in self.names)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

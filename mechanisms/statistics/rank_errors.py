@@ -1,4 +1,4 @@
-"""How far released quantiles miss in rank: public numbers that compare ways to draw levels.
+"""Errors in rank of released quantiles: public numbers that compare ways to draw levels.
 
 Where records are many and distinct, the rank of the point released for level j is
 off from n q_j by a random delta_j whose law depends on nothing private. Means of

@@ -1,4 +1,4 @@
-"""Statistics that can be read off the released answer to another one.
+"""Statistics that follow from the released answer to another one.
 
     answer' = f(answer),   f public
 
@@ -20,10 +20,10 @@ Reading = Callable[[Outcome], Outcome]
 
 @runtime_checkable
 class ReadStatistic(Protocol):
-    """A statistic that answers to some others determine; see also ``MomentStatistic``."""
+    """A statistic that follows from the answers of others; see also ``MomentStatistic``."""
 
     def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
-        """Return how it is read off an answer to the source; None where that does not tell it."""
+        """Return how it follows from an answer to the source; None where it does not."""
 
 
 def covers(source: Statistic, kind: str, names: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
-"""Every statistic that is a question by itself, by its kind.
+"""All single statistics, by their kind.
 
-Adding a statistic is one line here. A stack of several is no entry: it holds any of these, and
-:mod:`mechanisms.catalog` lists it beside them.
+Adding a statistic is one line here. A stack is not in this table, because it contains any of these;
+:mod:`mechanisms.catalog` lists both.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """First and second moments of columns, as one integer vector.
 
-*Coordinates*, with encoded |a| <= F, all in lattice units, never re-rounded:
+*Coordinates*, with sum codes |a| <= F = ``SUM_MAX``, all in lattice units, never re-rounded:
 
 - replace-one: ``F a_j``, ``2 a_j**2`` and, with cross products, ``a_j a_k``;
 - add-remove, and wherever the count is private: ``F**2 N``, ``F a_j``, ``2 a_j**2 - F**2`` and
@@ -39,7 +39,8 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from mechanisms.contract import Data
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.domain import SUM_MAX, NumberColumn, Schema
+from mechanisms.exact.many import Many, at_least, clamped
 from mechanisms.exact.once import once
 from mechanisms.geometry.counted import PRODUCTS, SQUARES, SUMS, CountedBall
 from mechanisms.geometry.cuts import add_remove_ball, replace_one_ball
@@ -49,9 +50,9 @@ from mechanisms.geometry.smooth import SmoothBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space, upper_root
 from mechanisms.geometry.stacked import StackedBall
 from mechanisms.privacy import Adjacency
-from mechanisms.statistics.additive import Coordinates, Tree, clamp, public_rows
+from mechanisms.statistics.additive import Coordinates, Tree, public_rows
 
-UNIT = CODE_MAX**2
+UNIT = SUM_MAX**2
 _JOINT_UNIT = "records and squared half-widths of the columns' bounds"
 _ONE_COLUMN_L1 = Fraction(25, 8)
 _ONE_COLUMN_L2_SQUARED = (71 + 8 * upper_root(Fraction(2))) / 16
@@ -65,15 +66,17 @@ class Jet:
     slopes: Mapping[int, Fraction]
 
     def __add__(self, other: Jet) -> Jet:
-        indices = dict.fromkeys((*self.slopes, *other.slopes))
-        none = Fraction(0)
-        return Jet(
-            self.value + other.value,
-            {i: self.slopes.get(i, none) + other.slopes.get(i, none) for i in indices},
-        )
+        slopes = dict(self.slopes)
+        for i, slope in other.slopes.items():
+            slopes[i] = slopes[i] + slope if i in slopes else slope
+        return Jet(self.value + other.value, slopes)
 
     def __mul__(self, other: Jet) -> Jet:
-        return self.scaled(other.value) + Jet(Fraction(0), other.scaled(self.value).slopes)
+        mine, theirs = self.slopes, other.slopes
+        slopes = {i: slope * other.value for i, slope in mine.items()}
+        for i, slope in theirs.items():
+            slopes[i] = slopes[i] + slope * self.value if i in slopes else slope * self.value
+        return Jet(self.value * other.value, slopes)
 
     def scaled(self, factor: Fraction) -> Jet:
         """Return this number times a constant."""
@@ -84,8 +87,8 @@ class Jet:
         return Jet(self.value + offset, self.slopes)
 
     def clamped(self, low: Fraction, high: Fraction) -> Jet:
-        """Return the number moved into [low, high], its slopes kept."""
-        return Jet(clamp(self.value, low, high), self.slopes)
+        """Return the number clamped to [low, high], with the same slopes."""
+        return Jet(clamped(self.value, low, high), self.slopes)
 
 
 class MomentReader(Protocol):
@@ -196,7 +199,7 @@ class Layout:
         count = UNIT * gram[0][0]
         joint = self.rows is None
         vector = [count] if joint else []
-        vector += [CODE_MAX * total for total in gram[0][1:]]
+        vector += [SUM_MAX * total for total in gram[0][1:]]
         for j, k in self.pairs:
             product = gram[1 + j][1 + k]
             # With a private count squares are centred, 2 a**2 - F**2, so that a record moves them
@@ -243,10 +246,13 @@ class Layout:
         """Return a coordinate divided by F**2 times the public or the noisy count."""
         if self.rows is not None:
             slope = Fraction(1, UNIT * self.rows)
-            return Jet(coordinates[index] * slope, {index: slope})
+            share = coordinates[index] * slope
+            return Jet(share, {} if isinstance(share, Many) else {index: slope})
         # A noisy count below one record would turn shares over or blow them up.
-        records = max(coordinates[0], Fraction(UNIT))
-        share = clamp(coordinates[index] / records, Fraction(-1), Fraction(1))
+        records = at_least(coordinates[0], Fraction(UNIT))
+        share = clamped(coordinates[index] / records, Fraction(-1), Fraction(1))
+        if isinstance(share, Many):  # whose noise is simulated and not described
+            return Jet(share, {})
         return Jet(share, {0: -share / records, index: 1 / records})
 
     def corner(self, rows: int) -> Coordinates:
@@ -402,8 +408,17 @@ class Selection:
         }
 
 
+def covariance_error(one: NumberColumn, two: NumberColumn) -> Fraction:
+    """Return by how much a covariance of sum codes differs from that of values at most.
+
+    With u = u' + e and v = v' + f, ``cov(u, v) - cov(u', v') = cov(u', f) + cov(e, v)``, and no
+    covariance exceeds the product of the largest distances from any fixed centres.
+    """
+    return (one.half_width + one.sum_error) * two.sum_error + two.half_width * one.sum_error
+
+
 def public_or_joint_details(layout: Layout, *, linear: bool) -> dict[str, object]:
-    """Return what the answer says about its noise description."""
+    """Return the answer's sentence about its noise description."""
     details: dict[str, object] = {"columns": list(layout.names)}
     if not linear:
         details["noise"] = (

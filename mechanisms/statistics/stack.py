@@ -8,15 +8,17 @@ its own; :mod:`mechanisms.composition` says why the whole is epsilon-DP.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import gcd, lcm
 from typing import Annotated, Any, ClassVar, Literal
 
 from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written, has_decimals
 from mechanisms.statistics.cells.axes import MAX_CELLS
+from mechanisms.statistics.cells.spelling import canonical
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.questions import check_asked, planning_ms, viewed
 from mechanisms.statistics.registry import SINGLE_STATISTICS
@@ -137,6 +139,30 @@ class Stack:
                 field_name="parts",
             )
 
+    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
+        """Return the parts in their one spelling, with the least whole shares of their ratio.
+
+        Shares of 1 : 2 are those of 0.5 : 1. Least whole shares above the largest that there may
+        be are divided by the least power of ten that makes them fit.
+
+        Raises
+        ------
+        InvalidStatisticError
+            A share is out of range or too fine.
+        """
+        shares = self.exact_shares()
+        least = [share / rational_gcd(shares) for share in shares]
+        while max(least) > LARGEST_SHARE:
+            least = [share / 10 for share in least]
+        if min(least) < SMALLEST_SHARE:
+            least = list(shares)
+        return {
+            "parts": tuple(
+                replace(part, statistic=canonical(part.statistic, schema), share=float(share))
+                for part, share in zip(self.parts, least, strict=True)
+            )
+        }
+
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core the parts' plans take together."""
         return sum(planning_ms(part.statistic, schema, part.mechanism) for part in self.parts)
@@ -160,6 +186,13 @@ class Stack:
             except InvalidStatisticError as error:
                 raise within(index, error) from None
         return tuple(shares)
+
+
+def rational_gcd(numbers: Sequence[Fraction]) -> Fraction:
+    """Return the largest rational of which all these are whole multiples."""
+    return Fraction(
+        gcd(*(each.numerator for each in numbers)), lcm(*(each.denominator for each in numbers))
+    )
 
 
 def within(index: int, error: InvalidStatisticError) -> InvalidStatisticError:

@@ -33,8 +33,10 @@ class Std(Question):
     """Standard deviations (divisor n) of number or boolean columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    column_by_column: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Variance.mechanisms
     limits: ClassVar[Mapping[str, int]] = Variance.limits
+    clamped_to: ClassVar[frozenset[float]] = Variance.clamped_to
     example: ClassVar[Json] = {"kind": "std", "columns": ["income", "foodexp"]}
 
     kind: Literal["std"] = "std"
@@ -43,6 +45,11 @@ class Std(Question):
             f"Number or boolean columns, each named once; at most {MAX_COLUMNS}.",
         )
     )
+
+    @property
+    def divided_by(self) -> tuple[tuple[str, ...], ...]:
+        """Return each column: the error of a root is that of the variance over twice the root."""
+        return tuple((name,) for name in self.columns)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -1,11 +1,13 @@
 """Sums of number columns.
 
-*Replace-one*: T_j = sum of codes a, each centred at the column's midpoint, so a
-person moves every entry by at most 2F; the sum is ``n M + (H / F) T``, n public.
+*Replace-one*: T_j = sum of sum codes a, each centred at the column's midpoint, so a
+person moves every entry by at most 2F, F = ``SUM_MAX``; the sum is ``n M + s T``, n public, s the
+``sum_step``.
 
-*Add-remove, or with the count private*: a record contributes its value or nothing. With
-M / H = u / v in lowest terms the value is ``(H / (F v)) c``, c = F u + v a an
-integer in [F(u - v), F(u + v)]. Its reach D_j differs by column, so entries get
+*Add-remove, or with the count private*: a record contributes its value or nothing. Of a column
+that is summed exactly that is the whole number itself. Else, with M / s = u / v in lowest terms,
+the value is ``(s / v) c``, c = u + v a an integer. Contributions run from L to U in these units.
+Their reach D_j differs by column, so entries get
 integer weights ``w_j = D // D_j`` which give all of them the sensitivity D.
 
 *Weighted*: ``sum w x``, in units of w times x (:mod:`mechanisms.statistics.weights`).
@@ -20,7 +22,7 @@ from math import lcm
 from typing import ClassVar, Literal
 
 from mechanisms.contract import Data, Json, Statistic, meaning, require_numbers
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.domain import SUM_MAX, NumberColumn, Schema
 from mechanisms.geometry.contributions import ContributionHull, contribution_hull
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
 from mechanisms.privacy import Adjacency
@@ -42,7 +44,7 @@ from mechanisms.statistics.weights import (
     weighted_form,
 )
 
-# The weights share the least common multiple of all reaches while it has at most so many
+# The weights share the least common multiple of all reaches while it has at most _MOST_BITS
 # bits; beyond, a D that overstates no sensitivity by more than one part in 2**100.
 _MOST_BITS = 256
 _SLACK_BITS = 100
@@ -53,6 +55,7 @@ class Sum(Question):
     """Sums of number or boolean columns, over the records that meet ``where``."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    column_by_column: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("l1", "l2", "linf", "optimal")
     }
@@ -85,8 +88,9 @@ class Sum(Question):
         sums = reader.sums(coordinates)
         tree = {}
         for j, (name, column) in enumerate(zip(reader.names, numbers, strict=True), start=1):
-            total = sums[0, 0].scaled(column.midpoint) + sums[0, j].scaled(column.half_width)
-            tree[name] = Leaf(value=total.value, slopes=total.slopes)
+            total = sums[0, 0].scaled(column.midpoint) + sums[0, j].scaled(column.sum_half_width)
+            rounding = max(sums[0, 0].value, Fraction(0)) * column.sum_error
+            tree[name] = Leaf(value=total.value, slopes=total.slopes, rounding=rounding)
         return tree
 
     def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
@@ -116,7 +120,8 @@ class Sum(Question):
             space=centred_space(len(names)),
             total=lambda data: data.gram(names)[0][1:],
             offsets=[rows * column.midpoint for column in numbers],
-            units=[column.step for column in numbers],
+            units=[column.sum_step for column in numbers],
+            roundings=[rows * column.sum_error for column in numbers],
         )
 
     def _contributed(self, schema: Schema, numbers: list[NumberColumn]) -> AdditiveForm:
@@ -138,7 +143,7 @@ class Sum(Question):
 
         crossing = {part.crosses_zero for part in parts}
         whole = len(parts) == 1 or (
-            crossing == {True} if replace else all(part.ratio == 0 for part in parts)
+            crossing == {True} if replace else all(part.low == -part.high for part in parts)
         )
         ranges = [
             (Fraction(weight * part.low, reach), Fraction(weight * part.high, reach))
@@ -156,14 +161,20 @@ class Sum(Question):
             total=total,
             offsets=[Fraction(0)] * len(parts),
             units=[part.unit / weight for part, weight in zip(parts, weights, strict=True)],
+            roundings=[most_rows(schema) * column.sum_error for column in numbers],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A column's integer contribution ``c = F u + v a``, its unit, and how far it reaches."""
+    """A column's integer contribution ``c = (u + v a) / g``, its unit, and how far it reaches.
 
-    ratio: Fraction
+    ``a`` is a sum code; g is a common divisor of all contributions.
+    """
+
+    offset: int
+    factor: int
+    divisor: int
     unit: Fraction
     reach: int
     low: int
@@ -186,17 +197,25 @@ class Contribution:
 
     @classmethod
     def of(cls, column: NumberColumn, *, replace: bool) -> Contribution:
-        ratio = column.midpoint / column.half_width
-        low = CODE_MAX * (ratio.numerator - ratio.denominator)
-        high = CODE_MAX * (ratio.numerator + ratio.denominator)
+        ratio = column.midpoint / column.sum_step
+        # What is summed exactly contributes whole numbers.
+        divisor = int(1 / column.sum_step) if column.sum_error == 0 else 1
+        unit = column.sum_step * divisor / ratio.denominator
+        low, high = int(column.lower / unit), int(column.upper / unit)
         # Replace-one moves within {0} and [low, high]; add-remove from 0 into it.
         span = max(high, 0) - min(low, 0)
         reach = span if replace else max(abs(low), abs(high))
-        return cls(ratio, column.step / ratio.denominator, reach, low, high)
+        return cls(ratio.numerator, ratio.denominator, divisor, unit, reach, low, high)
 
     def total(self, count: int, codes: int) -> int:
-        """Return the sum of contributions of ``count`` records whose codes sum to ``codes``."""
-        return CODE_MAX * self.ratio.numerator * count + self.ratio.denominator * codes
+        """Return the sum of contributions of ``count`` records whose sum codes sum to ``codes``."""
+        return (self.offset * count + self.factor * codes) // self.divisor
+
+
+def most_rows(schema: Schema) -> int:
+    """Return the public bound on how many records are summed; 0 where the library has none."""
+    rows = schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else schema.max_rows
+    return rows or 0
 
 
 def centred_space(dimension: int) -> AdjacentOutputSpace:
@@ -204,7 +223,7 @@ def centred_space(dimension: int) -> AdjacentOutputSpace:
     return cube_space(
         dimension,
         half_width=Fraction(2),
-        unit=CODE_MAX,
+        unit=SUM_MAX,
         unit_name="half-widths of the columns' bounds",
         description="a cube: each column's sum moves by at most the width of its bounds",
     )
@@ -245,16 +264,19 @@ def linear_form(
     total: Callable[[Data], list[int]],
     offsets: list[Fraction],
     units: list[Fraction],
+    roundings: list[Fraction],
 ) -> AdditiveForm:
-    """Return the form whose answer is ``{name: offset + unit * coordinate}``."""
+    """Return the form whose answer is ``{name: offset + unit * coordinate}``.
 
+    ``roundings`` are what sum codes may differ by from values, in all.
+    """
     slopes = [{index: unit} for index, unit in enumerate(units)]
 
     def answer(coordinates: Coordinates) -> Tree:
         return {
-            name: Leaf(value=offset + unit * value, slopes=slope)
-            for name, offset, unit, value, slope in zip(
-                names, offsets, units, coordinates, slopes, strict=True
+            name: Leaf(value=offset + unit * value, slopes=slope, rounding=rounding)
+            for name, offset, unit, value, slope, rounding in zip(
+                names, offsets, units, coordinates, slopes, roundings, strict=True
             )
         }
 

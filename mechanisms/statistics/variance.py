@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import ClassVar, Literal
 
 from mechanisms.contract import Json, Statistic, meaning, require_numbers
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.domain import NumberColumn, Schema
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns, of_diagonal
@@ -21,6 +21,7 @@ from mechanisms.statistics.second_order import (
     UNIT,
     Layout,
     MomentReader,
+    covariance_error,
     public_or_joint_details,
 )
 
@@ -32,10 +33,12 @@ class Variance(Question):
     """Variances (divisor n) of number or boolean columns."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    column_by_column: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("optimal", "l1", "l2", "linf")
     }
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    clamped_to: ClassVar[frozenset[float]] = frozenset({0.0})
     example: ClassVar[Json] = {"kind": "variance", "columns": ["income", "foodexp"]}
 
     kind: Literal["variance"] = "variance"
@@ -64,11 +67,16 @@ class Variance(Question):
         for j, (name, column) in enumerate(zip(reader.names, numbers, strict=True)):
             mean = reader.mean(coordinates, j)
             square = reader.product(coordinates, j, j)
-            spread = (square + (mean * mean).scaled(Fraction(-1))).scaled(column.half_width**2)
+            spread = (square + (mean * mean).scaled(Fraction(-1))).scaled(column.sum_half_width**2)
             low, high = Fraction(0), column.half_width**2
             # noise may push a variance out of what the bounds allow
             value = spread.clamped(low, high).value
-            tree[name] = Leaf(value=value, slopes=spread.slopes, limits=(low, high))
+            tree[name] = Leaf(
+                value=value,
+                slopes=spread.slopes,
+                limits=(low, high),
+                rounding=covariance_error(column, column),
+            )
         return tree
 
     def reading(self, source: Statistic, _schema: Schema, /) -> Reading | None:
@@ -97,7 +105,7 @@ class Variance(Question):
             grid=lambda step: {
                 "coordinate_step": float(step / UNIT),
                 "code_step": {
-                    name: float(column.half_width / CODE_MAX)
+                    name: float(column.sum_step)
                     for name, column in zip(self.columns, numbers, strict=True)
                 },
             },

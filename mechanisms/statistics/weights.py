@@ -1,6 +1,10 @@
 r"""Weights: a record counts by its weight, a public-bounded column that is never negative.
 
-    T_w(X) = sum_i s_i t(x_i),   s_i = rint(F w_i / W) in {0, ..., F},   W the upper bound of w.
+    T_w(X) = sum_i s_i t(x_i),   s_i = rint(F w_i / W) in {0, ..., F},   W the upper bound of w,
+
+with F = ``SUM_MAX`` in sums, and ``CODE_MAX`` or less where rows are read one by one. Where whole
+weights are summed exactly (:mod:`mechanisms.domain`), ``s_i = k w_i`` with k = floor(F / W), and
+F / k takes the place of W.
 
 A weight is a *fractional filter*: a record that meets a condition counts whole, one that does not
 counts for nothing, and one of weight w counts for w / W.
@@ -16,7 +20,8 @@ a convex combination of points of K, and likewise for s' > s. Under add-remove `
 t and 0. So T_w has the adjacent output space of T, with F times as many lattice steps in a unit;
 nothing is rounded but each record's own share, which is a public function of that record alone.
 
-What is made of T is made of T_w / F: a ratio or least squares do not know the unit, a sum takes W.
+An answer computed from T is computed from T_w / F: ratios and least squares do not depend on the
+unit, and a sum is multiplied by W.
 
 *Regressions* minimise ``sum_i (s_i / F) l(theta; record i)``, or are drawn by it or by its gradient
 in place of the sum of losses. t is then a record's loss, or its gradient at a theta, and each
@@ -28,13 +33,13 @@ mechanism, planned for records that may come, go or be replaced, is private for 
 - a record multiplies the determinant of the Hessian by 1 + (s / F) c where the whole of it would
   do so by 1 + c, 0 <= c <= lambda / gamma. Replacing one gives a ratio of two such factors.
 
-So a plan is that of a filter (:mod:`mechanisms.filtered`), and the share of each record, like its
-codes, is made by rounding that record alone.
+So the plan is the one for a filter (:mod:`mechanisms.filtered`). The share of each record, like its
+codes, comes from rounding that record alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial, wraps
@@ -53,8 +58,18 @@ from mechanisms.contract import (
     meaning,
     require_numbers,
 )
-from mechanisms.domain import CODE_BITS, CODE_MAX, NumberColumn, Schema
+from mechanisms.domain import (
+    CODE_MAX,
+    EXACT_WIDTH,
+    SUM_MAX,
+    NumberColumn,
+    Schema,
+    Values,
+    exact,
+    summed,
+)
 from mechanisms.privacy import PrivacyLoss
+from mechanisms.sketches import LIMB_BITS, limbs_of
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
 
 Integers = NDArray[np.int64]
@@ -71,13 +86,15 @@ LOSS_WEIGHTS = meaning(
 )
 NOTE = "In a preview every record has the largest weight."
 
-_MS_PER_PRODUCT = 6e-6  # measured; of two columns and the weights, for one row
-_RUN = 1 << 16  # rows whose products are summed in words of 64 bits
-_LOW = (1 << CODE_BITS) - 1
+_MS_PER_COLUMN, _MS_PER_PRODUCT = 2.2e-5, 6e-7  # measured; of a column's limbs, and of two columns
+_CELLS_PER_WEIGHT = 2  # measured; its limbs take as long as reading this many cells
+_RUN = 1 << 12  # rows whose limbs are multiplied at once: they stay in the CPU cache
+_SHARE_LIMBS = 4
+Limbs = tuple[Integers, Integers]
 
 
 HELD_PARTS = 1 << 12
-"""Where rows are held with whole counts, a weight counts in so many parts of the largest.
+"""The number of parts of the largest weight in a whole count, where rows are held with counts.
 
 Sums of codes by 2**20 such counts are then below 2**53, and exact in floats."""
 
@@ -100,8 +117,9 @@ def require_weights(schema: Schema, name: str) -> NumberColumn:
 
 
 def reading_ms(columns: int, rows: int | None) -> float:
-    """Return about how many milliseconds the weighted products of so many columns take."""
-    return _MS_PER_PRODUCT * (columns + 1) ** 2 / 2 * (rows or 0)
+    """Return about how many milliseconds the weighted products of ``columns`` columns take."""
+    size = columns + 1  # the weights alone are a column of products too
+    return (_MS_PER_COLUMN * size + _MS_PER_PRODUCT * size**2) * (rows or 0)
 
 
 def private_rows(schema: Schema) -> Schema:
@@ -118,29 +136,30 @@ def weighted_form(form: AdditiveForm, schema: Schema, name: str, *, total: bool)
         Whether the numbers are totals, which are in units of the weights too.
     """
     weights = Weights(name, require_weights(schema, name))
-    factor = weights.column.upper if total else Fraction(1)
+    factor = weights.largest_share if total else Fraction(1)
 
     def reference(rows: int | None) -> Coordinates | None:
         found = form.reference(rows if schema.known_rows is None else schema.known_rows)
-        return None if found is None else [CODE_MAX * each for each in found]
+        return None if found is None else [SUM_MAX * each for each in found]
 
     return replace(
         form,
-        space=replace(form.space, unit=CODE_MAX * form.space.unit),
+        space=replace(form.space, unit=SUM_MAX * form.space.unit),
         total=lambda data: form.total(weighted_data(data, weights, sums_only=True)),
-        answer=lambda found: _scaled(form.answer([each / CODE_MAX for each in found]), factor),
+        answer=lambda found: _scaled(form.answer([each / SUM_MAX for each in found]), factor),
         reference=reference,
-        grid=lambda step: _times(form.grid(step / CODE_MAX), factor),
+        grid=lambda step: _times(form.grid(step / SUM_MAX), factor),
         details={**form.details, "weights": {**weights.facts(), "note": NOTE}},
-        columns_read=form.columns_read + 1 + form.noise_size,
+        columns_read=form.columns_read + _CELLS_PER_WEIGHT + form.noise_size,
     )
 
 
 def _scaled(tree: Tree, factor: Fraction) -> Tree:
     """Return an answer whose slopes are by the finer unit, its numbers times a factor."""
     if isinstance(tree, Leaf):
-        slopes = {place: slope * factor / CODE_MAX for place, slope in tree.slopes.items()}
-        return replace(tree, value=tree.value * factor, slopes=slopes)
+        slopes = {place: slope * factor / SUM_MAX for place, slope in tree.slopes.items()}
+        rounding = tree.rounding * factor
+        return replace(tree, value=tree.value * factor, slopes=slopes, rounding=rounding)
     if isinstance(tree, str):
         return tree
     if isinstance(tree, Sequence):
@@ -170,8 +189,29 @@ class Weights:
         shares: Integers = np.clip(found, 0, parts).astype(np.int64)
         return shares
 
+    @property
+    def _exact_factor(self) -> int:
+        """Return k, the share of a weight of 1 where whole weights are summed exactly, else 0."""
+        exact_sums = self.column.sum_error == 0 and self.column.upper <= EXACT_WIDTH
+        return SUM_MAX // int(self.column.upper) if exact_sums else 0
+
+    @property
+    def largest_share(self) -> Fraction:
+        """Return the weight of the largest share in a sum: the upper bound, or a little more."""
+        factor = self._exact_factor
+        return Fraction(SUM_MAX, factor) if factor else self.column.upper
+
+    def sum_shares(self, values: Values) -> Integers:
+        """Return s in {0, ..., SUM_MAX} of some records, of the values of their weights."""
+        factor = self._exact_factor
+        if factor:
+            return values.astype(np.int64) * factor
+        found = np.rint(values * float(SUM_MAX / self.column.upper))
+        shares: Integers = np.clip(found, 0, SUM_MAX).astype(np.int64)
+        return shares
+
     def facts(self) -> Json:
-        """Return what is public of them, ready for JSON."""
+        """Return the public facts about them, ready for JSON."""
         return {"column": self.name, "largest": float(self.column.upper)}
 
 
@@ -243,7 +283,7 @@ class _WeightedData:
     sums_only: bool
 
     def gram(self, columns: Sequence[str]) -> list[list[int]]:
-        """Return ``sum_i s_i z_i z_i^T``, z = (1, codes of the columns), exactly."""
+        """Return ``sum_i s_i z_i z_i^T``, z = (1, sum codes of the columns), exactly."""
         names = tuple(columns)
         key: Hashable = ("weighted", self.weights.name, names, self.sums_only)
         found = self.data.remembered(
@@ -254,44 +294,57 @@ class _WeightedData:
 
     def _gram(self, names: tuple[str, ...]) -> list[list[int]]:
         size = 1 + len(names)
-        totals = [[0] * size for _ in range(size)]
-        wanted = tuple(dict.fromkeys((*names, self.weights.name)))
+        total = np.zeros((size, size), dtype=object)
+        wanted = tuple(dict.fromkeys((*map(summed, names), exact(self.weights.name))))
         for some in self.data.map(partial(_sums_of, self.weights, names, self.sums_only), wanted):
-            for j, row in enumerate(some):
-                for k, entry in enumerate(row):
-                    totals[j][k] += entry
-        if self.sums_only:
-            return [[row[0] for row in totals]]
-        return [[totals[max(j, k)][min(j, k)] for k in range(size)] for j in range(size)]
+            total = total + some
+        found: list[list[int]] = (total[:1] if self.sums_only else total).tolist()
+        return found
 
 
 def _sums_of(
     weights: Weights, names: tuple[str, ...], sums_only: bool, block: Block
-) -> list[list[int]]:
-    """Return the lower half of a block's matrix, or its first column alone."""
-    totals = [[0] * (1 if sums_only else j + 1) for j in range(1 + len(names))]
-    for shares, columns in _runs(weights, names, block):
-        codes = [np.ones_like(shares), *columns]
-        for row, one in zip(totals, codes, strict=True):
-            for k, other in enumerate(codes[: len(row)]):
-                # Products of codes fit 64 bits, and those times a share would not when summed.
-                row[k] += _exact_sum(shares, one * other)
-    return totals
+) -> NDArray[np.object_]:
+    """Return a block's matrix ``sum s z z'``, z = (1, sum codes); its first row if ``sums_only``.
 
-
-def _runs(
-    weights: Weights, names: tuple[str, ...], block: Block
-) -> Iterator[tuple[Integers, list[Integers]]]:
-    """Yield shares and codes of some records at a time."""
-    given = block[weights.name]
+    With limbs of 17 bits, s has two, z two and s z four: no product of two exceeds 2**34, and
+    floats hold sums of those of ``_RUN`` rows exactly (:mod:`mechanisms.sketches`).
+    """
+    size, given = 1 + len(names), block[exact(weights.name)]
+    lefts = 1 if sums_only else size
+    sums = np.zeros((_SHARE_LIMBS * lefts, 2 * size), dtype=np.int64)
     for start in range(0, len(given), _RUN):
         part = slice(start, start + _RUN)
-        codes = [block[name][part].astype(np.int64) for name in names]
-        yield weights.shares(given[part]), codes
+        shares = weights.sum_shares(given[part])
+        columns = [np.ones_like(shares), *(block[summed(name)][part] for name in names)]
+        parts, limbs = limbs_of(shares), [limbs_of(column) for column in columns]
+        left = np.empty((_SHARE_LIMBS, lefts, len(shares)))
+        right = np.empty((2, size, len(shares)))
+        for place, column in enumerate(limbs):
+            right[:, place] = column
+            if place < lefts:
+                left[:, place] = _products(parts, column)
+        found = left.reshape(-1, len(shares)) @ right.reshape(-1, len(shares)).T
+        sums += found.astype(np.int64)
+    made = sums.astype(object).reshape(_SHARE_LIMBS, lefts, 2, size)
+    total = np.zeros((lefts, size), dtype=object)
+    for i in range(_SHARE_LIMBS):
+        for j in range(2):
+            total = total + (made[i, :, j] << (LIMB_BITS * (i + j)))
+    return total
 
 
-def _exact_sum(shares: Integers, products: Integers) -> int:
-    """Return sum s p of one run, |p| <= F**2, in two words: each is below 2**(40 + 16)."""
-    # A shift rounds down and the rest is never below 0, so negative products come out right too.
-    high, low = products >> CODE_BITS, products & _LOW
-    return (int((shares * high).sum()) << CODE_BITS) + int((shares * low).sum())
+def _products(shares: Limbs, column: Limbs) -> tuple[Integers, ...]:
+    """Return the limbs of products of two numbers of two limbs each, the lowest first.
+
+    Sums of products of limbs are within 2**35, and what is carried within 2**18 + 1. The highest
+    limb takes the rest, which is at most 2**17 as no product exceeds 2**68.
+    """
+    (s, t), (a, b) = shares, column
+    found = []
+    carried: Integers = np.zeros_like(s)
+    for entry in (s * a, s * b + t * a, t * b):
+        carried = carried + entry
+        low, carried = limbs_of(carried)
+        found.append(low)
+    return (*found, carried)

@@ -1,6 +1,6 @@
-"""Every figure of the two papers, made again by one command, beside what the papers claim of it.
+"""Every figure of the two papers, reproduced by one command, with the papers' claims about it.
 
 ``python -m studies.figures`` runs them all; :mod:`studies.figures.registry` lists them. A figure
-is a module that says which cells it consists of, how its picture is drawn of their results, and
-what the results say of the paper's claims. To add one, write such a module and list it there.
+is a module that defines its cells, how to draw its picture from their results, and the findings on
+the paper's claims. To add one, write such a module and list it there.
 """

@@ -1,4 +1,4 @@
-"""Ratios of budgets: the share of another method's epsilon at which a method does as well.
+"""Ratios of budgets: the share of another method's epsilon at which a method has equal error.
 
 Of two lines over epsilon, each point of the first is looked up on the second, which is linear in
 log epsilon between its points. A point counts where the second passes its height just once, and on
@@ -44,7 +44,7 @@ def typical(ratios: Mapping[float, float]) -> float:
     return float(np.exp(np.mean(np.log(list(ratios.values())))))
 
 
-def told(ratios: Mapping[float, float]) -> str:
+def described(ratios: Mapping[float, float]) -> str:
     """Return ratios in words: their mean, their range, and how many there are."""
     if not ratios:
         return "no common height"

@@ -1,4 +1,4 @@
-"""Cells and results: one point of a figure, how it is measured, and what came of it.
+"""Cells and results: one point of a figure, how it is measured, and its result.
 
 *Seeds.* A cell is seeded by its name, so any cell can be run again alone and gives the same
 numbers. The data of replicate r are seeded by ``cell.data`` and r: methods that share the name of
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What the replicates of a cell came to: an error each, and perhaps the share that covered."""
+    """The result of a cell's replicates: an error each, and perhaps the share that covered."""
 
     errors: Sequence[float]
     coverage: float | None = None
@@ -55,7 +55,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dice:
-    """What one replicate is random by."""
+    """The sources of randomness of one replicate."""
 
     replicate: int
     data: np.random.Generator
@@ -74,7 +74,7 @@ class Cell:
     measure
         A function of a module (it is sent to other processes), which takes the cell.
     data_name
-        Names the data beside the figure and n; the panel unless given.
+        Names the data, together with the figure and n; the panel unless given.
     cost_s
         About how many seconds it takes, for the time that is left.
     """
@@ -92,7 +92,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Return the name that the seed is made of."""
+        """Return the name that determines the seed."""
         return _name(self)
 
     @property
@@ -102,7 +102,7 @@ class Cell:
 
     @property
     def seed(self) -> int:
-        """Return the seed that stands for the whole cell."""
+        """Return the seed of the whole cell."""
         return seed_of(f"{self.name} {self.data}")
 
     @property
@@ -111,7 +111,7 @@ class Cell:
         return Epsilon.parse(self.epsilon)
 
     def dice(self) -> Iterator[Dice]:
-        """Yield what each replicate is random by."""
+        """Yield the sources of randomness of each replicate."""
         for replicate in range(self.replicate_count):
             yield Dice(
                 replicate=replicate,

@@ -1,4 +1,4 @@
-"""What a figure is: its cells, its picture, and its findings."""
+"""The interface of a figure: its cells, its picture, and its findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studies.figures.cells import Cell, Result
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A claim of a paper, what was measured of it here, and whether it holds.
+    """A claim of a paper, our measurement of it, and whether it holds.
 
     ``claim`` says in its first words where it is made.
     """

@@ -2,7 +2,7 @@
 
 The paper has 348,189 houses of the Bay Area, of which it keeps 235,760 by their prices and sizes;
 they are not public. It takes logarithms of rent and of areas, and cuts columns at quantiles of the
-data. Here bounds are public numbers, and nobody is left out: values outside are moved to a bound.
+data. Here bounds are public numbers, and no row is dropped: values outside are clamped.
 
 Values and incomes are cut where the census cut them. Twelve predictors of a house become ten of a
 block group: rooms and persons per household stand for sizes, three flags for the counties. Bedrooms
@@ -84,7 +84,7 @@ FEW = ("latitude", "age", "income", "rooms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Housing:
-    """The block groups, and what least squares makes of them without noise.
+    """The block groups, and their least squares without noise.
 
     ``fit`` is in scaled units, the intercept first.
     """

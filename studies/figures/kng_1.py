@@ -18,7 +18,7 @@ from matplotlib.figure import Figure as Picture
 from numpy.typing import NDArray
 
 from mechanisms.catalog import calibrate
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.domain import CODE_MAX, SUM_MAX, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData, exact_gram
 from mechanisms.statistics.linear_regression import LinearRegression
@@ -46,7 +46,7 @@ _ASKED = LinearRegression(target="y", features=_NAMES, bound=1.0)
 
 @dataclass(frozen=True)
 class Sums(ArrayData):
-    """Data of which only sums of products are known: of (1, x, y)."""
+    """Data known only by sums of products: of (1, x, y)."""
 
     sums: list[list[int]] = field(default_factory=list)
     scale: float = 1.0
@@ -61,8 +61,8 @@ class Sums(ArrayData):
     def fit(self) -> Values:
         """Return least squares in the units of the target."""
         sums = np.array(self.sums, dtype=np.float64)
-        size = np.array([1.0] + 11 * [CODE_MAX])
-        xx, xy = sums[:-1, :-1] / np.outer(size, size), sums[:-1, -1] / size / CODE_MAX
+        size = np.array([1.0] + 11 * [SUM_MAX])
+        xx, xy = sums[:-1, :-1] / np.outer(size, size), sums[:-1, -1] / size / SUM_MAX
         return np.asarray(np.linalg.solve(xx, xy) * self.scale)
 
 
@@ -105,12 +105,13 @@ def _released(cell: Cell, data: Sums, dice: Dice) -> Values:
 
 @lru_cache(maxsize=1024)
 def sums_of(n: int, seed: int) -> Sums:
-    """Return the sums of a data set, which methods share: the last ones made are kept."""
+    """Return the sums of a data set, which methods share: recent ones are cached."""
     scale = max(float(np.abs(target).max()) for _, target in blocks(n, seed))
     total = np.zeros((13, 13), dtype=object)
     for codes, target in blocks(n, seed):
-        scaled = np.rint(target * (CODE_MAX / scale)).astype(np.int32)
-        total = total + exact_gram([*codes, scaled], len(target))
+        scaled = np.rint(target * (SUM_MAX / scale)).astype(np.int64)
+        finer = codes.astype(np.int64) * (SUM_MAX // CODE_MAX)
+        total = total + exact_gram([*finer, scaled], len(target))
     return Sums(columns={}, codes={}, sums=total.tolist(), scale=scale)
 
 
@@ -146,7 +147,7 @@ def draw(rows: Sequence[Result]) -> Picture:
 
 
 def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
-    """Return the slopes, and who reaches the non-private line."""
+    """Return the slopes, and which methods reach the non-private line."""
     lines = {
         (panel, method): of_method(rows, method, norm, panel=panel)
         for panel in (TRUTH, FIT)
@@ -182,8 +183,8 @@ def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
             holds=all(each[largest] < 1.1 for each in private.values()),
         ),
         Finding(
-            claim="KNG Theorem 3.2: the noise is O(1 / n), so negligible beside the statistical "
-            "error.",
+            claim="KNG Theorem 3.2: the noise is O(1 / n), so negligible compared with the "
+            "statistical error.",
             measured="Slope of the distance to the non-private fit, from n = 10,000: "
             f"KNG {noise[KNG]:.3f}, objective perturbation {noise[PERTURBATION]:.3f}.",
             holds=all(abs(each + 1) < 0.1 for each in noise.values()),

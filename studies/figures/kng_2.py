@@ -1,11 +1,11 @@
-"""KNG Figure 2: median regression by the exponential mechanism and KNG, and what has come since.
+"""KNG Figure 2: median regression by the exponential mechanism and KNG, and newer methods.
 
 The paper's Algorithm 1 with an intercept and one feature uniform on [-1, 1]. Errors are normal of
 standard deviation 1, and the target is scaled by its largest absolute value, which only a
 simulation may do. The paper's KNG has a flat base measure. Three more methods: KNG under the base
-measure that the library takes unless told otherwise, the same in the norm of the hull, and
-objective perturbation of the smoothed loss. At tau = 1/2 that hull is the cube, so that both are
-one; hence a second panel.
+measure that is the library's default, the same in the norm of the hull, and objective
+perturbation of the smoothed loss. At tau = 1/2 that hull is the cube, so both norms are the same;
+hence a second panel.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def fitted(table: Table, tau: float) -> Values:
 
 @lru_cache(maxsize=256)
 def _table(n: int, seed: int) -> Table:
-    """Return a data set, which methods share: the last ones made are kept."""
+    """Return a data set, which methods share: recent ones are cached."""
     rng = np.random.default_rng(seed)
     feature = rng.uniform(-1, 1, n)
     return Table(feature, -feature + rng.standard_normal(n))
@@ -174,7 +174,7 @@ def draw(rows: Sequence[Result]) -> Picture:
 
 
 def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
-    """Return the slopes, who reaches the non-private line, and what the hull is worth."""
+    """Return the slopes, which methods reach the non-private line, and the gain of the hull."""
     largest = max(row.n for row in rows)
     lines = {
         (panel, method, norm): of_method(rows, method, norm, panel=panel)
@@ -204,25 +204,25 @@ def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
         Finding(
             claim="KNG 4.5.1: the error of KNG approaches the non-private line.",
             measured=f"Times the non-private error, under a flat base measure as in the paper: "
-            f"{_told(flat)}.",
+            f"{_by_rows(flat)}.",
             holds=flat[largest] < 1.1,
         ),
         Finding(
             claim="(Ours.) Under the base measure (1 + l1 norm)^-4 that the library takes, the "
             "error of KNG approaches that line as well.",
-            measured=f"Times the non-private error: {_told(kng)}.",
+            measured=f"Times the non-private error: {_by_rows(kng)}.",
             holds=kng[largest] < 1.1,
         ),
         Finding(
             claim="KNG 4.5.1: objective perturbation cannot be used here. (It can, of a smoothed "
             "loss: SS Algorithm 2.)",
-            measured=f"Times the non-private error: {_told(smooth)}.",
+            measured=f"Times the non-private error: {_by_rows(smooth)}.",
             holds=smooth[largest] > exponential[largest],
         ),
         Finding(
-            claim="SS Theorem 4.5: the hull is at least as good a norm. (Beside the paper's "
+            claim="SS Theorem 4.5: the hull is at least as good a norm. (Not in the paper's "
             "figure; at tau = 1/2 the hull is the cube.)",
-            measured=f"At tau = 0.9, error of KNG by the hull over that by l∞: {_told(hull)}.",
+            measured=f"At tau = 0.9, error of KNG by the hull over that by l∞: {_by_rows(hull)}.",
             holds=not _beaten(lines[HIGH, KNG, "optimal"], lines[HIGH, KNG, "linf"]),
         ),
     )
@@ -236,7 +236,7 @@ def _beaten(line: Sequence[Result], other: Sequence[Result]) -> bool:
     )
 
 
-def _told(times: dict[int, float]) -> str:
+def _by_rows(times: dict[int, float]) -> str:
     return ", ".join(f"{times[n]:.3g} at n = {n:,}" for n in sorted(times))
 
 

@@ -1,4 +1,4 @@
-"""How figures over epsilon look that compare norms."""
+"""The style of figures over epsilon that compare norms."""
 
 from __future__ import annotations
 

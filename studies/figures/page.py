@@ -1,4 +1,4 @@
-"""The page of findings, made of the CSVs: what a paper claims beside what was measured."""
+"""The page of findings, made from the CSV files: a paper's claims and the measurements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def keep(figure: Figure, *, made_in: Path, folder: Path) -> None:
 
 
 def rewritten(page: str, figures: Sequence[Figure], folder: Path) -> str:
-    """Return a page whose part between the markers tells of the rows that the folder keeps.
+    """Return the page with the findings of the folder's rows between its markers.
 
     Raises
     ------

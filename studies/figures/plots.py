@@ -1,7 +1,7 @@
-"""How figures look: one style, one colour and mark for each method, SVG and PNG.
+"""The style of figures: one colour and mark for each method, SVG and PNG.
 
-Pictures are made without a display. An SVG is the same bytes wherever it is drawn by the same
-matplotlib, and names the digest of the rows that it was drawn of.
+Pictures are made without a display. An SVG has the same bytes on every machine with the same
+matplotlib, and states the digest of its rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from studies.figures.cells import Result
 BLACK, ORANGE, BLUE, GREEN, RED, PURPLE, SKY, YELLOW = (
     "#000000", "#e69f00", "#0072b2", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#b8a500",
 )  # fmt: skip
-"""Okabe and Ito's colours, which people of every colour vision tell apart."""
+"""Okabe and Ito's colours, which are distinct in every kind of colour vision."""
 
 PNG_DPI = 130
 _STYLE: Any = {
@@ -103,18 +103,18 @@ def errors_by(
 
 
 def digest(text: str) -> str:
-    """Return what a picture says of the CSV that it was drawn of."""
+    """Return a picture's text about the CSV that it was drawn from."""
     return f"SHA-256 of the rows: {sha256(text.encode()).hexdigest()}"
 
 
 def save(made: Picture, path: Path, *, rows: str) -> None:
     """Write a picture in the format that the path's suffix names."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    told: dict[str, str | None] = {"Description": digest(rows)}
+    metadata: dict[str, str | None] = {"Description": digest(rows)}
     if path.suffix == ".svg":
-        told["Date"] = None
+        metadata["Date"] = None
     with style():
-        made.savefig(path, dpi=PNG_DPI, metadata=told)
+        made.savefig(path, dpi=PNG_DPI, metadata=metadata)
 
 
 def style() -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""What the papers print wrongly, audited: how much epsilon each formula has, as printed and right.
+"""Audits of the papers' printed errors: the epsilon of each formula, as printed and corrected.
 
 In the CSV the columns of errors hold an epsilon: the largest log ratio of the two laws (methods
 that end in "exact"), or the lower bound of an audit (those that end in "audited"), which holds
@@ -30,7 +30,7 @@ EXACT, AUDITED = "exact", "audited"
 
 
 def cells(quick: bool) -> tuple[Cell, ...]:
-    """Return what is exact of every trial, and its audits; and exact quantiles by level."""
+    """Return the exact losses of every trial, and its audits; and exact quantiles by level."""
     found = []
     for trial in TRIALS:
         for version in (PRINTED, RIGHT):
@@ -116,12 +116,12 @@ def _draw_levels(axes: Axes, rows: Sequence[Result]) -> None:
 
 
 def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
-    """Return for each formula what was found of it; it holds if that is within epsilon."""
+    """Return the finding on each formula; it holds if its loss is within epsilon."""
     found, draws = _found(rows), max(row.replicate_count for row in rows)
-    told = [_finding(trial, found) for trial in TRIALS]
+    listed = [_finding(trial, found) for trial in TRIALS]
     worst = max(_by_level(rows, PRINTED), key=lambda point: point[1])
     private = [level for level, loss in _by_level(rows, PRINTED) if loss <= float(EPSILON)]
-    told.append(
+    listed.append(
         Finding(
             claim="KNG (3): the printed density is private for every tau.",
             measured=f"On one pair of neighbours epsilon is up to {worst[1]:.2f}, at tau = "
@@ -131,7 +131,7 @@ def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
         )
     )
     right = [found[trial.panel, RIGHT, AUDITED] for trial in TRIALS]
-    told.append(
+    listed.append(
         Finding(
             claim="(Ours.) As printed, KNG (1) is private and wastes half of epsilon.",
             measured=f"Its largest loss is {_half(found):.2f} of the right formula's on these "
@@ -139,7 +139,7 @@ def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
             holds=abs(_half(found) - 0.5) < 0.05,
         )
     )
-    told.append(
+    listed.append(
         Finding(
             claim="(Ours.) Put right, all of these are within epsilon = 1.",
             measured=f"The largest audited bound is {max(right):.2f}, from up to {draws:,} draws "
@@ -147,11 +147,11 @@ def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
             holds=max(right) <= float(EPSILON),
         )
     )
-    return tuple(told)
+    return tuple(listed)
 
 
 def _finding(trial: Trial, found: dict[tuple[str, str, str], float]) -> Finding:
-    """Return that a formula is private as printed, with what was found of it."""
+    """Return the claim that a formula is private as printed, with its measurement."""
     text = []
     for version, formula in ((PRINTED, trial.printed), (RIGHT, trial.right)):
         exact = found.get((trial.panel, version, EXACT))
@@ -171,7 +171,7 @@ def _half(found: dict[tuple[str, str, str], float]) -> float:
 
 
 def _found(rows: Sequence[Result]) -> dict[tuple[str, str, str], float]:
-    """Return what was found of each panel, version and kind."""
+    """Return the result of each panel, version and kind."""
     found = {}
     for row in rows:
         if row.panel != BY_LEVEL:

@@ -1,7 +1,7 @@
-"""Formulas that the papers print wrongly, each on neighbours that give it away.
+"""Formulas that the papers print wrongly, each on neighbours that reveal the error.
 
-A trial is a pair of neighbours, the event of the audit, and the law twice: as printed, and put
-right. Draws are the shipped ones wherever a shipped sampler takes a printed constant. With a
+A trial is a pair of neighbours, the event of the audit, and the law twice: as printed, and
+corrected. Draws are the shipped ones wherever a shipped sampler takes a printed constant. With a
 negative ridge there is no such sampler; then the tilted loss is minimised by search.
 """
 
@@ -45,7 +45,7 @@ class Trial:
         Returns the largest log ratio of the two laws, or that of the event where ``of_event``.
         Takes whether the law is as printed; it is not asked for that where ``infinite``.
     counts
-        Returns how often the event happened under each neighbour, in so many draws.
+        Returns how often the event happened under each neighbour, in a number of draws.
     draws
         Per data set, in the full study.
     """

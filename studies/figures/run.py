@@ -1,7 +1,7 @@
 """Running figures: missing cells on some processes, with a bar, then pictures and findings.
 
 Writes ``<figure>.csv``, ``<figure>.json`` (seeds), ``<figure>.svg``, ``<figure>.png`` and a page
-``studies.md`` of all findings into the folder of results. Run again, it goes on where it was.
+``studies.md`` of all findings into the folder of results. Another run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run_cells(cells: Sequence[Cell], jobs: int) -> Iterator[tuple[Cell, Result]]
             yield cell, cell.run()
         return
     waiting = list(reversed(cells))
-    # begun anew, not forked: the bar has a thread
+    # spawned, not forked: the bar has a thread
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running = {pool.submit(run_cell, cell): cell for cell in _taken(waiting, jobs)}
         while running:
@@ -64,7 +64,7 @@ def _taken(waiting: list[Cell], count: int) -> Iterator[Cell]:
 
 
 def study(figures: Sequence[Figure], *, quick: bool, out: Path, jobs: int, say: Console) -> None:
-    """Run what is missing of these figures; then draw each, and write the page of findings."""
+    """Run the missing cells of these figures; then draw each, and write the page of findings."""
     stores = [Store(folder=out, figure=each.name, covers=each.covers) for each in figures]
     wanted = [each.cells(quick) for each in figures]
     missing: list[Cell] = []
@@ -108,7 +108,7 @@ def _write_page(out: Path) -> None:
 
 @contextmanager
 def _bar(say: Console, cells: Sequence[Cell]) -> Iterator[_Advance]:
-    """Show a bar of the expected seconds, and the time that is left by how fast they go."""
+    """Show a bar of the expected seconds, and the remaining time at the present speed."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -131,12 +131,12 @@ class _Advance:
 
     def __call__(self, cell: Cell) -> None:
         self._done += 1
-        told = f"{self._done}/{self._count} {cell.figure} {cell.method} n={cell.n:,}"
-        self._progress.update(self._task, advance=cell.cost_s, description=told)  # type: ignore[arg-type]
+        progress = f"{self._done}/{self._count} {cell.figure} {cell.method} n={cell.n:,}"
+        self._progress.update(self._task, advance=cell.cost_s, description=progress)  # type: ignore[arg-type]
 
 
 def main() -> None:
-    """Run the figures that were asked for, or write the page of what was run."""
+    """Run the requested figures, or write the page of their results."""
     parser = argparse.ArgumentParser(prog="python -m studies.figures", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer replicates and sizes")
     parser.add_argument("--only", help="figures, with commas between them")

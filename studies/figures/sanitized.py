@@ -1,7 +1,7 @@
 """Linear regressions from sanitized moments, as the functional mechanism draws them.
 
-The private step, the equations and their solution are the shipped ones. What is left out is the
-bootstrap that describes an answer's noise: it takes most of a draw's time, and no part in it.
+The private step, the equations and their solution are the shipped ones. This module leaves out the
+bootstrap that describes an answer's noise: it takes most of a draw's time, and does not affect it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ LOOSE = 1e6
 
 @dataclass(frozen=True)
 class Summed(ArrayData):
-    """Rows of which only sums of products are kept: T(X) reads nothing else."""
+    """Rows stored only as sums of products: T(X) reads nothing else."""
 
-    kept: tuple[tuple[int, ...], ...]
+    kept: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def of(cls, data: ArrayData, columns: Sequence[str]) -> Summed:
@@ -52,7 +52,7 @@ class Summed(ArrayData):
             Others are asked for than were summed up.
         """
         if len(columns) + 1 != len(self.kept):
-            raise ValueError("only the sums of all columns are kept")
+            raise ValueError("only the sums of all columns are stored")
         return [list(row) for row in self.kept]
 
 
@@ -81,7 +81,7 @@ class Estimator:
 
     @classmethod
     def of(cls, plan: Plan) -> Estimator:
-        """Return what draws by this plan.
+        """Return a function that draws with this plan.
 
         Raises
         ------

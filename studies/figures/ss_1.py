@@ -171,10 +171,10 @@ def _held(sizes: Mapping[str, float]) -> dict[tuple[str, str], bool]:
 
 
 def _inclusions(sizes: Mapping[str, float]) -> str:
-    told = ", ".join(
+    inclusions = ", ".join(
         f"{inner} in {outer} {_share(sizes, inner, outer):.3f}" for inner, outer in _pairs()
     )
-    return f"How far one reaches, in radii of the other (1 or less is inside): {told}."
+    return f"How far one reaches, in radii of the other (1 or less is inside): {inclusions}."
 
 
 def _reach(norm: str) -> float:

@@ -22,7 +22,7 @@ from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from studies.figures import plots
-from studies.figures.budgets import budget_ratios, told, typical
+from studies.figures.budgets import budget_ratios, described, typical
 from studies.figures.cells import Cell, Measured, Result
 from studies.figures.figure import Figure, Finding
 from studies.figures.norms import COLOURS, SHOWN, epsilon_axis, level
@@ -203,7 +203,7 @@ def _better(
         budgets = budget_ratios(_logarithms(one), _logarithms(two), least_change=_RISE)
         parts.append(
             f"{panel}: by epsilon, its median error is {shown} times the other's; its epsilon for "
-            f"the same error is {told(budgets)} times the other's"
+            f"the same error is {described(budgets)} times the other's"
         )
         holds = holds and max(ratios.values()) < 1 and typical(ratios) < 1 / _CLEAR
     return Finding(claim=claim, measured="; ".join(parts) + ".", holds=holds)

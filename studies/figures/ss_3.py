@@ -27,7 +27,7 @@ from mechanisms.functional.linear import FunctionalDraw
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from studies.figures import plots
-from studies.figures.budgets import budget_ratios, told, typical
+from studies.figures.budgets import budget_ratios, described, typical
 from studies.figures.cells import Cell, Measured, Result, seed_of
 from studies.figures.figure import Figure, Finding
 from studies.figures.norms import COLOURS, SHOWN, epsilon_axis, level
@@ -51,7 +51,7 @@ Ratios = dict[str, dict[float, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a line shows of a result, and by how much a stretch must rise to be read."""
+    """The quantity that a line shows, and the least rise of a readable stretch."""
 
     height: Callable[[Result], float]
     least_change: float
@@ -86,7 +86,7 @@ def _panel(rows: int, count: int) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicate:
-    """What one data set comes to: the sums that moments are made of, and its least squares."""
+    """The summary of one data set: the sums of its moments, and its least squares."""
 
     data: Summed
     fit: Floats
@@ -105,7 +105,7 @@ def _bounded(size: int) -> NumberColumn:
 
 @lru_cache(maxsize=512)
 def replicate(rows: int, seed: int) -> Replicate:
-    """Return one data set, which every norm and epsilon then has."""
+    """Return one data set, which all norms and epsilons share."""
     rng = np.random.default_rng(seed)
     features = rng.uniform(-1, 1, (rows, FEATURES))
     target = BETA[0] + features @ BETA[1:] + rng.standard_normal(rows)
@@ -200,7 +200,7 @@ def _draw_coverage(axes: Axes, rows: Sequence[Result], lines: Sequence[plots.Lin
 
 
 def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
-    """Return the ratios of budgets, and what least squares covers."""
+    """Return the ratios of budgets, and the coverage of least squares."""
     errors, covers = (_ratios(rows, "linf", "l1", reading) for reading in (ERROR, COVERAGE))
     similar = _ratios(rows, "optimal", "linf", ERROR)
     loose = _l1_looseness()
@@ -209,7 +209,7 @@ def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
             claim="SS 6.2: l∞ reaches the performance of l1 with about half the budget. "
             "By the median error:",
             measured=f"The share of l1's epsilon at which l∞ has the same median error "
-            f"is {_told(errors)}. By the standard deviations of the noise it is "
+            f"is {_by_panel(errors)}. By the standard deviations of the noise it is "
             f"{noise_ratio('linf', 'l1'):.2f}.",
             holds=_within(errors, _HALF),
         ),
@@ -226,7 +226,7 @@ def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
         Finding(
             claim="SS 6.2: l∞ and the optimal K perform very similarly.",
             measured=f"The share of l∞'s epsilon at which K has the same median error "
-            f"is {_told(similar)}. By the standard deviations of the noise it is "
+            f"is {_by_panel(similar)}. By the standard deviations of the noise it is "
             f"{noise_ratio('optimal', 'linf'):.2f}.",
             holds=_within(similar, _SIMILAR),
         ),
@@ -274,12 +274,12 @@ def _ratios(rows: Sequence[Result], norm: str, other: str, reading: Reading) -> 
     return found
 
 
-def _told(ratios: Ratios) -> str:
-    return " and ".join(f"{told(each)} for {panel}" for panel, each in ratios.items())
+def _by_panel(ratios: Ratios) -> str:
+    return " and ".join(f"{described(each)} for {panel}" for panel, each in ratios.items())
 
 
 def _by_coverage(rows: Sequence[Result], ratios: Ratios) -> str:
-    """Return each ratio beside the share of slopes that l-infinity covers there."""
+    """Return each ratio with the share of slopes that l-infinity covers there."""
     parts = []
     for panel, each in ratios.items():
         line = of_method(rows, FUNCTIONAL, "linf", panel=panel)

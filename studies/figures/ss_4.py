@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure as Picture
 
 from studies.figures import plots
-from studies.figures.budgets import budget_ratios, told, typical
+from studies.figures.budgets import budget_ratios, described, typical
 from studies.figures.cells import Cell, Measured, Result
 from studies.figures.figure import Figure, Finding
 from studies.figures.housing import ALL, FEW, TARGET, housing
@@ -110,7 +110,7 @@ def draw(rows: Sequence[Result]) -> Picture:
 
 
 def findings(rows: Sequence[Result]) -> tuple[Finding, ...]:
-    """Return ratios of budgets, and what a ridge is worth."""
+    """Return ratios of budgets, and the gain of a ridge."""
     return (
         _doubling(rows, PLAIN, "SS 6.3: l∞ instead of l1 is worth about as much as "
                   "twice the budget. For (5):"),
@@ -126,7 +126,7 @@ def _doubling(rows: Sequence[Result], method: str, claim: str) -> Finding:
     return Finding(
         claim=claim,
         measured="The share of l1's epsilon at which l∞ has the same median error is "
-        + _told(ratios)
+        + _panels(ratios)
         + ".",
         holds=all(
             bool(each) and _DOUBLING[0] <= typical(each) <= _DOUBLING[1] for each in ratios.values()
@@ -139,7 +139,7 @@ def _optimal(rows: Sequence[Result]) -> Finding:
     return Finding(
         claim="SS 6.3: the optimal K has no sizeable benefit over l∞.",
         measured="The share of l∞'s epsilon at which K has the same median error, "
-        f"plain, is {_told(ratios)}. With up to five columns, the target included, the library's "
+        f"plain, is {_panels(ratios)}. With up to five columns, the target included, the library's "
         "K is cut to less than the paper's, and pays.",
         holds=all(bool(each) and typical(each) >= _SIZEABLE for each in ratios.values()),
     )
@@ -201,8 +201,8 @@ def _medians(rows: Sequence[Result], panel: str, method: str, norm: str) -> dict
     return {float(row.epsilon): row.error_median for row in line}
 
 
-def _told(ratios: dict[str, dict[float, float]]) -> str:
-    return " and ".join(f"{told(each)} with {panel}" for panel, each in ratios.items())
+def _panels(ratios: dict[str, dict[float, float]]) -> str:
+    return " and ".join(f"{described(each)} with {panel}" for panel, each in ratios.items())
 
 
 FIGURE = Figure(

@@ -1,8 +1,7 @@
-"""A figure's rows on disk: ``<figure>.csv``, and ``<figure>.json`` with the seeds beside it.
+"""A figure's rows on disk: ``<figure>.csv``, and ``<figure>.json`` with the seeds.
 
-A row is written as soon as its cell is done. A study that was stopped goes on where it was: a
-cell is done if its row is there, with as many replicates and the same seed. A line that a
-stopped process left half is dropped.
+A row is written as soon as its cell is done. A stopped study resumes: a cell is done if its row is
+present, with the same number of replicates and the same seed. An incomplete last line is dropped.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.tidy.csv_text import csv_text
 from studies.figures.cells import Cell, Result
 
 COLUMNS = (
@@ -33,12 +33,9 @@ COVERAGE = "coverage"
 
 def written(rows: Sequence[Result], *, covers: bool) -> str:
     """Return rows as the text of a CSV file."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_columns(covers=covers))
-    for row in rows:
-        writer.writerow([_cell_text(getattr(row, name)) for name in _columns(covers=covers)])
-    return text.getvalue()
+    names = _columns(covers=covers)
+    cells = ([_cell_text(getattr(row, name)) for name in names] for row in rows)
+    return csv_text(names, cells, line_end="\n")
 
 
 def read(text: str) -> list[Result]:
@@ -124,9 +121,9 @@ class Store:
 
 def _replace(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    beside = path.with_name(f"{path.name}.part")
-    beside.write_text(text, "utf-8")
-    beside.replace(path)
+    partial = path.with_name(f"{path.name}.part")
+    partial.write_text(text, "utf-8")
+    partial.replace(path)
 
 
 def _columns(*, covers: bool) -> tuple[str, ...]:

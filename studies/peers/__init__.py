@@ -1,5 +1,5 @@
-"""Other libraries on their own ground, in one run: error, time and audited epsilon.
+"""Comparison with other libraries, in one run: error, time and audited epsilon.
 
-``make peers`` runs it. The peers live in an environment of their own, ``.venv-peers``, and are
-asked over a pipe (:mod:`studies.peers.asking`); what they run there is :mod:`studies.peers.there`.
+``make peers`` runs it. The peers have an environment of their own, ``.venv-peers``. The study
+queries them over a pipe (:mod:`studies.peers.asking`); their side is :mod:`studies.peers.there`.
 """

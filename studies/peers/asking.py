@@ -1,4 +1,4 @@
-"""Asks a peer over a pipe: one process of the peers' environment, a line of JSON each way."""
+"""Queries a peer over a pipe: one process of its environment, one line of JSON each way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Draws, None where the peer refused, and the processor time of each in milliseconds."""
+    """Draws, None where the peer refused, and the CPU time of each in milliseconds."""
 
     values: Sequence[Sequence[float] | None]
     ms: Sequence[float]
@@ -46,13 +46,13 @@ class Peer:
         Raises
         ------
         RuntimeError
-            The peer stopped; what it said is on standard error.
+            The peer stopped; its messages are on standard error.
         """
         asked = {"statistic": statistic, "data": data, "settings": settings, "draws": draws}
         self.requests.write(json.dumps(asked) + "\n")
         self.requests.flush()
-        told = _line(self.answers, self.name)
-        return Answer(told["values"], told["ms"])
+        reply = _line(self.answers, self.name)
+        return Answer(reply["values"], reply["ms"])
 
 
 @contextmanager
@@ -79,5 +79,5 @@ def _line(answers: IO[str], name: str) -> dict[str, Any]:
     text = answers.readline()
     if not text:
         raise RuntimeError(f"{name} stopped before it answered")
-    told: dict[str, Any] = json.loads(text)
-    return told
+    reply: dict[str, Any] = json.loads(text)
+    return reply

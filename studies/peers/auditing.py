@@ -1,4 +1,4 @@
-"""Certified lower bounds on what each way to answer loses, by draws from neighbours."""
+"""Certified lower bounds on the privacy loss of each mechanism, from draws under neighbours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFIDENCE = 0.999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """What draws from two neighbours certify at 99.9%: epsilon is at least so much."""
+    """What draws from two neighbours certify with 99.9% confidence: a lower bound of epsilon."""
 
     pair: str
     about: str
@@ -33,7 +33,7 @@ class Audited:
 
     @property
     def broken(self) -> bool:
-        """Tell whether the stated epsilon is refuted."""
+        """Return whether the stated epsilon is refuted."""
         return self.certified_epsilon > self.stated_epsilon
 
 

@@ -1,4 +1,4 @@
-"""What a cell of the comparison is: data, a question, the answer without privacy, who answers."""
+"""A cell of the comparison: data, a question, the answer without privacy, and the methods."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call of a peer: what it is told, and the epsilon that holds of it in truth.
+    """A call of a peer: its settings, and the epsilon that it truly guarantees.
 
-    ``true`` is None where none can be named. ``promise`` says why it is not the stated one.
-    ``remark`` says why we err more or take longer than it, where we do.
+    ``true`` is None where the peer guarantees no epsilon. ``promise`` says why it differs from the
+    stated one. ``remark`` says why our error or our time is larger, where it is.
     """
 
     peer: str

@@ -16,7 +16,7 @@ from studies.peers.cells import Call, Cell, Way
 from studies.peers.measures import Summary, distance, summary
 
 QUICK, LEAST = 4, 25
-"""A quick run draws so many times less often, but not less than this."""
+"""A quick run makes 1/``QUICK`` of the draws, but at least ``LEAST``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

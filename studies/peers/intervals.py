@@ -1,4 +1,4 @@
-"""Awan and Wang's logistic regression: coverage and width of 95% intervals beside theirs.
+"""Awan and Wang's logistic regression: coverage and width of our 95% intervals and of theirs.
 
 The design and our numbers are those of :mod:`studies.coverage`, at 1,000 rows and epsilon 1.
 """

@@ -1,4 +1,4 @@
-"""What is measured of a way to answer, and how two ways compare."""
+"""Measures of a way to answer, and the comparison of two ways."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MOST_ERROR, REGRESSION_GAIN, MOST_TIME = 1.05, 3.0, 1.5
-"""The aims: error at most so many times a peer's, a regression's so many times less, time."""
+"""Targets, relative to a peer: largest error, reduction of a regression's error, largest time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Summary:
 
 
 def summary(errors: Sequence[float], spent_ms: Sequence[float]) -> Summary:
-    """Return what draws came to; the first one's time does not count, as it loads things.
+    """Return a summary of draws; the first one's time does not count, because it includes loading.
 
     >>> summary([1.0, 3.0], [9.0, 1.0]).error_mean
     2.0

@@ -1,4 +1,4 @@
-"""Neighbours that show what a mechanism loses, and the events that were chosen beforehand."""
+"""Neighbours that show a mechanism's privacy loss, and events chosen before the draws."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def at_most(places: Sequence[float], of: Callable[[Sequence[float]], float]) -> 
 
 
 def on_grid(drawn: Drawn) -> bool:
-    """Tell whether a small number is a multiple of 2^-54, as the floats next to 0.37 are."""
+    """Return whether a small number is a multiple of 2^-54, as the floats next to 0.37 are."""
     return drawn is not None and 0 < drawn[0] < 2**-4 and (drawn[0] * 2**54).is_integer()
 
 
@@ -74,20 +74,20 @@ def _slope(drawn: Sequence[float]) -> float:
     return abs(drawn[-1])
 
 
-def _call(peer: str, told: Mapping[str, object], label: str = "", epsilon: float = 1.0) -> Call:
-    settings = {**told, "epsilon": epsilon}
-    return Call(peer=peer, label=label, settings=settings, stated=epsilon, true=None)
+def _call(peer: str, settings: Mapping[str, object], label: str = "", epsilon: float = 1.0) -> Call:
+    merged = {**settings, "epsilon": epsilon}
+    return Call(peer=peer, label=label, settings=merged, stated=epsilon, true=None)
 
 
 def _mean() -> Pair:
-    told: dict[str, object] = {"bounds": [0.0, 1.0], "distance": 2}
+    settings: dict[str, object] = {"bounds": [0.0, 1.0], "distance": 2}
     return Pair(
         name="mean of ten",
         statistic="mean",
         about="one of ten moves from 0 to 1",
         plain=({"x": [0.0] * 10}, {"x": [1.0] + [0.0] * 9}),
         events=at_most([each / 20 for each in range(-6, 9)], _first),
-        calls=tuple(_call(peer, told) for peer in ("opendp", "diffprivlib", "tumult")),
+        calls=tuple(_call(peer, settings) for peer in ("opendp", "diffprivlib", "tumult")),
         question=Mean(columns=("x",)),
         columns={"x": number(0, 1)},
         read=named,
@@ -95,7 +95,7 @@ def _mean() -> Pair:
 
 
 def _floats() -> Pair:
-    told: dict[str, object] = {"bounds": [0.0, 0.37], "distance": 2}
+    settings: dict[str, object] = {"bounds": [0.0, 0.37], "distance": 2}
     return Pair(
         name="floats of a sum",
         statistic="sum",
@@ -103,7 +103,9 @@ def _floats() -> Pair:
         plain=({"x": [0.0, 0.0]}, {"x": [0.37, 0.0]}),
         epsilon="0.1",
         events={"a multiple of 2^-54 below 2^-4": on_grid, **at_most([0.0, 0.2, 0.37], _first)},
-        calls=tuple(_call(peer, told, epsilon=0.1) for peer in ("opendp", "diffprivlib", "tumult")),
+        calls=tuple(
+            _call(peer, settings, epsilon=0.1) for peer in ("opendp", "diffprivlib", "tumult")
+        ),
         question=Sum(columns=("x",)),
         columns={"x": number(0, 0.37)},
         read=named,
@@ -112,7 +114,7 @@ def _floats() -> Pair:
 
 
 def _histogram() -> Pair:
-    told: dict[str, object] = {"cells": 2, "distance": 2}
+    settings: dict[str, object] = {"cells": 2, "distance": 2}
     first, second = [0] * 10 + [1] * 10, [0] * 9 + [1] * 11
     return Pair(
         name="histogram",
@@ -121,9 +123,9 @@ def _histogram() -> Pair:
         plain=({"cell": first}, {"cell": second}),
         events=at_most(range(-8, 7), lambda drawn: drawn[0] - drawn[1]),
         calls=(
-            _call("opendp", told),
-            _call("diffprivlib", told),
-            _call("tumult", told),
+            _call("opendp", settings),
+            _call("diffprivlib", settings),
+            _call("tumult", settings),
         ),
         question=Histogram(columns=("cell",)),
         columns={"cell": CategoryColumn(("a", "b"))},
@@ -133,7 +135,7 @@ def _histogram() -> Pair:
 
 
 def _median() -> Pair:
-    told: dict[str, object] = {"bounds": [0.0, 1.0], "levels": [0.5], "distance": 2}
+    settings: dict[str, object] = {"bounds": [0.0, 1.0], "levels": [0.5], "distance": 2}
     return Pair(
         name="median of eight",
         statistic="quantile",
@@ -144,9 +146,9 @@ def _median() -> Pair:
         ),
         events=at_most([0.0, 0.1, 0.5, 0.89, 0.95], _first),
         calls=(
-            _call("opendp", {**told, "candidates": 101}),
-            _call("diffprivlib", told),
-            _call("tumult", told),
+            _call("opendp", {**settings, "candidates": 101}),
+            _call("diffprivlib", settings),
+            _call("tumult", settings),
         ),
         question=Quantile(column="x", levels=(0.5,)),
         columns={"x": number(0, 1)},
@@ -156,7 +158,7 @@ def _median() -> Pair:
 
 
 def _upper_quantile() -> Pair:
-    told: dict[str, object] = {"bounds": [0.0, 1.0], "levels": [0.9], "distance": 2}
+    settings: dict[str, object] = {"bounds": [0.0, 1.0], "levels": [0.9], "distance": 2}
     return Pair(
         name="quantile at 0.9",
         statistic="quantile",
@@ -164,8 +166,8 @@ def _upper_quantile() -> Pair:
         plain=({"x": [0.0] * 8 + [0.9]}, {"x": [0.0] * 9}),
         events=at_most([0.1, 0.5, 0.89, 0.95], _first),
         calls=(
-            _call("chain", {**told, "delta": 0.2}, "KNG as printed"),
-            _call("chain", {**told, "delta": 1.0}, "KNG put right"),
+            _call("chain", {**settings, "delta": 0.2}, "KNG as printed"),
+            _call("chain", {**settings, "delta": 1.0}, "KNG put right"),
         ),
         question=Quantile(column="x", levels=(0.9,)),
         columns={"x": number(0, 1)},
@@ -176,14 +178,14 @@ def _upper_quantile() -> Pair:
 
 def _linear() -> Pair:
     y = [0.0, 1.0, 0.0]
-    told: dict[str, object] = {"bounds": [0.0, 1.0], "target": [0.0, 1.0], "intercept": True}
+    settings: dict[str, object] = {"bounds": [0.0, 1.0], "target": [0.0, 1.0], "intercept": True}
     return Pair(
         name="linear regression, bounds [0, 1]",
         statistic="linear",
         about="one of three features moves from 0 to 1",
         plain=({"x0": [0.0, 0.0, 0.0], "y": y}, {"x0": [1.0, 0.0, 0.0], "y": y}),
         events=at_most([0.01, 0.1, 1.0, 1e2, 1e4, 1e6], _slope),
-        calls=(_call("diffprivlib", told, "its own intercept"),),
+        calls=(_call("diffprivlib", settings, "its own intercept"),),
         question=LinearRegression(target="y", features=("x0",), bound=1.0),
         columns={"x0": number(0, 1), "y": number(0, 1)},
         read=coefficients,

@@ -1,7 +1,7 @@
 """``make peers``: every cell and every audit in one run, into ``build/studies``.
 
 Writes a CSV for each kind of result and the tables, ``peers.md``. With ``--page`` nothing is
-run: results are kept beside a page of the documents, and the page's part is written anew.
+run: the results are stored next to a page of the documents, and the page's part is updated.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def cells() -> Iterator[Cell]:
 
 
 def study(out: Path, *, quick: bool, peers: Sequence[str], only: str) -> None:
-    """Run what has ``only`` in its name, the rest if that is empty, and write what was found."""
+    """Run the cells with ``only`` in their name (all if it is empty), and write the results."""
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         started = {name: stack.enter_context(running(name)) for name in peers}
@@ -50,13 +50,13 @@ def study(out: Path, *, quick: bool, peers: Sequence[str], only: str) -> None:
             row
             for cell in cells()
             if only in cell.name
-            for row in _told(cell, started, quick=quick)
+            for row in _reported(cell, started, quick=quick)
         ]
         audited = [
             each
             for pair in pairs()
             if only in pair.name
-            for each in _told_audits(pair, started, quick=quick)
+            for each in _reported_audits(pair, started, quick=quick)
         ]
     results = tables.Results(
         rows=rows,
@@ -71,7 +71,7 @@ def study(out: Path, *, quick: bool, peers: Sequence[str], only: str) -> None:
     _say(f"\n{out / PAGE}")
 
 
-def _told(cell: Cell, peers: dict[str, Peer], *, quick: bool) -> Iterator[Row]:
+def _reported(cell: Cell, peers: dict[str, Peer], *, quick: bool) -> Iterator[Row]:
     for row in rows_of(cell, peers, quick=quick):
         _say(
             f"{row.cell:<38} {row.method:<40} error {row.error_mean:9.4g} ± {row.error_se:<8.2g}"
@@ -80,7 +80,7 @@ def _told(cell: Cell, peers: dict[str, Peer], *, quick: bool) -> Iterator[Row]:
         yield row
 
 
-def _told_audits(pair: Pair, peers: dict[str, Peer], *, quick: bool) -> Iterator[Audited]:
+def _reported_audits(pair: Pair, peers: dict[str, Peer], *, quick: bool) -> Iterator[Audited]:
     for each in audits(pair, peers, quick=quick):
         refuted = "   REFUTED" if each.broken else ""
         _say(f"audit: {pair.name:<38} {each.method:<30} {each.certified_epsilon:5.2f}{refuted}")
@@ -93,27 +93,27 @@ def _said(found: T) -> T:
 
 
 def keep(made_in: Path, page: Path) -> None:
-    """Copy the rows of a run beside a page, and write the page's part anew."""
-    beside = page.parent / "studies"
-    beside.mkdir(parents=True, exist_ok=True)
+    """Copy the rows of a run next to a page, and update the page's part."""
+    folder = page.parent / "studies"
+    folder.mkdir(parents=True, exist_ok=True)
     for name in FILES:
-        (beside / name).write_text((made_in / name).read_text("utf-8"), "utf-8")
+        (folder / name).write_text((made_in / name).read_text("utf-8"), "utf-8")
     page.write_text(fresh(page), "utf-8")
 
 
 def kept(page: Path) -> tables.Results:
-    """Return the results that are kept beside a page."""
-    beside = page.parent / "studies"
+    """Return the results that are stored next to a page."""
+    folder = page.parent / "studies"
     return tables.Results(
         **{
-            member: tables.read((beside / name).read_text("utf-8"), kind)
+            member: tables.read((folder / name).read_text("utf-8"), kind)
             for name, (member, kind) in FILES.items()
         }
     )
 
 
 def fresh(page: Path) -> str:
-    """Return a page as the rows beside it make it."""
+    """Return a page with the part that the rows next to it make."""
     return tables.rewritten(page.read_text("utf-8"), kept(page))
 
 
@@ -123,7 +123,7 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
-    """Run the comparison, or write the page of what was run."""
+    """Run the comparison, or write the page of its results."""
     parser = argparse.ArgumentParser(prog="python -m studies.peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a quarter of the draws")
     parser.add_argument("--only", default="", help="cells and audits whose name holds this")

@@ -1,7 +1,7 @@
 """The cells of means, sums, histograms and quantiles.
 
-Data are made with a noted seed, or are the two files that the demonstration ships. No cell of a
-histogram is near zero: where some are, diffprivlib's counts gain by never being negative.
+Data are made with a fixed seed, or are the two files of the demonstration. No cell of a histogram
+is near zero: there diffprivlib's counts have an advantage, because they are never negative.
 """
 
 from __future__ import annotations
@@ -114,19 +114,19 @@ def _totals() -> Iterator[Cell]:
 
 
 def _additive(settings: Mapping[str, object], adjacency: Adjacency) -> tuple[Call, ...]:
-    told = {**settings, "distance": DISTANCE[adjacency], "epsilon": 1.0}
+    common = {**settings, "distance": DISTANCE[adjacency], "epsilon": 1.0}
     return (
-        Call(peer="opendp", settings=told, stated=1.0, true=1.0, remark=_SAME, draws=10_000),
+        Call(peer="opendp", settings=common, stated=1.0, true=1.0, remark=_SAME, draws=10_000),
         Call(
             peer="diffprivlib",
-            settings=told,
+            settings=common,
             stated=1.0,
             true=1.0,
             promise=_FLOATS,
             remark=_SAME,
             draws=10_000,
         ),
-        Call(peer="tumult", settings=told, stated=1.0, true=1.0, remark=_SAME, draws=10_000),
+        Call(peer="tumult", settings=common, stated=1.0, true=1.0, remark=_SAME, draws=10_000),
     )
 
 
@@ -135,7 +135,7 @@ def _histogram(count: int, adjacency: Adjacency) -> Cell:
     names = tuple(f"c{place}" for place in range(count))
     cell = np.minimum((rng.beta(2, 2, 100 * count) * count).astype(int), count - 1)
     cell = np.concatenate([cell, np.repeat(np.arange(count), 20)])
-    told: dict[str, object] = {"cells": count, "distance": DISTANCE[adjacency]}
+    common: dict[str, object] = {"cells": count, "distance": DISTANCE[adjacency]}
     halved = adjacency is REPLACE
     return Cell(
         name=f"histogram of {count} cells, {adjacency.value}",
@@ -153,14 +153,14 @@ def _histogram(count: int, adjacency: Adjacency) -> Cell:
         peers=(
             Call(
                 peer="opendp",
-                settings={**told, "epsilon": 1.0},
+                settings={**common, "epsilon": 1.0},
                 stated=1.0,
                 true=1.0,
                 remark=_SAME,
             ),
             Call(
                 peer="diffprivlib",
-                settings={**told, "epsilon": 0.5 if halved else 1.0},
+                settings={**common, "epsilon": 0.5 if halved else 1.0},
                 stated=0.5 if halved else 1.0,
                 true=1.0,
                 promise="holds where a row comes or goes; a replaced row changes two cells, and "
@@ -171,7 +171,7 @@ def _histogram(count: int, adjacency: Adjacency) -> Cell:
             ),
             Call(
                 peer="tumult",
-                settings={**told, "epsilon": 1.0},
+                settings={**common, "epsilon": 1.0},
                 stated=1.0,
                 true=1.0,
                 remark=_SAME,
@@ -196,7 +196,7 @@ def _quantile(
     name: str, x: list[float], high: float, levels: tuple[float, ...], adjacency: Adjacency
 ) -> Cell:
     many = len(levels) > 1
-    told: dict[str, object] = {
+    common: dict[str, object] = {
         "bounds": [0.0, high],
         "levels": list(levels),
         "distance": DISTANCE[adjacency],
@@ -224,7 +224,7 @@ def _quantile(
                 Call(
                     peer="opendp",
                     label=f"{candidates:,} candidates",
-                    settings={**told, "candidates": candidates},
+                    settings={**common, "candidates": candidates},
                     stated=1.0,
                     true=1.0,
                     remark=_FEW,
@@ -234,7 +234,7 @@ def _quantile(
             ),
             Call(
                 peer="diffprivlib",
-                settings=told,
+                settings=common,
                 stated=1.0,
                 true=1.0,
                 promise=_FLOATS,
@@ -243,7 +243,7 @@ def _quantile(
             ),
             Call(
                 peer="tumult",
-                settings=told,
+                settings=common,
                 stated=1.0,
                 true=1.0,
                 remark=_EXPONENTIAL,

@@ -1,4 +1,4 @@
-"""Rows on disk and on the page: CSV files, and the Markdown tables that are made of them."""
+"""Rows on disk and on the page: CSV files, and the Markdown tables made from them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
+from app.tidy.csv_text import csv_text
 from studies.peers import intervals, urban
 from studies.peers.auditing import Audited
 from studies.peers.comparing import Row
@@ -28,7 +29,7 @@ R = TypeVar("R", Row, Audited, Finding, Intervals)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """All that one run found."""
+    """All results of one run."""
 
     rows: Sequence[Row]
     audits: Sequence[Audited]
@@ -38,7 +39,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """Our answer beside a peer's of the same true epsilon.
+    """Our answer and a peer's at the same true epsilon.
 
     ``best`` is the smallest ratio of a mechanism of ours that a request may name.
     """
@@ -52,17 +53,17 @@ class Pairing:
 
     @property
     def behind(self) -> bool:
-        """Tell whether we err more, beyond two standard errors, or take longer than is aimed at."""
+        """Return whether our time misses its target, or our error by two standard errors."""
         return self.errs_more or self.time > MOST_TIME
 
     @property
     def errs_more(self) -> bool:
-        """Tell whether our error is above the aim by more than two standard errors."""
+        """Return whether our error exceeds the target by more than two standard errors."""
         return self.error.value - 2 * self.error.se > MOST_ERROR
 
     @property
     def short_of_gain(self) -> bool:
-        """Tell whether this is a regression that does not err three times less."""
+        """Return whether this is a regression whose error is above a third of the peer's."""
         return self.row.statistic in REGRESSIONS and self.error.value * REGRESSION_GAIN > 1
 
 
@@ -86,13 +87,9 @@ def pairings(rows: Sequence[Row]) -> Iterator[Pairing]:
 
 def written(rows: Sequence[Row | Audited | Finding | Intervals]) -> str:
     """Return rows as the text of a CSV file."""
-    text = io.StringIO()
     names = [field.name for field in fields(rows[0])]
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    for row in rows:
-        writer.writerow([_cell(getattr(row, name)) for name in names])
-    return text.getvalue()
+    cells = ([_cell(getattr(row, name)) for name in names] for row in rows)
+    return csv_text(names, cells, line_end="\n")
 
 
 def read(text: str, kind: type[R]) -> list[R]:
@@ -126,7 +123,7 @@ def _cell(value: object) -> object:
 
 
 def rewritten(page: str, found: Results) -> str:
-    """Return a page whose part between the markers tells of these results.
+    """Return the page with these results between its markers.
 
     Raises
     ------

@@ -1,10 +1,10 @@
 """The Urban Institute's measures of private regressions and quantiles: ours, and the published.
 
-Barrientos, Williams, Snoke and Bowen (2021) hold a private regression against the confidential one:
-relative bias, how far the 95% intervals overlap, how wide the private one is beside the other,
-whether the signs match, and whether zero is in both intervals or in neither. Added here is whether
-the private interval holds the confidential slope. Their tax records are not public. Here are
-California's house values and Engel's households, with public bounds.
+Barrientos, Williams, Snoke and Bowen (2021) compare a private regression with the confidential one.
+Their measures are the relative bias, the overlap of the 95% intervals, the ratio of their widths,
+whether the signs match, and whether zero is in both intervals or in neither. This study adds
+whether the private interval contains the confidential slope. Their tax records are not public, so
+it uses California's house values and Engel's households, with public bounds.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ _EACH_DELTA = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Who answers, the epsilon asked for, and what holds in truth."""
+class Claim:
+    """A method, the epsilon that it states, and the guarantee that truly holds."""
 
     method: str
     epsilon: str
@@ -176,7 +176,7 @@ def overlap(one: Interval, other: Interval) -> float:
 
 
 def holds_zero(interval: Interval) -> bool:
-    """Tell whether zero is in an interval."""
+    """Return whether zero is in an interval."""
     return interval[0] <= 0 <= interval[1]
 
 
@@ -187,7 +187,7 @@ def _regression(
     question = LinearRegression(target=study.target, features=study.features, bound=5.0)
     draw = _drawing(question, schema, epsilon, way)
     fits = [_fit(draw(data)) for _ in range(draws)]
-    return _held(study, study.table(), Told(method=way, epsilon=epsilon), fits)
+    return _held(study, study.table(), Claim(method=way, epsilon=epsilon), fits)
 
 
 def _fit(outcome: Outcome) -> Fit:
@@ -220,14 +220,14 @@ def _published(
     )
     drawn = [method.draw(question, rng) for _ in range(draws)]
     for kind in drawn[0]:
-        told = Told(
+        claim = Claim(
             method=f"{_PUBLISHED}{method.name}, {kind}",
             epsilon=epsilon,
             delta=method.delta,
             true_epsilon=method.keeps(question),
             promise=method.promise,
         )
-        yield _held(study, table, told, [fits[kind] for fits in drawn])
+        yield _held(study, table, claim, [fits[kind] for fits in drawn])
 
 
 def _design(study: Study, table: Table) -> Values:
@@ -235,8 +235,8 @@ def _design(study: Study, table: Table) -> Values:
     return np.column_stack([ones, *(table[name] for name in study.features)])
 
 
-def _held(study: Study, table: Table, told: Told, fits: Sequence[Fit]) -> Finding:
-    """Return how private regressions lie to the confidential one, intercepts aside."""
+def _held(study: Study, table: Table, claim: Claim, fits: Sequence[Fit]) -> Finding:
+    """Compare private regressions with the confidential one, without intercepts."""
     truths, intervals = confidential(_design(study, table), np.array(table[study.target]))
     compared = [
         _compared(private, interval, truth)
@@ -250,7 +250,7 @@ def _held(study: Study, table: Table, told: Told, fits: Sequence[Fit]) -> Findin
     return Finding(
         study=study.name,
         statistic="linear regression",
-        **_of(told),
+        **_of(claim),
         replicate_count=len(fits),
         relative_bias=statistics.median(abs(found / truth - 1) for found, truth in pairs),
         overlap=_median([each.overlap for each in compared]),
@@ -261,11 +261,11 @@ def _held(study: Study, table: Table, told: Told, fits: Sequence[Fit]) -> Findin
     )
 
 
-def _of(told: Told) -> Any:
-    """Return the members of a row that tell who answered."""
-    found = asdict(told)
-    if told.true_epsilon is None:
-        found["true_epsilon"] = float(told.epsilon)
+def _of(claim: Claim) -> Any:
+    """Return the members of a row that identify the method and its guarantee."""
+    found = asdict(claim)
+    if claim.true_epsilon is None:
+        found["true_epsilon"] = float(claim.epsilon)
     return found
 
 
@@ -278,7 +278,7 @@ class _Compared:
 
 
 def _compared(private: Interval, interval: Interval, truth: float) -> _Compared:
-    """Return how a private interval lies to the confidential one, and to its slope."""
+    """Compare a private interval with the confidential one, and with its slope."""
     return _Compared(
         overlap(private, interval),
         (private[1] - private[0]) / (interval[1] - interval[0]),
@@ -298,7 +298,7 @@ def _mean(values: Sequence[bool]) -> float | None:
 def _drawing(
     question: LinearRegression, schema: Schema, epsilon: str, way: str
 ) -> Callable[[ArrayData], Outcome]:
-    """Return what releases a regression with its intervals, or derives it from moments."""
+    """Return a function that releases a regression with intervals, or derives it from moments."""
     stated = Epsilon.parse(epsilon)
     if way != "moments":
         plan = calibrate(question, schema, stated, mechanism=way, inference=SHARE)
@@ -329,7 +329,7 @@ def _quantiles(
     plan = calibrate(question, schema, Epsilon.parse(epsilon), mechanism=mechanism, norm=norm)
     drawn = [drawn_levels(plan.draw(data, system_randomness()).value) for _ in range(draws)]
     name = mechanism if norm == "auto" else f"{mechanism} {norm}"
-    return _held_deciles(study, study.table(), Told(method=name, epsilon=epsilon), drawn)
+    return _held_deciles(study, study.table(), Claim(method=name, epsilon=epsilon), drawn)
 
 
 def published_quantiles(study: Study, table: Table, epsilon: str, draws: int) -> Iterator[Finding]:
@@ -337,29 +337,29 @@ def published_quantiles(study: Study, table: Table, epsilon: str, draws: int) ->
     rng = np.random.default_rng(SEED)
     bounds = study.bounds[study.target]
     ends = quantiles.gaps(table[study.target], bounds)
-    told = Told(method=f"{_PUBLISHED}independent exponential", epsilon=epsilon, promise=_REAL)
+    claim = Claim(method=f"{_PUBLISHED}independent exponential", epsilon=epsilon, promise=_REAL)
     ranked = [
         quantiles.independent_exponential(ends, DECILES, float(epsilon), rng) for _ in range(draws)
     ]
-    yield _held_deciles(study, table, told, ranked)
-    told = Told(
+    yield _held_deciles(study, table, claim, ranked)
+    claim = Claim(
         method=f"{_PUBLISHED}smooth sensitivity", epsilon=epsilon, delta=DELTA, promise=_EACH_DELTA
     )
     laws = quantiles.smooth_laws(ends, DECILES, float(epsilon), DELTA)
     yield _held_deciles(
-        study, table, told, [quantiles.smooth(laws, bounds, rng) for _ in range(draws)]
+        study, table, claim, [quantiles.smooth(laws, bounds, rng) for _ in range(draws)]
     )
 
 
 def _held_deciles(
-    study: Study, table: Table, told: Told, drawn: Sequence[Sequence[float]]
+    study: Study, table: Table, claim: Claim, drawn: Sequence[Sequence[float]]
 ) -> Finding:
-    """Return how private deciles lie to the confidential ones."""
+    """Compare private deciles with the confidential ones."""
     truths = np.quantile(table[study.target], DECILES, method="inverted_cdf")
     return Finding(
         study=study.name,
         statistic="deciles",
-        **_of(told),
+        **_of(claim),
         replicate_count=len(drawn),
         relative_bias=float(np.median(np.abs(np.array(drawn) / truths - 1))),
         overlap=None,
@@ -385,11 +385,11 @@ def lines(found: Sequence[Finding]) -> Iterator[str]:
             each.zero_match,
             each.coverage,
         )
-        told = " | ".join("" if share is None else f"{share:.2f}" for share in shares)
+        shown = " | ".join("" if share is None else f"{share:.2f}" for share in shares)
         bias = f"{each.relative_bias:.2g}" if math.isfinite(each.relative_bias) else ""
         yield (
             f"| {each.study} | {each.statistic} | {each.epsilon} | {each.delta:g} "
-            f"| `{each.method}` | {bias} | {told} | {each.replicate_count:,} |"
+            f"| `{each.method}` | {bias} | {shown} | {each.replicate_count:,} |"
         )
     yield "\n| published | epsilon | delta | epsilon that holds | why |"
     yield "| --- | --- | --- | --- | --- |"

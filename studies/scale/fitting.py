@@ -1,4 +1,4 @@
-"""How figures grow: slopes on logarithmic axes, and a cost model to read on.
+"""Growth of figures: slopes on logarithmic axes, and a cost model to extrapolate.
 
 The model is ``seconds = start + per_row * rows``, both at least 0, by least squares of relative
 errors: a short run counts as much as a long one.
@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 FROM_ROWS = 10_000
-"""Fewer rows tell what a process takes to start, and nothing of rows."""
+"""Times of fewer rows show the start of a process, not the time per row."""
 
 Points = Sequence[tuple[int, float]]
 
@@ -26,7 +26,7 @@ class Model:
     per_row: float
 
     def at(self, rows: int) -> float:
-        """Return the seconds that so many rows take."""
+        """Return the seconds that ``rows`` rows take."""
         return self.start + self.per_row * rows
 
 

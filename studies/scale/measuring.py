@@ -1,7 +1,7 @@
-"""Time, processor time and memory of work in a process of its own, with all that it starts.
+"""Time, CPU time and memory of work in a process of its own, with all that it starts.
 
-Memory is what the processes hold themselves, all together: pages of files that they map are the
-system's to drop. It is looked at twenty times a second.
+Memory is the anonymous memory of all processes together: the system may drop the pages of mapped
+files. It is sampled 20 times a second.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What work took, and what it told: seconds, processor seconds, MB at most."""
+    """The time of some work in seconds, its CPU time in seconds, its peak in MB, and its result."""
 
     seconds: float
     cpu_s: float
     peak_mb: float
-    told: dict[str, Any]
+    result: dict[str, Any]
 
 
 @dataclass(slots=True)
 class _Watch:
-    """Looks at a process and its descendants until told to end; ``own_cpu_s`` it took itself."""
+    """Watches a process and its descendants until stopped; ``own_cpu_s`` is its own CPU time."""
 
     peak_kb: int = 0
     own_cpu_s: float = 0.0
@@ -43,13 +43,13 @@ class _Watch:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Look, and look again."""
+        """Sample until stopped."""
         while not self.ended.wait(_EVERY_S):
             self.look()
             self.own_cpu_s = time.thread_time()
 
     def look(self) -> None:
-        """Add up what is held now, and note the processor time of each."""
+        """Add up the memory held now, and note the CPU time of each process."""
         held = 0
         for process in (os.getpid(), *_below(os.getpid())):
             with suppress(OSError, ValueError, IndexError):
@@ -72,7 +72,7 @@ def _below(process: int) -> Iterator[int]:
 def measured(
     work: Callable[..., dict[str, Any]], *arguments: object, most_s: float | None = None
 ) -> Measured:
-    """Run a function of a module in a process of its own; it tells what it likes.
+    """Run a function of a module in a process of its own, and return its result.
 
     It may say how long it took itself, as ``seconds``, where not all of it counts.
 
@@ -86,40 +86,40 @@ def measured(
     loaded = [name for name in sys.modules if name.startswith(f"{__package__.partition('.')[0]}.")]
     context.set_forkserver_preload([*loaded, work.__module__])
     ours, theirs = context.Pipe()
-    process = context.Process(target=tell, args=(theirs, work, arguments))
+    process = context.Process(target=send_measured, args=(theirs, work, arguments))
     process.start()
     theirs.close()
     try:
         if not ours.poll(most_s):
             raise TimeoutError
-        told: Measured = ours.recv()  # where it failed, it has said why, and this is at an end
+        result: Measured = ours.recv()  # where it failed, it has said why, and this is at an end
     finally:
         process.kill()
         process.join()
-    return told
+    return result
 
 
-def tell(
+def send_measured(
     channel: Connection, work: Callable[..., dict[str, Any]], arguments: tuple[object, ...]
 ) -> None:
-    """Send what a function took; for a process of its own, whose program is forgotten."""
+    """Send what a function took: the target of a new process, without its main program."""
     # what the work begins would load the program once more that this was begun by
     sys.modules["__main__"] = ModuleType("__main__")
     channel.send(watched(work, arguments))
 
 
 def watched(work: Callable[..., dict[str, Any]], arguments: tuple[object, ...]) -> Measured:
-    """Run a function in this process; of its processor time, what looks at it takes no part."""
+    """Run a function in this process; its CPU time excludes the watching thread's."""
     with _watching() as watch:
         before = sum(watch.cpu.values())
         started = time.perf_counter()
-        told = work(*arguments)
+        result = work(*arguments)
         seconds = time.perf_counter() - started
         watch.look()
         cpu = sum(watch.cpu.values()) - before
-    # looking takes long where others are at work, since then there is more time to look in
+    # looking takes longer on a busy machine, since then there is more time to look in
     cpu_s = max(0.0, cpu / _TICKS - watch.own_cpu_s)
-    return Measured(told.pop("seconds", seconds), cpu_s, watch.peak_kb / 1024, told)
+    return Measured(result.pop("seconds", seconds), cpu_s, watch.peak_kb / 1024, result)
 
 
 @contextmanager

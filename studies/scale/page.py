@@ -1,4 +1,4 @@
-"""The page of the documents: tables, pictures and a cost model, made of the rows of a run."""
+"""The page of the documents: tables, pictures and a cost model, from the rows of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SERIAL = "serial"
 
 
 def keep(made: Path, page: Path) -> None:
-    """Keep a run's rows beside a page, draw them, and write the page's part anew.
+    """Store a run's rows next to a page, draw them, and update the page's part.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def keep(made: Path, page: Path) -> None:
 
 
 def lines(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what rows come to, as lines of Markdown."""
+    """Yield the tables of rows, as lines of Markdown."""
     yield from _taking_in(rows)
     yield ""
     yield from _statistics(rows)
@@ -47,7 +47,7 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def _taking_in(rows: Sequence[Row]) -> Iterator[str]:
     yield (
-        "| rows | taken in, s | Polars, s | ratio | ratio of processor time | peak, MB "
+        "| rows | taken in, s | Polars, s | ratio | ratio of CPU time | peak, MB "
         "| bytes over Parquet's | over the CSV's |"
     )
     found = {row.cell: row for row in rows if row.status == OK}
@@ -72,7 +72,7 @@ def _over(one: float, other: float) -> str:
 def _statistics(rows: Sequence[Row]) -> Iterator[str]:
     ahead = " | ".join(f"at {size:.0e}, s" for size in _AHEAD)
     yield (
-        "| what | executor | rows | s | first, s | processor, s | told, s | peak, MB | slope "
+        "| what | executor | rows | s | first, s | CPU, s | expected, s | peak, MB | slope "
         f"| {ahead} |"
     )
     yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
@@ -87,7 +87,7 @@ def _statistics(rows: Sequence[Row]) -> Iterator[str]:
         processor = largest.cpu_s if _grows(what) else 0.0
         yield (
             f"| {place} | {largest.seconds:.3g} | {_or_none(largest.first_s)} "
-            f"| {_or_none(processor)} | {_or_none(_told(largest))} "
+            f"| {_or_none(processor)} | {_or_none(_expected(largest))} "
             f"| {largest.peak_mb:,.0f} | {_slope(slope(points))} "
             f"| {_ahead(what, points)} |"
         )
@@ -106,13 +106,13 @@ def _slope(found: float | None) -> str:
 
 
 def _grows(what: str) -> bool:
-    """Say whether something reads rows; a sketched statistic does not."""
+    """Return whether something reads rows; a sketched statistic does not."""
     asked = statistics().get(what)
     return asked is None or asked[2]
 
 
-def _told(row: Row) -> float:
-    """Return the seconds that a plan tells of what reads rows: those of one process."""
+def _expected(row: Row) -> float:
+    """Return the expected seconds in a plan that reads rows, in one process; 0 otherwise."""
     reads = row.what in statistics() and row.executor == _SERIAL and _grows(row.what)
     return plan_of(row.what, row.rows).expected_ms / 1000 if reads else 0.0
 
@@ -120,14 +120,14 @@ def _told(row: Row) -> float:
 def _cost(row: Row) -> float:
     """Return the seconds that are fitted.
 
-    Processor time of what reads rows, whatever else was at work beside. A draw from a sketch is too
-    short to be counted in it.
+    That is the CPU time where rows are read, which other work does not affect. A draw from a sketch
+    is too short for the resolution of CPU time.
     """
     return row.cpu_s if _grows(row.what) else row.seconds
 
 
 def _ahead(what: str, points: Points) -> str:
-    """Return what the cost model says of more rows; a sketched statistic costs what it does now."""
+    """Return the cost model's time for more rows; that of a sketched statistic is constant."""
     if not _grows(what):
         return " | ".join("as now" for _ in _AHEAD)
     found = model(points)
@@ -135,7 +135,7 @@ def _ahead(what: str, points: Points) -> str:
 
 
 def _draw(rows: Sequence[Row], path: Path, *, text: str) -> None:
-    """Draw how long rows take to be taken in, and the statistics that read them."""
+    """Draw the times of ingesting rows, and of the statistics that read them."""
     with style():
         made, (taking, asking) = picture(2)
         for what, colour in (("ingest", BLUE), ("polars", ORANGE)):

@@ -1,4 +1,4 @@
-"""Rows that a seed and a place make: any run of them alone, in bounded memory."""
+"""Rows computed from a seed and their place: any range of them, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GROUP_ROWS = 1 << 20
 
 
 def spec() -> ColumnsSpec:
-    """Return what is declared of the rows: eight numbers, a category and a truth."""
+    """Return the declaration of the rows: eight numbers, a category and a boolean."""
     number: dict[str, object] = {"type": "number", "lower": 0, "upper": 100}
     columns: dict[str, dict[str, object]] = dict.fromkeys(NUMBERS, number)
     columns["group"] = {"type": "category", "values": list(GROUPS)}
@@ -41,7 +41,7 @@ def run_of(place: int, rows: int) -> pl.DataFrame:
 
 
 def write(path: Path, rows: int) -> None:
-    """Write so many rows as Parquet, a row group after the other."""
+    """Write ``rows`` rows as Parquet, one row group after another."""
 
     def runs(
         columns: list[str] | None, predicate: pl.Expr | None, most: int | None, size: int | None
@@ -52,15 +52,15 @@ def write(path: Path, rows: int) -> None:
             yield run if columns is None else run.select(columns)
 
     schema = run_of(0, 1).schema
-    beside = path.with_suffix(".part")
+    partial = path.with_suffix(".part")
     register_io_source(runs, schema=schema).sink_parquet(
-        beside, compression="zstd", row_group_size=_GROUP_ROWS
+        partial, compression="zstd", row_group_size=_GROUP_ROWS
     )
-    beside.rename(path)
+    partial.rename(path)
 
 
 def csv_bytes(rows: int) -> int:
-    """Return how long the rows are as CSV; of many, in proportion to the first run."""
+    """Return the size of the rows as CSV; for many rows, in proportion to the first run."""
     looked_at = min(rows, _RUN)
     size = len(run_of(0, looked_at).write_csv().encode())
     return size * rows // looked_at

@@ -1,7 +1,7 @@
-"""``make bench scale``: what is missing of all cells, with a bar; then slopes and a cost model.
+"""``make bench scale``: runs the missing cells, with a bar; then slopes and a cost model.
 
 Writes ``scale.csv`` into the folder of results, and leaves no data there. With ``--page`` nothing
-is run: results are kept in a page of the documents instead.
+is run: results are stored in a page of the documents instead.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ INGEST, POLARS = "ingest", "polars"
 NOT_INSTALLED = "not installed"
 _WORKERS = 2
 _FEW = 10**5
-"""Up to so many rows a data set has one part, and is never divided."""
+"""Up to this number of rows a data set has one part, and is never divided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is measured, where passes are made, and of how many rows."""
+    """The measured work, the place of its passes, and the number of rows."""
 
     what: str
     executor: str
@@ -44,7 +44,7 @@ class Cell:
 
 
 def cells(most: int) -> Iterator[Cell]:
-    """Yield every cell up to so many rows, by rising rows."""
+    """Yield every cell of at most ``most`` rows, in ascending order of rows."""
     for size in SIZES:
         if size > most:
             return
@@ -57,7 +57,7 @@ def cells(most: int) -> Iterator[Cell]:
 
 
 def run(wanted: Sequence[Cell], out: Path, say: Console, *, most_s: float) -> list[Row]:
-    """Run what is missing of these cells, and return the rows of all."""
+    """Run the missing ones of these cells, and return the rows of all."""
     path = out / "scale.csv"
     done = {row.cell: row for row in read(path)}
     missing = [each for each in wanted if (each.what, each.executor, each.rows) not in done]
@@ -72,8 +72,8 @@ def run(wanted: Sequence[Cell], out: Path, say: Console, *, most_s: float) -> li
             folder = out / f"scale-{size}"
             try:
                 for cell in (each for each in missing if each.rows == size):
-                    told = f"{cell.rows:,} rows: {cell.what}, {cell.executor}"
-                    bar.update(task, description=told)
+                    description = f"{cell.rows:,} rows: {cell.what}, {cell.executor}"
+                    bar.update(task, description=description)
                     row = _row(cell, folder, places, most_s)
                     done[row.cell] = row
                     write(path, list(done.values()))
@@ -84,7 +84,7 @@ def run(wanted: Sequence[Cell], out: Path, say: Console, *, most_s: float) -> li
 
 
 def _row(cell: Cell, folder: Path, places: Mapping[str, Passes], most_s: float) -> Row:
-    """Measure a cell; what its rows need is made first."""
+    """Measure a cell, after making the data that it needs."""
     named = {"what": cell.what, "executor": cell.executor, "rows": cell.rows}
     if cell.executor not in places:
         return Row(**named, status=NOT_INSTALLED)  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def _row(cell: Cell, folder: Path, places: Mapping[str, Passes], most_s: float) 
         seconds=found.seconds,
         cpu_s=found.cpu_s,
         peak_mb=found.peak_mb,
-        **found.told,
+        **found.result,
     )
 
 
@@ -134,9 +134,9 @@ def _bar(say: Console) -> Progress:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the cells that are missing and tell what they come to, or write the page."""
+    """Run the missing cells and print their tables, or write the page."""
     parser = argparse.ArgumentParser(prog="python -m studies.bench scale", description=__doc__)
-    parser.add_argument("--rows", type=float, default=SIZES[-1], help="at most so many rows")
+    parser.add_argument("--rows", type=float, default=SIZES[-1], help="largest number of rows")
     parser.add_argument("--quick", action="store_true", help=f"at most {QUICK_ROWS:,} rows")
     parser.add_argument("--serial", action="store_true", help="no pool and no Dask")
     parser.add_argument("--longest", type=float, default=1800, help="seconds that a draw may take")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
+
+from app.tidy.csv_text import csv_text
 
 OK = "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What came of a cell: ``status`` is "ok", or says in a word why there is no figure.
+    """The result of a cell: ``status`` is "ok", or a short reason for a missing figure.
 
     ``first_s`` is a statistic's first draw, with its data opened; ``seconds`` one when all is at
     hand. ``bytes`` are what is stored, or what Polars wrote.
@@ -48,27 +50,24 @@ def read(path: Path) -> list[Row]:
 
 def write(path: Path, rows: Sequence[Row]) -> None:
     """Write all rows, whole or not at all."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        told = asdict(row)
-        writer.writerow({**told, **{k: f"{v:.6g}" for k, v in told.items() if type(v) is float}})
+    cells = (
+        [f"{cell:.6g}" if type(cell) is float else cell for cell in astuple(row)] for row in rows
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
-    beside.write_text(text.getvalue(), "utf-8")
-    beside.replace(path)
+    partial = path.with_suffix(".part")
+    partial.write_text(csv_text(_COLUMNS, cells, line_end="\n"), "utf-8")
+    partial.replace(path)
 
 
-def _row(told: dict[str, str]) -> Row:
+def _row(cells: dict[str, str]) -> Row:
     return Row(
-        what=told["what"],
-        executor=told["executor"],
-        rows=int(told["rows"]),
-        status=told["status"],
-        seconds=float(told["seconds"]),
-        first_s=float(told["first_s"]),
-        cpu_s=float(told["cpu_s"]),
-        peak_mb=float(told["peak_mb"]),
-        bytes=int(told["bytes"]),
+        what=cells["what"],
+        executor=cells["executor"],
+        rows=int(cells["rows"]),
+        status=cells["status"],
+        seconds=float(cells["seconds"]),
+        first_s=float(cells["first_s"]),
+        cpu_s=float(cells["cpu_s"]),
+        peak_mb=float(cells["peak_mb"]),
+        bytes=int(cells["bytes"]),
     )

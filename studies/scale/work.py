@@ -1,4 +1,4 @@
-"""What is measured: taking rows in, the same by Polars, and drawing every statistic."""
+"""The measured work: ingesting rows, the same with Polars, and drawing every statistic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from app.uploads.storing import write_files
 from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
-from mechanisms.domain import CODE_MAX
 from mechanisms.privacy import Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.statistics.conditions import Condition
@@ -71,7 +70,7 @@ _READING: tuple[tuple[Statistic, str], ...] = (
 
 
 def statistics() -> Mapping[str, tuple[Statistic, str, bool]]:
-    """Return what is asked, by kind: statistic, mechanism, and whether its draw reads rows."""
+    """Return the questions by kind: statistic, mechanism, and whether its draw reads rows."""
     found = {each.kind: (each, "auto", False) for each in _SKETCHED}
     return found | {each.kind: (each, mechanism, True) for each, mechanism in _READING}
 
@@ -99,16 +98,12 @@ def take_in(file: Path, folder: Path, passes: Passes) -> dict[str, Any]:
 
 
 def by_polars(file: Path, out: Path) -> dict[str, Any]:
-    """Have Polars read the same file, make the same codes, and write them as Parquet."""
-    half = 50.0
-    codes = [
-        ((pl.col(name).clip(0, 2 * half) - half) * (CODE_MAX / half)).round().cast(pl.Int32)
-        for name in NUMBERS
-    ]
-    places = pl.col("group").cast(pl.Enum(GROUPS)).to_physical().cast(pl.Int32)
-    truths = pl.when("yes").then(CODE_MAX).otherwise(-CODE_MAX).cast(pl.Int32).alias("yes")
+    """Have Polars read the same file, clamp its cells, and write the same values as Parquet."""
+    numbers = [pl.col(name).clip(0, 100) for name in NUMBERS]
+    places = pl.col("group").cast(pl.Enum(GROUPS)).to_physical().cast(pl.UInt8)
+    truths = pl.col("yes").cast(pl.UInt8)
     started = time.perf_counter()
-    pl.scan_parquet(file).select(*codes, places, truths).sink_parquet(out, compression="zstd")
+    pl.scan_parquet(file).select(*numbers, places, truths).sink_parquet(out, compression="zstd")
     seconds = time.perf_counter() - started
     size = out.stat().st_size
     out.unlink()
@@ -116,7 +111,7 @@ def by_polars(file: Path, out: Path) -> dict[str, Any]:
 
 
 def plan_of(kind: str, rows: int) -> Plan:
-    """Return the plan of a statistic, of so many rows."""
+    """Return the plan of a statistic about ``rows`` rows."""
     statistic, mechanism, _ = statistics()[kind]
     schema = schema_of(spec(), rows=rows)
     return calibrate(statistic, schema, Epsilon.parse("1"), mechanism=mechanism)
@@ -135,7 +130,7 @@ def draw(kind: str, rows: int, folder: Path, passes: Passes) -> dict[str, Any]:
         times: list[float] = []
         started = time.perf_counter()
         data = DataEngine(Vault(folder), executor=executor).open(DATASET)
-        # what has been read of rows is remembered: of that the first draw alone tells
+        # rows that have been read are cached: only the first draw includes reading them
         while not times or (not reads and len(times) <= _DRAWS and times[0] < _QUICK_S):
             plan.draw(data, system_randomness())
             times.append(time.perf_counter() - started)

@@ -331,6 +331,10 @@ def archived(*settings: str) -> list[Attack]:
     return attacks(*(f"UPDATE dataset SET {each} WHERE id = '$dataset'" for each in settings))
 
 
+def unasked(status: str) -> str:
+    return f"UPDATE dataset SET status = '{status}', archived_at = 'then' WHERE id = '$unasked'"
+
+
 def expiring(**changes: object) -> str:
     values: dict[str, object] = {
         "account": "'$main'", "seq": LAST, "amount": 5, "expires_at": "'later'",
@@ -465,7 +469,15 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
             release(state="'void'", attempts=0),
             release(attempts=0),
             release(attempts=2),
+            release(dataset="'ds_none'"),
             before=CHARGE,
+        ),
+        *attacks(
+            release(),
+            before=(
+                *CHARGE,
+                "UPDATE dataset SET status = 'archived', archived_at = 'now' WHERE id = '$dataset'",
+            ),
         ),
         *attacks(
             release(state="'reserved'", attempts=1),
@@ -502,6 +514,16 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
             "UPDATE dataset SET status = 'archived', archived_at = 'later'",
             "UPDATE dataset SET status = 'archived', archived_at = 'later' WHERE id = '$dataset'",
             before=("UPDATE dataset SET status = 'archived' WHERE id = '$dataset'",),
+        ),
+        *archived("status = 'deleted', archived_at = 'now'"),
+        *attacks(
+            "UPDATE dataset SET status = 'active' WHERE id = '$unasked'",
+            "UPDATE dataset SET status = 'deleted', archived_at = 'later' WHERE id = '$unasked'",
+            before=(unasked("archived"),),
+        ),
+        *attacks(
+            "UPDATE dataset SET status = 'deleted' WHERE id = '$unasked'",
+            before=(unasked("deleted"),),
         ),
     ],
     "lineage_no_update": attacks(f"UPDATE lineage SET sha256 = '{'b' * 64}'"),

@@ -110,6 +110,6 @@ def _be_host(module: str, quiet: bool, further: list[str], descriptor: int, log:
     take_lower_priority()
     for each in further:
         importlib.import_module(each)
-    work = importlib.import_module(module).work
+    loaded = importlib.import_module(module)
     gc.freeze()
-    host(work, descriptor)
+    host(loaded, descriptor)

@@ -16,7 +16,6 @@ from app.uploads.ingest import ingest
 from app.uploads.people.taking import PeopleRows
 from app.uploads.prf import Prf
 from mechanisms.domain import NumberColumn
-from mechanisms.expressions.evaluation import decoded
 from mechanisms.privacy import Adjacency
 
 PRF = Prf(bytes(range(32)))
@@ -49,13 +48,13 @@ def csv_of(rows: Iterable[Sequence[object]], names: str = "id,x") -> bytes:
 
 
 def stored(content: bytes, spec: ColumnsSpec, directory: Path = Path("unused")) -> Counter[Row]:
-    """Return the rows that an upload stores, decoded, and how often each."""
+    """Return the rows that an upload stores, and how often each."""
     blocks = ingest(io.BytesIO(content), spec, ids=PRF)
     found: Counter[Row] = Counter()
     columns = schema_of(spec, rows=None).columns
     for block in PeopleRows(spec, PRF, directory).taken(blocks):
         cells = [
-            decoded(column, block[name]).round(6).tolist()
+            block[name].astype(float).round(6).tolist()
             if isinstance(column, NumberColumn)
             else np.array(column.values)[block[name]].tolist()
             for name, column in columns.items()

@@ -15,7 +15,8 @@ from sqlalchemy import Connection
 from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.store.database.engines import migrating_engine
-from app.store.database.rules import RULES, create_rules, drop_rules
+from app.store.database.rules import RULES, create_rules
+from tests.app.dropped_rules import drop_rules
 from tests.app.ledgers import ANALYST, CURATOR, Place, opened, talked_about
 from tests.app.logs import log_of
 
@@ -118,6 +119,11 @@ def _filled(place: Place) -> dict[str, str]:
             lambda u: u.datasets.insert(
                 name="others", account=names["other"], spec="{}", rows=3, principal=CURATOR,
                 lineage="a" * 64,
+            )
+        ).id  # fmt: skip
+        names["unasked"] = store.write(
+            lambda u: u.datasets.insert(
+                name="unasked", account=names["other"], spec="{}", rows=3, principal=CURATOR
             )
         ).id  # fmt: skip
         names["foreign"] = reserve("seventh", 7, names["other"], names["others"])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -62,11 +63,16 @@ class Pair:
     url: str
     anchor_url: str
 
-    def open(self, directory: Path | None = None, url: str | None = None) -> Store:
+    def open(
+        self,
+        directory: Path | None = None,
+        url: str | None = None,
+        anchor: DatabaseAnchor | None = None,
+    ) -> Store:
         store = Store.open(
             url or self.url,
             data_dir=directory or self.directory,
-            anchor=DatabaseAnchor(self.anchor_url),
+            anchor=anchor or DatabaseAnchor(self.anchor_url),
         )
         store.share()
         return store
@@ -238,6 +244,64 @@ def test_a_copy_served_beside_stops_the_other(pair: Pair, tmp_path: Path) -> Non
                 charge(theirs, ledger, "theirs")
         assert theirs.frozen is Standing.DIFFERENT
         charge(ours, ledger, "ours still")
+
+
+class CutOff(DatabaseAnchor):
+    """The anchor of a writer whose connection to the ledger is cut while its note is under way."""
+
+    late: Callable[[], None] | None = None
+
+    def begin(self, step: Step) -> None:
+        def note() -> None:
+            self.late = None
+            DatabaseAnchor.begin(self, step)
+
+        self.late = note
+        raise RuntimeError("cut off")
+
+    def arrive(self) -> None:
+        if self.late is not None:
+            self.late()
+
+
+@pytest.mark.parametrize("while_read", [True, False])
+def test_a_late_note_of_a_writer_that_was_cut_off_fails_one_transaction(
+    pair: Pair, while_read: bool
+) -> None:
+    """It comes after the lock is free: another writer has read the anchor, or is at it."""
+    gone = CutOff(pair.anchor_url)
+
+    @dataclass(frozen=True)
+    class Watched:
+        told: Any
+
+        @property
+        def moved(self) -> Any:
+            if while_read:
+                gone.arrive()
+            return self.told.moved
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.told, name)
+
+    class Reading(DatabaseAnchor):
+        def settle(self, evidence: Any) -> Step | None:
+            found = super().settle(Watched(evidence))
+            gone.arrive()
+            return found
+
+    alive, cut = (pair.open(anchor=anchor) for anchor in (Reading(pair.anchor_url), gone))
+    with closing(alive, cut):
+        ledger = pair.ledger(alive)
+        charge(alive, ledger, "first", 2)
+        with pytest.raises(RuntimeError, match="cut off"):
+            charge(cut, ledger, "lost", 7)
+        with pytest.raises(Problem, match="busy"):
+            charge(alive, ledger, "second", 3)
+        assert alive.frozen is None
+        charge(alive, ledger, "second", 3)
+        assert spent(alive, ledger.account) == 12, "2, the 7 that may have been answered, and 3"
+        assert alive.verify().ok
 
 
 def test_an_emptied_anchor_freezes(pair: Pair) -> None:

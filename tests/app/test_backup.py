@@ -71,3 +71,10 @@ def test_a_backup_replaces_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "an older backup"
     assert not (tmp_path / "copy").exists()
     assert not [*tmp_path.glob("*.part")]
+
+
+def test_what_a_killed_backup_left_is_in_no_way_of_the_next(tmp_path: Path) -> None:
+    Store.open(url_of(tmp_path), data_dir=tmp_path).close()
+    (tmp_path / "copy.sqlite.part").write_text("half of it")
+    back_up(url_of(tmp_path), tmp_path / "copy.sqlite")
+    assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o600

@@ -65,6 +65,37 @@ def test_a_grant_ends_although_the_ledger_was_busy_and_failed(
     assert SECRET not in str([vars(each) for each in caplog.records])
 
 
+def test_one_grant_adds_at_most_what_the_operator_allows(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, max_grant="0.3") as (_, services):
+            dataset = await new_dataset(services)
+            await services.budgets.grant(dataset, Epsilon.parse("0.3"), "all of it", caller=ADA)
+            with pytest.raises(Problem) as refused:
+                await services.budgets.grant(
+                    dataset, Epsilon.parse("0.300000001"), "too much", caller=ADA
+                )
+            assert refused.value.code == "grant-too-large"
+            assert refused.value.extras == {"requested": "0.300000001", "maximum": "0.3"}
+
+    asyncio.run(scenario())
+
+
+def test_a_grant_for_a_total_that_was_seen_is_made_while_it_is_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (_, services):
+            dataset = await new_dataset(services)
+            seen = services.budgets.view(dataset, caller=ADA).balance.total
+            grant = services.budgets.grant
+            await grant(dataset, Epsilon.parse("1"), "as it was", caller=ADA, total=seen)
+            with pytest.raises(Problem) as refused:
+                await grant(dataset, Epsilon.parse("1"), "too late", caller=ADA, total=seen)
+            assert refused.value.code == "precondition"
+            after = services.budgets.view(dataset, caller=ADA).balance.total
+            assert after == seen + Epsilon.parse("1").nanos
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("expires", [None, datetime(2100, 1, 1, tzinfo=UTC)])
 def test_no_grant_moves_a_target(tmp_path: Path, expires: datetime | None) -> None:
     """Neither before the first answer nor after; what an account in epsilons takes."""

@@ -35,7 +35,6 @@ from mechanisms.catalog import calibrate
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import Part, Stack
@@ -73,7 +72,6 @@ def test_a_stored_question_has_the_mechanisms_that_it_was_charged_for() -> None:
 
 REGRESSIONS = [
     LinearRegression(target="y", features=("x",)),
-    LogisticRegression(target="y", features=("x",)),
     QuantileRegression(target="y", features=("x",)),
 ]
 

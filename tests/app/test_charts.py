@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from app.desk.charts.frame import Scale
 from app.desk.charts.intervals import Measured, intervals
 from app.services.publishing.pictures import chart
-from app.services.releases.numerals import spaced, within
-from app.services.releases.tidy import TidyRow
+from app.tidy.keys import Key
+from app.tidy.numerals import spaced, within
+from app.tidy.rows import Row
 
 NARROW = (20_640.1234, 20_641.1234)
 WIDE = (746.2, 1_146.1504)
@@ -89,8 +90,8 @@ def test_the_ends_of_a_scale_have_the_digits_of_its_width() -> None:
     )
     public = chart(
         [
-            TidyRow(term="a", estimate=946.1504, noise=WIDE),
-            TidyRow(term="b", estimate=NARROW[0], noise=NARROW),
+            Row(key=Key(terms=("a",)), estimate=946.1504, noise=WIDE),
+            Row(key=Key(terms=("b",)), estimate=NARROW[0], noise=NARROW),
         ],
         title="Two sizes",
     )

@@ -96,32 +96,10 @@ def key_of(run: Run, *arguments: Any, **options: Any) -> str:
     return service.keys[0]
 
 
-def test_a_question_has_one_name_however_it_is_spelt(run: Run) -> None:
-    known = key_of(run)
-    assert 1 <= len(known) <= 200
-    assert known.isascii()
-    assert known.isprintable()
-    columns_first = {"columns": ("age",), "kind": "mean"}
-    assert key_of(run, "ds_1", columns_first, epsilon=0.5) == known
-    assert key_of(run, "ds_1", MEAN, epsilon="0.50") == known
-    assert key_of(blocking) == key_of(awaiting)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options"),
-    [
-        (("ds_2", MEAN), {}),
-        (("ds_1", {"kind": "mean", "columns": ["income"]}), {}),
-        (("ds_1", {"kind": "mean", "columns": ["age"], "by": ["sex"]}), {}),
-        ((), {"epsilon": "0.51"}),
-        ((), {"norm": "l1"}),
-        ((), {"mechanism": "k_norm"}),
-        ((), {"inference": {"share": "1/3"}}),
-        ((), {"fresh": True}),
-    ],
-)
-def test_another_question_has_another_name(arguments: Any, options: Any) -> None:
-    assert key_of(blocking, *arguments, **options) != key_of(blocking)
+def test_the_service_names_a_question_unless_it_is_named(run: Run) -> None:
+    """It knows which spellings mean the same: tests/contract/test_one_question.py."""
+    assert key_of(run) == "auto"
+    assert key_of(run, "ds_2", {"columns": ("age",), "kind": "mean"}, epsilon=0.7) == "auto"
 
 
 def test_what_is_asked_anew_has_a_new_name_each_time(run: Run) -> None:
@@ -133,7 +111,9 @@ def test_what_is_asked_anew_has_a_new_name_each_time(run: Run) -> None:
     ("given", "sent"),
     [
         ("0.5", "0.5"), (0.5, "0.5"), ("0.50", "0.5"), (1, "1"), ("10", "10"), ("1.0", "1"),
-        (1e-7, "0.0000001"), ("5e-1", "0.5"), ("much", "much"), ("inf", "inf"),
+        (1e-7, "0.0000001"), ("0.10", "0.1"),
+        (0.1 + 0.1, "0.2"), (0.1 + 0.1 + 0.1, "0.3"), ("5e-1", "0.5"),
+        ("much", "much"), ("inf", "inf"),
     ],
 )  # fmt: skip
 def test_prices_have_one_spelling(given: Any, sent: str) -> None:

@@ -100,7 +100,10 @@ def test_groups_come_first_and_one_row_each() -> None:
                 {"term": "y:y", "value": 4},
             ],
         ),
-        ({"later": {"shapes": [1, "text"]}}, [{"term": "shapes[0]", "value": 1}]),
+        (
+            {"later": {"shapes": [1, "2020-01-01"]}},
+            [{"term": "0", "value": 1}, {"term": "1", "value": "2020-01-01"}],
+        ),
         (
             {"groups": [{"by": {"value": "f", "part": True}, "value": {"term": 1}}]},
             [{"by value": "f", "by part": True, "term": "term", "value": 1}],
@@ -154,7 +157,8 @@ def test_lines_leave_out_measures_that_no_row_has() -> None:
 
 
 def test_inference_stands_beside_its_coefficient() -> None:
-    terms = [{"term": "age", "estimate": 2, "std_error": 0.5, "confidence_95": [1, 3]}]
+    place = ["coefficients", "age"]
+    terms = [{"term": "age", "place": place, "std_error": 0.5, "confidence_95": [1, 3]}]
     release = released({"coefficients": {"age": 2, "educ": 1}}, inference={"terms": terms})
     age, educ = release.rows()
     assert (age["std_error"], age["confidence_low"], age["confidence_high"]) == (0.5, 1, 3)
@@ -304,8 +308,14 @@ def test_inference_of_levels_in_groups_is_beside_its_number() -> None:
 
     groups = [{"by": {"sex": sex}, "value": level(value)} for sex, value in (("f", 2), ("m", 3))]
     terms = [
-        {"term": "0.5", "by": {"sex": sex}, "std_error": error, "confidence_95": [error, 9]}
-        for sex, error in (("m", 0.25), ("f", 0.5))
+        {
+            "term": "0.5",
+            "place": ["groups", n, "value", "quantiles", 0, "value"],
+            "by": {"sex": sex},
+            "std_error": error,
+            "confidence_95": [error, 9],
+        }
+        for sex, n, error in (("m", 1, 0.25), ("f", 0, 0.5))
     ]
     rows = released({"groups": groups}, inference={"terms": terms}).rows()
     assert [(row["sex"], row["term"]) for row in rows] == [("f", "level 0.5"), ("m", "level 0.5")]
@@ -313,7 +323,8 @@ def test_inference_of_levels_in_groups_is_beside_its_number() -> None:
 
 
 def test_bars_of_inference_are_confidence_intervals() -> None:
-    terms = [{"term": "age", "std_error": 1, "confidence_95": [0, 4]}]
+    place = ["coefficients", "age"]
+    terms = [{"term": "age", "place": place, "std_error": 1, "confidence_95": [0, 4]}]
     fit = {"coefficients": {"age": 2, "income": 3}}
     release = released(fit, inference={"terms": terms}, std={}, interval={})
     assert drawings(release).labels == ["2, between 0 and 4"]

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 from app.domain.errors import DataUnreadableError
+from app.engine.data import encoded_parts
 from app.engine.executor import Executor, SerialExecutor
 from app.engine.processes import ProcessExecutor
 from app.engine.schema import schema_of
 from app.vault.vault import StoredPart, Vault
 from mechanisms.contract import Block
+from mechanisms.domain import exact
 from mechanisms.sketches import Sketch
-from tests.app.uploads import columns_spec, plainly, sample_csv
+from tests.app.uploads import columns_spec, plain_data, sample_csv
 
 COLUMNS = schema_of(columns_spec(), rows=None).columns
 
@@ -29,7 +31,9 @@ def _parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[StoredPart, ...]:
     vault = Vault(tmp_path_factory.mktemp("vault"))
     with vault.writer("ds_1") as writer:
         for seed in range(7):
-            writer.write(plainly(sample_csv(40 + seed, seed=seed), columns_spec()))
+            writer.write(
+                dict(plain_data(sample_csv(40 + seed, seed=seed), columns_spec()).values or {})
+            )
         writer.finish({})
         vault.publish(writer)
     return vault.open("ds_1").parts
@@ -74,7 +78,7 @@ def test_sketches_are_the_same_bits_everywhere(
     parts: tuple[StoredPart, ...], processes: ProcessExecutor
 ) -> None:
     def sketch(executor: Executor) -> bytes:
-        kept = executor.keep(parts, list(COLUMNS))
+        kept = executor.keep(encoded_parts(parts, COLUMNS), [exact(name) for name in COLUMNS])
         results = executor.map(partial(Sketch.from_block, columns=COLUMNS), kept)
         merged = reduce(Sketch.merge, results)
         arrays = [*chain(*merged.ordered.values()), *merged.categories.values()]

@@ -12,11 +12,12 @@ from app.engine.schema import schema_of
 from app.uploads import storing
 from app.vault.errors import AbsentError, TamperedError
 from app.vault.vault import Vault
+from mechanisms.domain import exact
 from mechanisms.parted import Part, parts_of
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.cells.parting import Bands, Parting
 from mechanisms.statistics.conditions import Condition
-from tests.app.uploads import DataHere, columns_spec, plainly, sample_csv
+from tests.app.uploads import DataHere, columns_spec, plain_data, sample_csv
 
 ROWS = 350
 ABSENT = (AbsentError, TamperedError)
@@ -53,14 +54,16 @@ def expect_equal(part: Part, rows: ArrayData) -> None:
 
 
 def test_a_part_is_what_its_rows_alone_are(engine: DataHere) -> None:
-    codes = plainly(sample_csv(ROWS), SPEC)
+    whole = plain_data(sample_csv(ROWS), SPEC)
     asked = parting(5)
-    place = asked.place(codes)
+    (block,) = whole.blocks(asked.columns)
+    place = asked.place(block)
     parts = parts_of(engine.open("ds_1"), asked)
     assert len(parts) == asked.cells == len(asked.labels)
     for cell, part in enumerate(parts):
-        kept = {name: column[place == cell] for name, column in codes.items()}
-        expect_equal(part, ArrayData(SCHEMA.columns, kept))
+        codes = {name: column[place == cell] for name, column in whole.codes.items()}
+        values = {name: whole.values_of(name)[place == cell] for name in codes}
+        expect_equal(part, ArrayData(SCHEMA.columns, codes, values))
     assert 0 < sum(part.rows for part in parts) < ROWS
 
 
@@ -89,13 +92,17 @@ def test_what_was_computed_goes_with_the_data_set(engine: DataHere) -> None:
     assert parts_of(data, parting(5))[0].rows >= 0
     engine.erase("ds_1")
     engine.store("ds_1", io.BytesIO(sample_csv(ROWS, seed=9).encode()), SPEC)
-    place = parting(5).place(plainly(sample_csv(ROWS, seed=9), SPEC))
+    (block,) = plain_data(sample_csv(ROWS, seed=9), SPEC).blocks(parting(5).columns)
+    place = parting(5).place(block)
     found = [part.rows for part in parts_of(engine.open("ds_1"), parting(5))]
     assert found == np.bincount(place, minlength=parting(5).cells + 1)[:-1].tolist()
 
 
-def test_edges_place_values_as_their_codes_lie() -> None:
+def test_edges_place_values_exactly() -> None:
     asked = Parting.of((), (Bands(column="income", edges=(0, 10, 15)),), SCHEMA)
     column = SCHEMA.columns["income"]
-    codes = column.encode(np.array([-5, 0, 9.9, 10, 15, 100.0]))  # type: ignore[union-attr]
-    assert asked.place({"income": codes}).tolist() == [0, 0, 0, 1, 1, 1]
+    values = column.clamped(  # type: ignore[union-attr]
+        np.array([-5, -1e-300, 0, np.nextafter(10, 0), 10, 14.9, 15, 100.0])
+    )
+    assert asked.place({exact("income"): values}).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert [each["income"] for each in asked.labels] == ["< 0", "[0,10)", "[10,15)", ">= 15"]

@@ -29,7 +29,7 @@ class Plane:
 
 def test_one_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     plane, store = Plane(), SimpleNamespace(shared=True)
-    service = ErasingService(store, plane)  # type: ignore[arg-type]
+    service = ErasingService(store, plane, plane)  # type: ignore[arg-type]
     others = [f"ds_{number}" for number in range(5)]
     monkeypatch.setattr(erasing, "LOOK_EVERY_S", 0.001)
     monkeypatch.setattr(service, "_found", lambda: frozenset({BROKEN, *others}))

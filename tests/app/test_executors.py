@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from app.domain.errors import DataUnreadableError
 from app.engine.choice import NoClusterError, Passes
 from app.engine.dask import DaskExecutor, PassFailedError
-from app.engine.data import DataEngine
+from app.engine.data import DataEngine, encoded_parts
 from app.engine.executor import Executor, SerialExecutor
 from app.engine.processes import ProcessExecutor
 from app.engine.schema import schema_of
@@ -35,7 +35,7 @@ from app.uploads import sketching, storing
 from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Block, Statistic
-from mechanisms.kng import logistic
+from mechanisms.domain import exact
 from mechanisms.objectives.check_loss import stored as stored_rows
 from mechanisms.privacy import Epsilon
 from mechanisms.randomness import system_randomness
@@ -156,11 +156,12 @@ def contents(vault: Vault) -> dict[str, bytes]:
 
 def test_sketches_are_the_same_everywhere(vault: Vault, elsewhere: Executor) -> None:
     columns = schema_of(SPEC, rows=None).columns
-    parts = vault.open("ds_1").parts
+    parts = encoded_parts(vault.open("ds_1").parts, columns)
+    names = [exact(name) for name in columns]
 
     def sketched(executor: Executor) -> list[object]:
         made = executor.map(
-            partial(Sketch.from_block, columns=columns), executor.keep(parts, list(columns))
+            partial(Sketch.from_block, columns=columns), executor.keep(parts, names)
         )
         return [(sketch.rows, sketch.gram.tolist(), _counts(sketch)) for sketch in made]
 
@@ -176,10 +177,6 @@ DRAWN: dict[str, tuple[Statistic, str]] = {
     "logistic by perturbation": (
         LogisticRegression(target="yes", features=("x", "y"), intercept=True, bound=4.0),
         "objective_perturbation",
-    ),
-    "logistic by gradient": (
-        LogisticRegression(target="yes", features=("x",), intercept=False, bound=2.0),
-        "kng",
     ),
     "quantile regression by gradient": (
         QuantileRegression(target="y", features=("x",), intercept=False, bound=1.0),
@@ -220,10 +217,6 @@ IN_PASSES: dict[str, tuple[Statistic, str]] = {
         ),
         "objective_perturbation",
     ),
-    "logistic by gradient": (
-        LogisticRegression(target="yes", features=("x",), intercept=True, bound=2.0),
-        "kng",
-    ),
     "quantile regression by gradient": (
         QuantileRegression(target="y", features=("x",), intercept=False, bound=2.0),
         "kng",
@@ -247,10 +240,8 @@ def test_a_draw_in_passes_is_the_same_everywhere(
     """Of rows that are read in passes, since they may be too many to hold: more than ten."""
     monkeypatch.setattr(stored_rows, "FEW_DISTINCT", 4)
     monkeypatch.setattr(rows, "HELD_ROWS", 10)
-    monkeypatch.setattr(logistic, "_HELD_ROWS", dict.fromkeys(range(1, 5), 10))
     monkeypatch.setitem(RegressionRows.__init__.__kwdefaults__, "held", 10)
-    for drawn in (RegressionRows, logistic.LogisticDraw):
-        monkeypatch.setitem(drawn.__init__.__kwdefaults__, "sample", 16)
+    monkeypatch.setitem(RegressionRows.__init__.__kwdefaults__, "sample", 16)
     asked: list[list[str]] = []
     keep = elsewhere.keep
     monkeypatch.setattr(elsewhere, "keep", lambda *told: asked.append(told[1]) or keep(*told))

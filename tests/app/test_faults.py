@@ -30,6 +30,7 @@ from app.domain.releases import ReleaseState
 from app.engine.data import DataEngine
 from app.services.datasets.readable import ReadableData
 from app.services.health import HealthService
+from app.services.releases.ledger_clock import LedgerClock
 from app.store import Debit, Finish, ReleaseRecord, Store, StoreError
 from app.store.anchor.standing import AnchorError
 from app.store.disk_errors import DiskError, disk_errors_told
@@ -137,7 +138,11 @@ def test_a_commit_that_cannot_be_taken_back_is_a_failed_one_all_the_same(
         store, writer = ledger.store, ledger.store.writer
         readable = ReadableData(store, DataEngine(Vault(home.directory)))
         health = HealthService(
-            store, readable, directories=(home.directory,), anchor_shares_device=False
+            store,
+            readable,
+            LedgerClock(store, most_behind_s=300),
+            directories={"data directory": home.directory},
+            anchor_shares_device=False,
         )
         release(store, ledger.dataset, "warm up")
         health.check()

@@ -22,8 +22,9 @@ from app.services.audit import check_manifests, check_stored_data
 from app.settings import Settings
 from app.store import Debit, Standing, Store
 from app.store.database.engines import migrating_engine
-from app.store.database.rules import RULES, create_rules, drop_rules
+from app.store.database.rules import RULES, create_rules
 from app.store.database.tables import metadata
+from tests.app.dropped_rules import drop_rules
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 from tests.app.test_services import new_dataset
 from tests.app.test_services import opened as serving

@@ -115,9 +115,9 @@ def test_missing_and_unreadable_cells_take_the_public_fill_value() -> None:
     content = b"n,c,o\n,,\nnan,zz,maybe\ninf,a,0\nwords,a,0\n10,b,1\n"
     report = UploadReport()
     (block,) = ingest(io.BytesIO(content), columns_spec(FILLED), report=report)
-    assert block["n"].tolist() == [0, 0, 0, 0, CODE_MAX]
+    assert block["n"].tolist() == [5, 5, 5, 5, 10]
     assert block["c"].tolist() == [1, 1, 0, 0, 1]
-    assert block["o"].tolist() == [CODE_MAX, CODE_MAX, -CODE_MAX, -CODE_MAX, CODE_MAX]
+    assert block["o"].tolist() == [1, 1, 0, 0, 1]
     assert {name: each.filled for name, each in report.columns.items()} == {"n": 4, "c": 2, "o": 2}
     assert report.columns["n"] == ColumnCounts(values=1, filled=4, unreadable=3)
 
@@ -181,7 +181,7 @@ PIECES = st.sampled_from(["a", "b", "7", ",", '"', '""', "\n", "\r\n", '"a"', '"
 def test_what_is_accepted_is_read_as_the_standard_library_reads_it(
     pieces: list[str], chunk_bytes: int
 ) -> None:
-    fill = {"missing": "?", "unreadable": "missing"}
+    fill = {"missing": "?", "unreadable": "missing", "trim": False}
     spec = columns_spec(
         {
             "x": {"type": "category", "values": ["?", "a", "b", "7", "a,b"], **fill},

@@ -19,8 +19,7 @@ from app.engine.data import VaultData
 from app.engine.schema import schema_of
 from app.services.datasets.declarations import declared_columns
 from app.vault.vault import Vault
-from mechanisms.domain import CODE_MAX, NumberColumn
-from mechanisms.expressions.evaluation import decoded
+from mechanisms.domain import CODE_MAX, NumberColumn, exact, summed
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import Sketch
@@ -29,7 +28,7 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.weights import Weights, require_weights, weighted_data
-from tests.app.uploads import DataHere, encode
+from tests.app.uploads import DataHere, encode, values_read
 
 COLUMNS: dict[str, dict[str, object]] = {
     "income": {"type": "number", "lower": 0, "upper": 5000, "missing": 0},
@@ -68,9 +67,9 @@ def parquet() -> bytes:
 @pytest.mark.parametrize("content", [csv_text().encode(), parquet()])
 def test_derived_columns_are_computed_from_each_row_as_it_is_stored(content: bytes) -> None:
     spec = declared()
-    codes, columns = encode(content, spec), schema_of(spec, rows=None).columns
+    values, columns = values_read(content, spec), schema_of(spec, rows=None).columns
     found = {
-        name: decoded(column, codes[name]).tolist()
+        name: values[name].tolist()
         for name, column in columns.items()
         if isinstance(column, NumberColumn)
     }
@@ -114,7 +113,8 @@ def test_sketches_hold_derived_columns(tmp_path: Path) -> None:
     engine = DataHere(Vault(tmp_path))
     engine.store("ds_1", io.BytesIO(csv_text().encode()), spec)
     data, columns = engine.open("ds_1"), schema_of(spec, rows=None).columns
-    sketch = Sketch.from_block(encode(csv_text().encode(), spec), columns)
+    values = values_read(csv_text().encode(), spec)
+    sketch = Sketch.from_block({exact(name): each for name, each in values.items()}, columns)
     names = ["log_income", "square", "unknown", "income"]
     assert data.gram(names) == sketch.sub_gram(names)
     assert np.array_equal(data.ordered("square")[0], sketch.ordered["square"][0])
@@ -146,7 +146,7 @@ def test_what_a_question_derives_is_computed_once_for_a_data_set(tmp_path: Path)
         asked = viewed(Mean(columns=("it",), derive={"it": text}), schema)
         counted = Counted(engine.open("ds_1"))
         view: Any = asked.view.over(counted)  # type: ignore[arg-type]
-        codes = [block["it"].tolist() for block in view.blocks(["it"])]
+        codes = [block[summed("it")].tolist() for block in view.blocks([summed("it")])]
         assert [sum(block) for block in codes] == [view.gram(["it"])[0][1]]
         assert sum(view.ordered("it")[1]) == 4
         passes.append(counted.passes)

@@ -8,11 +8,13 @@ import io
 import logging
 import random
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from app.domain.problems import Problem
+from app.uploads.formats.recognition import recognised
 from app.uploads.ingest import ingest
 from app.uploads.limits import Limits
 from mechanisms.privacy import Adjacency
@@ -28,6 +30,7 @@ from tests.app.uploads import (
 
 HEADER = "income,region,owner\n"
 GOOD = "1,north,1\n"
+WINDOWS = 'it looks like windows-1252: declare "encoding": "windows-1252"'
 
 
 def _csv(*rows: str) -> bytes:
@@ -40,6 +43,7 @@ def _parquet(frame: pl.DataFrame, *, group: int | None = None) -> bytes:
     return file.getvalue()
 
 
+ENUM = pl.Enum([SENTINEL])
 SOUND = pl.DataFrame({"income": [1.0, 2.0], "region": ["north", "öst"], "owner": [True, False]})
 
 
@@ -74,14 +78,40 @@ def test_every_bad_cell_is_named_by_row_and_column(chunk_bytes: int) -> None:
     ]
 
 
-def test_only_the_first_twenty_are_listed_and_the_first_come_first() -> None:
-    listed = troubles(_csv(*["1,north,1", ",north,1"] * 5000), chunk_bytes=256)
-    assert [row for row, _, _ in listed] == list(range(2, 42, 2))
+@pytest.mark.parametrize("chunk_bytes", [256, 1 << 20])
+def test_each_kind_of_fault_is_named_once_with_its_columns_and_counts(chunk_bytes: int) -> None:
+    rows = ["1,north,1", ",north,", "x,,maybe", "1,,inf", "inf,nowhere,1"]
+    problem = refused(_csv(*rows * 500), chunk_bytes=chunk_bytes)
+    assert problem.detail.startswith("The file does not fit its spec: 5 kinds of faults")
+    listed: Any = problem.extras["problems"]
+    assert {
+        kind["reason"]: {each["column"]: each["count"] for each in kind["columns"]}
+        for kind in listed
+    } == {
+        "missing": {"income": 500, "region": 1000, "owner": 500},
+        "not a number": {"income": 500},
+        "not a finite number": {"income": 500},
+        "not true, false, 1 or 0": {"owner": 1000},
+        "not one of the declared values": {"region": 500},
+    }
+    assert len({kind["reason"] for kind in listed}) == len(listed)
+    missing = listed[0]
+    assert (missing["reason"], missing["count"]) == ("missing", 2000)
+    assert missing["columns"][0] == {"column": "income", "count": 500, "rows": [2, 7, 12, 17, 22]}
+    assert missing["rows"] == [2, 3, 4, 7, 8]
 
 
-def test_a_category_is_matched_exactly() -> None:
+def test_rows_of_another_width_are_counted() -> None:
+    problem = refused(_csv(*["1,north,1", "1,north", "1,north,1,1"] * 300), chunk_bytes=64)
+    listed: Any = problem.extras["problems"]
+    few, many = "has too few cells for the header", "has too many cells for the header"
+    assert {kind["reason"]: kind["count"] for kind in listed} == {few: 300, many: 300}
+    assert [kind["columns"] for kind in listed] == [[], []]
+
+
+def test_a_category_is_matched_exactly_but_for_white_space_around_it() -> None:
     listed = troubles(_csv("1,North,1", "1, north,1", "1,nort,1"))
-    assert [row for row, _, _ in listed] == [1, 2, 3]
+    assert [row for row, _, _ in listed] == [1, 3]
 
 
 @pytest.mark.parametrize("chunk_bytes", [8, 1 << 20])
@@ -105,9 +135,9 @@ def test_ragged_rows_beside_undeclared_columns() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (b"\x00,north,1", "holds a NUL byte"),
-        (b"\xff\xfe,north,1", "is not UTF-8 text"),
-        ("1,öst,1".encode("latin-1"), "is not UTF-8 text"),
+        (b"\x00,north,1", "holds a NUL byte, which no text has"),
+        (b"\xff\xfe,north,1", f"is not UTF-8 text; {WINDOWS}"),
+        ("1,öst,1".encode("latin-1"), f"is not UTF-8 text; {WINDOWS}"),
         (b'5" pipe,north,1', "holds a stray or unclosed quote"),
         (b'"1"x,north,1', "holds a stray or unclosed quote"),
         (b'1, "north",1', "holds a stray or unclosed quote"),
@@ -144,15 +174,18 @@ def test_a_huge_cell_is_refused_wherever_it_lies(chunk_bytes: int) -> None:
         (b"", "the file is empty"),
         (b"\n\r\n  \n", "the file is empty"),
         (b"\xef\xbb\xbf", "the file is empty"),
-        ("income\n1\n".encode("utf-16"), "the file is not UTF-8 text"),
-        ("ö\n1\n".encode("latin-1"), "the header is not UTF-8 text"),
+        (
+            "income\n1\n".encode("utf-16"),
+            'the file is not UTF-8 text; it looks like utf-16: declare "encoding": "utf-16"',
+        ),
+        ("ö\n1\n".encode("latin-1"), f"the header is not UTF-8 text; {WINDOWS}"),
         (b"income,region,owner\r1,north,1\r", "the header is not a line of CSV"),
-        (b"inc\x00ome,region,owner\n", "the header holds a NUL byte"),
+        (b"inc\x00ome,region,owner\n", "the header holds a NUL byte, which no text has"),
         (b'"income,region,owner\n1,north,1\n', "the header is not a line of CSV"),
         (b'"income"x,region,owner\n', "the header holds a stray or unclosed quote"),
         (
             b"PK\x03\x04" + bytes(60),
-            "the file is a ZIP archive or a spreadsheet, not CSV or Parquet",
+            recognised(b"PK\x03\x04" + bytes(60)).sentence,
         ),
         (b"\x1f\x8b" + bytes(60), "the gzip data are damaged or cut short"),
         (gzip.compress(HEADER.encode(), mtime=0)[:-6], "the gzip data are damaged or cut short"),
@@ -220,15 +253,25 @@ def test_limits(content: bytes, limit: dict[str, int]) -> None:
     [
         (SOUND.with_columns(income=pl.concat_list("income")), ["income"]),
         (SOUND.with_columns(income=pl.struct("region")), ["income"]),
-        (SOUND.with_columns(region=pl.lit(1.5), owner=pl.lit(1.0)), ["region", "owner"]),
+        (SOUND.with_columns(region=pl.time(1), owner=pl.date(2020, 1, 1)), ["region", "owner"]),
         (SOUND.with_columns(region=pl.date(2020, 1, 1)), ["region"]),
         (SOUND.with_columns(region=pl.lit(SENTINEL.encode())), ["region"]),
+        (SOUND.with_columns(income=pl.lit(1).cast(pl.Duration("us"))), ["income"]),
+        (SOUND.with_columns(income=pl.lit([SENTINEL]).cast(pl.List(ENUM))), ["income"]),
     ],
 )
-def test_parquet_of_the_wrong_types(frame: pl.DataFrame, wrong: list[str]) -> None:
-    assert [(row, column) for row, column, _ in troubles(_parquet(frame))] == [
-        (None, name) for name in wrong
-    ]
+def test_parquet_of_the_wrong_types_is_named_with_them(
+    frame: pl.DataFrame, wrong: list[str]
+) -> None:
+    told = troubles(_parquet(frame))
+    assert [(row, column) for row, column, _ in told] == [(None, name) for name in wrong]
+    for (_, _, reason), name in zip(told, wrong, strict=True):
+        kind = type(frame.schema[name]).__name__.lower()
+        assert reason.startswith(f"has the type {kind}")
+        assert " is read from " in reason
+    spec = columns_spec({"sound": {"type": "boolean"}})
+    undeclared = frame.with_columns(sound=pl.lit(value=True))
+    assert len(encode(_parquet(undeclared), spec)["sound"]) == 2
 
 
 def test_texts_of_numbers_in_parquet_are_read_as_in_csv() -> None:

@@ -178,7 +178,7 @@ def test_a_job_is_queued_and_then_drawn_elsewhere(place: Place) -> None:
             dataset = await new_dataset(services)
             queued = await ask(services, dataset)
             assert (queued.state, queued.worker) == (ReleaseState.DEBITED, None)
-            assert json.loads(queued.plan)["job"] == {"deadline_s": 2, "expected_s": 1}
+            assert json.loads(queued.plan)["job"] == {"deadline_s": 2, "expected_s": 2}
             again = await ask(services, dataset)
             assert again == queued
             services.jobs.start()

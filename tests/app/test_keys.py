@@ -157,8 +157,43 @@ def test_the_first_key_is_made_once(place: Place) -> None:
         assert keys.bootstrap(given) is None
         assert keys.authenticate(given.encode()).role is Role.ADMIN
         assert len(keys.list(before=None, limit=9)) == 2
+        with pytest.raises(Problem, match="unauthorized"):  # the one that was made up before
+            keys.authenticate(made.encode())
         with pytest.raises(Problem, match="unauthorized"):
             keys.authenticate(b"guess")
+
+
+def test_a_bootstrap_key_that_is_replaced_is_revoked_and_the_log_says_so(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = "first " * 10, "second " * 10
+    with opened(place) as ledger:
+        keys = KeyService(ledger.store)
+
+        async def scenario() -> None:
+            keys.bootstrap(first)
+            old = keys.authenticate(first.encode())
+            ada = await keys.create(name="ada", role=Role.ADMIN, expires=None, caller=old)
+            keys.bootstrap(second)
+            new = keys.authenticate(second.encode())
+            with pytest.raises(Problem, match="unauthorized"):
+                keys.authenticate(first.encode())
+            assert keys.authenticate(ada.secret.encode()).role is Role.ADMIN
+            keys.bootstrap(second)  # the next start
+            keys.bootstrap(first)  # an old file that was put back
+            with pytest.raises(Problem, match="unauthorized"):
+                keys.authenticate(first.encode())
+            own = [each for each in caplog.records if each.name == keys_module.__name__]
+            lines = [(each.getMessage(), vars(each)["key"]) for each in own]
+            assert lines == [
+                ("a bootstrap key was made", old.key),
+                ("a bootstrap key was replaced and is revoked", old.key),
+                ("a bootstrap key was made", new.key),
+                ("the bootstrap key of the settings is revoked, and opens nothing", old.key),
+            ]
+
+        asyncio.run(scenario())
+        assert ledger.store.verify().ok
 
 
 def test_a_revoked_bootstrap_key_stays_revoked(place: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -14,8 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
 from app.domain.errors import ProcessLostError, StoppedError
+from app.domain.problems import Problem
 from app.services.datasets.storing import stored_while_there
-from app.services.plans.lanes import FairLane
+from app.services.plans.lanes import AT_ONCE, ProcessLane
 from app.uploads.intake import Stop
 from app.web.requests.leaving import gone, while_there
 from tests.app.uploads import columns_spec
@@ -49,28 +51,82 @@ def test_an_answer_in_time_is_an_answer() -> None:
     asyncio.run(scenario())
 
 
-def test_who_has_gone_leaves_the_queue() -> None:
-    """The calculation before it is finished, and its own is never begun."""
+class _Calculating:
+    """Calculations that go on until they are ended, or let go."""
 
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        self.go_on = threading.Event()
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        stop: Stop,
+        seconds: float,
+        urgent: bool,
+    ) -> Any:
+        """Wait, as for a process."""
+        del seconds, urgent
+        self.begun.append(arguments[0])
+        gone = threading.Event()
+        with stop.ends(gone.set):
+            while not self.go_on.wait(0.01):
+                if gone.is_set():
+                    self.ended.append(arguments[0])
+                    raise ProcessLostError
+            return function(*arguments)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+async def _seen(found: list[str], count: int) -> None:
+    while len(found) < count:
+        await asyncio.sleep(0.01)
+
+
+def test_who_has_gone_leaves_the_queue_and_ends_what_was_begun() -> None:
     async def scenario() -> None:
-        lane, under_way, go_on = FairLane(most=2), asyncio.Event(), threading.Event()
-        loop, begun = asyncio.get_running_loop(), []
-
-        def first() -> None:
-            loop.call_soon_threadsafe(under_way.set)
-            go_on.wait(60)
-
-        running = asyncio.ensure_future(lane.run("ada", first))
-        await under_way.wait()
-        client = Client()
-        waiting = while_there(client.request, lane.run("ada", partial(begun.append, "second")))
-        client.leaves.set()
+        made = _Calculating()
+        lane = ProcessLane(made, most=3, seconds=60)
+        first, second = Client(), Client()
+        asked = [
+            asyncio.ensure_future(while_there(client.request, lane.run("ada", str, name)))
+            for client, name in ((first, "first"), (second, "second"))
+        ]
+        await _seen(made.begun, 1)
+        third = asyncio.ensure_future(lane.run("ada", str, "third"))
+        await asyncio.sleep(0)
+        with pytest.raises(Problem, match="busy"):
+            await lane.run("ada", str, "one too many")
+        second.leaves.set()
         with pytest.raises(ClientDisconnect):
-            await waiting
-        again = asyncio.ensure_future(lane.run("ada", partial(begun.append, "third")))
-        go_on.set()
-        await asyncio.gather(running, again)
-        assert begun == ["third"]
+            await asked[1]
+        first.leaves.set()
+        with pytest.raises(ClientDisconnect):
+            await asked[0]
+        assert made.ended == ["first"]
+        made.go_on.set()
+        assert await third == "third"
+        assert made.begun == ["first", "third"]
+
+    asyncio.run(scenario())
+
+
+def test_people_take_turns_and_nobody_has_two() -> None:
+    async def scenario() -> None:
+        made = _Calculating()
+        lane = ProcessLane(made, most=10, seconds=60)
+        flood = [asyncio.ensure_future(lane.run("ada", str, f"ada {n}")) for n in range(5)]
+        others = [asyncio.ensure_future(lane.run(name, str, name)) for name in ("bob", "cy")]
+        await _seen(made.begun, AT_ONCE)
+        # In processes of their own, whose beginnings may pass each other.
+        assert sorted(made.begun) == ["ada 0", "bob"], "as many as there is room for, one of each"
+        made.go_on.set()
+        await asyncio.gather(*flood, *others)
+        assert made.begun.index("cy") <= 3, "and then who has waited longest"
 
     asyncio.run(scenario())
 

@@ -172,12 +172,13 @@ def test_fingerprints_tell_requests_and_data_sets_apart() -> None:
     assert len(prints) == 3
 
 
-def test_each_role_includes_the_one_before() -> None:
+def test_each_role_includes_the_one_before_but_metrics_none() -> None:
     allowed = {(a.value, b.value) for a in Role for b in Role if a.may_act_as(b)}
     assert ("analyst", "curator") not in allowed
     assert ("curator", "admin") not in allowed
     assert {("admin", "analyst"), ("admin", "curator"), ("curator", "analyst")} <= allowed
-    assert len(allowed) == 6
+    assert {b for a, b in allowed if a == "metrics"} == {"metrics"}
+    assert len(allowed) == 8
 
 
 def test_policies_refuse_by_the_first_rule_that_objects() -> None:

@@ -488,7 +488,7 @@ def test_a_sample_is_the_smallest_digests_however_they_arrive() -> None:
             sampler.add(order[start : start + step])
         sample = sampler.sample()
         assert sample is not None
-        yield from (sample.digests.tolist(), sample.limit, sample.rows, sample.twins)
+        yield from (sample.digests.tolist(), sample.limit, sample.rows, sample.repeated)
 
     one = list(sampled(often, 100))
     other = list(sampled(chance.permutation(often), 777))
@@ -513,19 +513,19 @@ def test_a_table_of_twins_is_given_up_unless_wanted() -> None:
 
 
 def test_the_rule_asks_for_more_than_chance() -> None:
-    table = TableShape(rows=1_000, distinct=800, twins=0.4, bits=60)
+    table = TableShape(rows=1_000, distinct=800, repeated=0.4, bits=60)
     assert chance_of_equal(smaller=table, larger=table) == pytest.approx(0.4)
     assert not overlaps(smaller=table, larger=table, compared=800, common=400)
     assert overlaps(smaller=table, larger=table, compared=800, common=700)
-    rich = TableShape(rows=1_000, distinct=1_000, twins=0, bits=60)
+    rich = TableShape(rows=1_000, distinct=1_000, repeated=0, bits=60)
     assert not overlaps(smaller=rich, larger=rich, compared=1_000, common=90)
     assert overlaps(smaller=rich, larger=rich, compared=1_000, common=110)
     # the smaller one's twins say as well how often rows recur
-    some = TableShape(rows=60, distinct=56, twins=0.13, bits=22)
-    none = TableShape(rows=60, distinct=60, twins=0, bits=22)
+    some = TableShape(rows=60, distinct=56, repeated=0.13, bits=22)
+    none = TableShape(rows=60, distinct=60, repeated=0, bits=22)
     assert not overlaps(smaller=some, larger=none, compared=56, common=7)
     assert overlaps(smaller=some, larger=none, compared=56, common=40)
-    alone = TableShape(rows=1, distinct=1, twins=0, bits=60)
+    alone = TableShape(rows=1, distinct=1, repeated=0, bits=60)
     assert not overlaps(smaller=alone, larger=rich, compared=1, common=1)
 
 
@@ -605,3 +605,16 @@ def test_what_was_cut_off_is_swept_and_what_is_whole_stays(tmp_path: Path) -> No
     files.sweep()
     assert before - {file.name for file in (tmp_path / "lineage").iterdir()} == {"ds_2-half"}
     assert files.origin("ds_1") == ORIGIN
+
+
+def test_runs_of_the_index_that_hold_a_forgotten_data_set_go(tmp_path: Path) -> None:
+    files = LineageFiles(tmp_path)
+    files.keep("ds_1", b"whole", ORIGIN)
+    files.index.mkdir()
+    for name in ("ds_1", "ds_2"):
+        (files.index / f"{name}.run").write_text(f"{name}\nds_1")
+    (files.index / "half.part").touch()
+    (files.index / "gone.run").symlink_to("nowhere")  # as when it is merged meanwhile
+    files.sweep()
+    files.forget("ds_1")
+    assert {file.name for file in files.index.iterdir()} == {"ds_2.run", "gone.run"}

@@ -229,7 +229,7 @@ def test_only_the_authority_named_is_believed(tmp_path: Path) -> None:
     with books(tmp_path) as kept:
         done = kept.verify(authority=Stamping(at=kept.authority.at).pem)
         assert done.exit_code == 1
-        assert done.stdout.startswith("BROKEN")
+        assert done.stdout.startswith("INVALID")
         assert done.stdout.count("not by this authority") == 3
         wrong = kept.verify(authority=b"no certificate")
         assert wrong.exit_code == 2

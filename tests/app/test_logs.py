@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import logging
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +14,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
 
-from app.logs import ALLOWED, AllowListFormatter, describe
+from app.logs import ALLOWED, AllowListFormatter, configure_logs, describe
 from app.store.anchor.standing import Standing
+from app.store.disk_errors import DiskError
 from app.store.guard import Guard
 
 SECRET = "sentinel90817263"
@@ -59,6 +63,49 @@ def test_an_exception_is_its_class_and_its_place() -> None:
     assert line["failure"] == told["failure"] == "RuntimeError"
     assert line["where"][-1].startswith("test_logs.py:")
     assert SECRET not in json.dumps(told)
+
+
+def _raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    try:
+        raise error from cause
+    except BaseException as raised:
+        return raised
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Path]:
+    configure_logs(level="warning", directories=[tmp_path])
+    yield tmp_path
+    configure_logs(level="warning")
+
+
+def test_a_full_disk_is_named(own: Path) -> None:
+    full = OSError(errno.ENOSPC, SECRET, str(own / "part-0.parquet"))
+    by_descriptor = OSError(errno.ENOSPC, SECRET)
+    in_database = sqlite3.OperationalError(SECRET)
+    in_database.sqlite_errorname = "SQLITE_FULL"
+    for error, path in (
+        (full, own / "part-0.parquet"),
+        (by_descriptor, own),
+        (in_database, own),
+        (_raised(DiskError(SECRET), full), own / "part-0.parquet"),
+        (
+            _raised(DiskError(SECRET), _raised(DBAPIError(SECRET, {}, in_database), in_database)),
+            own,
+        ),
+    ):
+        told = describe(error)
+        assert (told["errno"], told["path"]) == ("ENOSPC", str(path))
+        assert SECRET not in json.dumps(told)
+
+
+def test_no_path_but_the_services_own_is_logged(own: Path) -> None:
+    for number, name in ((errno.EACCES, "EACCES"), (errno.ENOSPC, "ENOSPC")):
+        told = describe(OSError(number, SECRET, f"/home/somebody/{SECRET}.csv"))
+        assert told["errno"] == name
+        assert "path" not in told
+    assert "errno" not in describe(ValueError(SECRET))
+    assert "errno" not in describe(sqlite3.OperationalError(SECRET))
 
 
 LEVELS = {"critical", "debug", "error", "exception", "info", "log", "warning"}

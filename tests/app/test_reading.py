@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import signal
 import threading
@@ -169,7 +170,7 @@ def test_a_reader_that_is_killed_ends_its_upload_alone(whom: str) -> None:
         else:
             assert sum(block["x"].size for block in blocks) > 2_000_000
         again = read_upload(io.BytesIO(b"x\n1\n"), NUMBER, reader=reader)
-        assert [block["x"].tolist() for block in again] == [[0]]
+        assert [block["x"].tolist() for block in again] == [[1]]
         assert (_host(reader) == host) == (whom == "reader")
     finally:
         reader.close()
@@ -204,8 +205,8 @@ def test_a_message_in_pieces_is_that_of_all_of_them(pieces: int) -> None:
     assert (message, bytes(received)) == (Message.BLOCK, body)
 
 
-def _block(*codes: int) -> bytes:
-    return bytes([Message.BLOCK]) + np.array(codes, dtype=np.int32).tobytes()
+def _block(*values: float) -> bytes:
+    return bytes([Message.BLOCK]) + np.array(values, dtype=np.float64).tobytes()
 
 
 _COUNTS = dict.fromkeys([each.name for each in fields(ColumnCounts)], 0)
@@ -218,8 +219,9 @@ END = (
 @pytest.mark.parametrize(
     "messages",
     [
-        (_block(1 << 20, (1 << 20) + 1), END),
-        (_block(-(1 << 20) - 1), END),
+        (_block(2, math.nextafter(2, 3)), END),
+        (_block(-5e-324), END),
+        (_block(1, math.nan), END),
         (_block(1)[:-1], END),
         (_block(1),),
         (b"",),
@@ -231,6 +233,7 @@ END = (
     ids=[
         "above",
         "below",
+        "no number",
         "cut",
         "no end",
         "nothing",

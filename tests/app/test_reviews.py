@@ -195,9 +195,14 @@ def test_a_plan_that_has_changed_is_not_approved(
             offer = PlanService._offer
 
             async def changed_to(
-                self: PlanService, *arguments: Any, person: str, patient: bool, **said: str
+                self: PlanService,
+                *arguments: Any,
+                person: str,
+                lanes: Any,
+                patient: bool = False,
+                **said: str,
             ) -> Any:
-                found = await offer(self, *arguments, person=person, patient=patient)
+                found = await offer(self, *arguments, person=person, lanes=lanes, patient=patient)
                 return replace(found, text=json.dumps({**json.loads(found.text), **said}))
 
             reworded = partialmethod(changed_to, reason="in other words")

@@ -44,7 +44,7 @@ def test_a_sample_holds_the_smallest_digests_with_all_their_twins(block: int) ->
     assert sample.limit == int(smallest[KEEP])
     assert sample.rows == np.count_nonzero(digests)
     twins = counts[:KEEP]
-    assert sample.twins == twins[twins > 1].sum() / twins.sum()
+    assert sample.repeated == twins[twins > 1].sum() / twins.sum()
 
 
 def test_samplers_behind_a_sieve_see_the_sums_that_they_want_and_every_row() -> None:

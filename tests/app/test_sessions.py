@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,9 @@ from app.services.people.keys import Caller, KeyService, NewKey
 from app.services.people.sessions import IDLE_S, LONGEST_S, MOST_OF_A_KEY, SessionService
 from app.store import Store
 from tests.app.callers import register
-from tests.app.ledgers import Place, opened, place_on
+from tests.app.ledgers import Place, opened, place_on, raw
 
+SECRET = b"s" * 32
 ADMIN = Caller(key="key_ada", person="ada", role=Role.ADMIN)
 
 
@@ -29,7 +32,8 @@ class Desk:
     store: Store
     keys: KeyService
     sessions: SessionService
-    now_s: list[float] = field(default_factory=lambda: [1_000_000.0])
+    now_s: list[float]
+    place: Place
 
     def key(self) -> NewKey:
         return asyncio.run(
@@ -53,8 +57,8 @@ def desk(place: Place) -> Iterator[Desk]:
     with opened(place) as ledger:
         register(ledger.store, ADMIN)
         keys, now_s = KeyService(ledger.store), [1_000_000.0]
-        sessions = SessionService(ledger.store, keys, clock=lambda: now_s[0])
-        yield Desk(ledger.store, keys, sessions, now_s)
+        sessions = SessionService(ledger.store, keys, secret=SECRET, clock=lambda: now_s[0])
+        yield Desk(ledger.store, keys, sessions, now_s, place)
 
 
 def test_a_session_ends_when_nothing_is_heard_of_it_and_after_a_day(desk: Desk) -> None:
@@ -98,6 +102,42 @@ def test_a_key_has_so_many_sessions_and_no_more(desk: Desk) -> None:
     assert desk.seen(stays) is not None
 
 
+def test_rows_written_or_edited_by_hand_sign_nobody_in(desk: Desk) -> None:
+    key, other = desk.key(), desk.key()
+    token = asyncio.run(desk.sessions.begin(key.secret))
+    person = desk.seen(token)
+    forged = f"{'x' * 43}.{other.record.id}.{int(desk.now_s[0])}"
+    with raw(desk.place) as database:
+        for made in (forged, "x" * 43):  # as sessions were stored before, and as they are now
+            for digest in (hashlib.sha256(made.encode()), hmac.new(b"", made.encode(), "sha256")):
+                row = (digest.hexdigest(), other.record.id, int(desk.now_s[0]), int(desk.now_s[0]))
+                database.execute("INSERT INTO desk_session VALUES (?, ?, ?, ?)", row)
+        database.execute("UPDATE desk_session SET key_id = ?", (other.record.id,))
+    assert desk.seen(forged) is None
+    assert desk.seen("x" * 43) is None
+    assert desk.seen(token.replace(key.record.id, other.record.id)) is None
+    assert desk.seen(token) == person, "who signed in is not read from the row"
+    desk.wait(LONGEST_S)
+    with raw(desk.place) as database:
+        now = int(desk.now_s[0])
+        database.execute("UPDATE desk_session SET began_at_s = ?, seen_at_s = ?", (now, now))
+    assert desk.seen(token) is None, "nor when"
+
+
+def test_an_edited_form_leads_to_no_other_site(desk: Desk) -> None:
+    async def act() -> str:
+        return "/desk/done"
+
+    async def send() -> str:
+        return await desk.sessions.once("form", caller=ADMIN, act=act)
+
+    assert asyncio.run(send()) == "/desk/done"
+    for elsewhere in ("https://example.org/", "//example.org", "/\\example.org", ""):
+        with raw(desk.place) as database:
+            database.execute("UPDATE desk_form SET location = ?", (elsewhere,))
+        assert asyncio.run(send()) == "/desk"
+
+
 def test_a_form_that_is_sent_many_times_at_once_acts_once(desk: Desk) -> None:
     done: list[str] = []
 
@@ -134,7 +174,8 @@ def test_a_double_click_that_reaches_two_servers_acts_once(tmp_path: Path) -> No
         register(ledger.store, ADMIN)
         ledger.store.share()
         with closing(place.open()) as other:
-            servers = [SessionService(each, KeyService(each)) for each in (ledger.store, other)]
+            both = (ledger.store, other)
+            servers = [SessionService(each, KeyService(each), secret=SECRET) for each in both]
             assert asyncio.run(send(*servers)) == ["/desk/1"] * 2
             assert asyncio.run(send(*reversed(servers))) == ["/desk/1"] * 2
     assert done == ["granted"]

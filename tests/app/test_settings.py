@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.settings import PREFIX, Settings, SettingsError
+from tests.tiers import in_one
 
 SECRET = "a-bootstrap-key-of-thirty-two-characters"
 
@@ -49,6 +50,6 @@ def test_a_short_bootstrap_key_is_refused_without_being_shown(
     assert "tooshortsecret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
+@in_one("name", Settings.model_fields)
 def test_every_setting_is_described(name: str) -> None:
     assert Settings.model_fields[name].description

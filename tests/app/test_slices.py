@@ -12,10 +12,13 @@ import pytest
 from app.domain.ledger import Balance, EntryKind
 from app.domain.problems import BudgetExceededError, Problem
 from app.domain.releases import ReleaseState
+from app.store.journal import Wanted
 from app.store.ledger import ids
+from app.store.ledger.accounts import CLOSED
 from app.store.ledger.commands import Debit
 from app.store.ledger.entries import Occasion
 from app.store.ledger.ids import text_of
+from app.store.unit_of_work import UnitOfWork
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, raw
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
@@ -40,7 +43,7 @@ def ledger(place: Place) -> Iterator[Ledger]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    for module in ("accounts", "entries", "batches", "releases", "datasets"):
+    for module in ("accounts", "entries", "batches", "releases", "datasets", "reviews"):
         monkeypatch.setattr(f"app.store.ledger.{module}.now", found.text)
     monkeypatch.setattr(ids, "now", found.text)
     return found
@@ -193,6 +196,45 @@ def test_an_end_without_a_grant_is_found(ledger: Ledger) -> None:
     assert ledger.balance() == (900, 0, 0)
     (fault,) = ledger.store.verify().faults
     assert fault == f"account {ledger.account}, entry 2: it ends no grant"
+
+
+def test_an_account_of_which_nothing_is_left_is_closed_without_an_end(ledger: Ledger) -> None:
+    assert charge(ledger, "all", 1000) == "charged"
+    with raw(ledger.place, guarded=False) as db:
+        db.execute("UPDATE dataset SET status = 'deleted', archived_at = '2026-01-01T00:00:00Z'")
+    for _ in range(2):
+        ledger.store.write(lambda u: u.accounts.close_if_empty(ledger.account, principal=CURATOR))
+    with ledger.store.reading() as r:
+        (closed,) = r.entries.of_system(CLOSED)
+    assert closed.fingerprint is None
+    assert any("is deleted and has releases" in fault for fault in ledger.store.verify().faults)
+
+
+def test_an_end_that_closes_an_account_is_missed(ledger: Ledger) -> None:
+    """Who enters that an account is closed names its last entry."""
+    ledger.store.write(
+        lambda u: u.accounts.system_entry(
+            CLOSED, principal=CURATOR, fingerprint="e" * 64, note=ledger.account
+        )
+    )
+    faults = ledger.store.verify().faults
+    assert f"account {ledger.account}: the entry that closes it is missing" in faults
+
+
+@pytest.mark.usefixtures("clock")  # both are approved in the same microsecond
+def test_approvals_at_one_time_are_those_of_their_own_releases(ledger: Ledger) -> None:
+    waiting = [ledger.store.write(lambda u, i=i: ledger.reserve(u, i, 1)).id for i in "ab"]
+
+    def both(u: UnitOfWork) -> None:
+        for each in waiting:
+            u.reviews.approve(each, principal=CURATOR, reason="r")
+
+    ledger.store.write(both)
+    with ledger.store.reading() as r:
+        entries = r.journal.page(Wanted(account=ledger.account, kind="debit"), skip=0, limit=9)
+        assert {*r.journal.approvals(entries)} == {*waiting}
+        alone = r.journal.approvals(entries[:1])
+    assert alone == {entries[0].release: (CURATOR,)}
 
 
 # Caps

@@ -106,12 +106,14 @@ def test_a_failed_migration_leaves_nothing(tmp_path: Path) -> None:
     assert list(schema_of(file)) == ["table release"]
 
 
-def test_a_newer_database_is_left_alone(place: Place) -> None:
+@pytest.mark.parametrize("revision", ["9999", "0026"])
+def test_a_database_of_another_version_is_left_alone(place: Place, revision: str) -> None:
+    """A newer one's, and 0.1.0's, whose revisions went up to 0026."""
     place.open().close()
     with raw(place) as db:
         (step,) = db.execute("SELECT version_num FROM alembic_version").fetchone()
-        db.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(StoreError, match="newer version"):
+        db.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    with pytest.raises(StoreError, match=r"newer version .* empty data directory"):
         place.open()
     with raw(place) as db:
         db.execute("UPDATE alembic_version SET version_num = ?", (step,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -33,6 +34,42 @@ def test_a_second_server_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path), pytest.raises(DirectoryLockedError, match="another Release Desk"):
         Store.open(url_of(tmp_path), data_dir=tmp_path)
     Store.open(url_of(tmp_path), data_dir=tmp_path).close()
+
+
+def modes(*places: Path) -> list[int]:
+    return [stat.S_IMODE(each.stat().st_mode) for each in places]
+
+
+def test_an_existing_directory_and_database_are_taken_from_others(tmp_path: Path) -> None:
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    for made in (data, elsewhere):
+        made.mkdir()
+        made.chmod(0o755)
+    file = elsewhere / "ledger.sqlite"
+    url = f"sqlite:///{file}"
+    Store.open(url, data_dir=data).close()
+    assert modes(data, file) == [0o700, 0o600], "from the beginning"
+    assert modes(elsewhere) == [0o755], "no directory of the service's"
+    data.chmod(0o755)
+    file.chmod(0o644)
+    with closing(Store.open(url, data_dir=data)):
+        beside = [file.with_name(f"{file.name}-{each}") for each in ("wal", "shm")]
+        assert modes(data, file, *beside) == [0o700, *[0o600] * 3]
+
+
+def test_a_directory_of_others_is_refused_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "letters.txt").touch()
+    tmp_path.chmod(0o750)
+    with pytest.raises(StoreError, match=f"run `chmod 700 {tmp_path}`"):
+        Store.open(url_of(tmp_path), data_dir=tmp_path)
+    assert modes(tmp_path) == [0o750]
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    DirectoryLock(tmp_path).release()  # ours by its group, as volumes of Kubernetes are
+    tmp_path.chmod(0o755)
+    with pytest.raises(StoreError, match=f"Run `chmod o-rwx {tmp_path}` as its owner"):
+        DirectoryLock(tmp_path)
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, Engine, event
 
 from app.domain.problems import Problem
@@ -22,15 +17,12 @@ from app.services.plans import deadlines as work
 from app.services.releases import public_moments as moments
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.reviews import Decision
-from app.store import FileAnchor, ReleasePage, ReleaseRecord, Store
-from app.store.database.engines import migrating_engine
+from app.store import ReleasePage, ReleaseRecord, Store
 from app.store.database.tables import metadata
-from app.store.unit_of_work import transaction
 from mechanisms.statistics.count import Count
-from tests.app.ledgers import Ledger, Place, opened, raw
+from tests.app.ledgers import Ledger, Place, opened
 from tests.app.test_jobs import ADA, BOB, Fake, ask, new_dataset
 from tests.app.test_jobs import opened as serving
-from tests.fixtures.version_0_1 import unpack
 
 HOUR_S = 3600
 ANSWER = b'{"drawn":"%s"}' % (b"x" * 300_000)
@@ -230,67 +222,3 @@ def test_nothing_lies_behind_a_result() -> None:
     """SQLite would walk over the result to reach it."""
     names = [column.name for column in metadata.tables["release"].columns]
     assert names[-2:] == ["result_hash", "result"]
-
-
-def columns_of(file: Path, table: str) -> list[str]:
-    with closing(sqlite3.connect(file)) as connection:
-        return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-
-
-def tables_of(file: Path) -> set[str]:
-    with closing(sqlite3.connect(file)) as connection:
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return {str(name) for (name,) in found}
-
-
-DATABASE = "release-desk.db"
-
-
-def url_at(directory: Path) -> str:
-    return f"sqlite:///{directory / DATABASE}"
-
-
-def _at_step(step: str, url: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parents[2] / "migrations"))
-    with migrating_engine(url).connect() as connection, transaction(connection):
-        config.attributes["connection"] = connection
-        command.upgrade(config, step)
-
-
-def _earlier(now: Path, directory: Path) -> None:
-    """Copy a data directory of the first version, with its ledger before the result came last."""
-    shutil.copytree(now, directory, ignore=shutil.ignore_patterns("release-desk.db*", "*.lock"))
-    _at_step("0008", url_at(directory))
-    before = tables_of(directory / DATABASE)
-    with raw(directory / DATABASE, guarded=False) as db:
-        db.execute("ATTACH ? AS newer", (str(now / DATABASE),))
-        for table in sorted(before & tables_of(now / DATABASE) - {"alembic_version"}):
-            names = ", ".join(columns_of(directory / DATABASE, table))
-            db.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM newer.{table}")
-        db.execute("DETACH newer")
-
-
-def test_an_earlier_ledger_keeps_every_release(tmp_path: Path) -> None:
-    unpack(tmp_path)
-    now, before = tmp_path / "data", tmp_path / "before"
-    _earlier(now, before)
-    assert columns_of(before / DATABASE, "release")[-2:] == ["finished_at", "worker"]
-
-    def opened_and_read(directory: Path, anchor: Path) -> tuple[Store, list[Any]]:
-        shutil.copytree(tmp_path / "data-anchor", anchor)
-        store = Store.open(url_at(directory), data_dir=directory, anchor=FileAnchor(anchor))
-        with store.reading() as reader:
-            return store, [*reader.releases.list()]
-
-    later, kept_releases = opened_and_read(now, tmp_path / "anchor of now")
-    later.close()
-    store, releases = opened_and_read(before, tmp_path / "anchor of before")
-    try:
-        assert columns_of(before / DATABASE, "release")[-1] == "result"
-        assert releases == kept_releases
-        waiting = next(each.id for each in releases if each.state is ReleaseState.DEBITED)
-        store.write(lambda u: u.releases.finish(waiting, b"{}"))
-        assert store.verify().ok
-    finally:
-        store.close()

@@ -103,7 +103,7 @@ def test_a_name_belongs_to_one_data_set_until_that_is_archived(place: Place) -> 
                 assert getattr(r.datasets.by_name("people"), "id", None) == held
         with store.reading() as r:
             assert [each.name for each in r.datasets.list()] == ["people"] * 3
-            assert len(r.datasets.archived()) == 2
+            assert len(r.datasets.without_rows()) == 2
         assert store.verify().ok
 
 

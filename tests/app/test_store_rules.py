@@ -15,10 +15,11 @@ import pytest
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from app.store.database.rules import RULES, Rule, drop_rules, replace_rules, wrong_rules
+from app.store.database.rules import RULES, Rule, wrong_rules
 from tests.app.attack_parts import Attack
 from tests.app.attacks import ATTACKS
 from tests.app.conftest import ON_BOTH
+from tests.app.dropped_rules import drop_rules, replace_rules
 from tests.app.ledgers import place_on
 from tests.app.rules_alone import prepared
 

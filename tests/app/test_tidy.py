@@ -1,4 +1,4 @@
-"""Answers as tidy rows: every number once, beside its own intervals."""
+"""Answers as rows: every number once, with what the answer says of it, by its key."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import csv
 from io import StringIO
 from typing import Any
 
-from app.client.tables import rows_of
+from app.client.tables import html_of, lines_of
+from app.client.tables import rows_of as client_rows
 from app.services.publishing.pictures import MOST_BARS, chart
-from app.services.releases.tidy import CSV_COLUMNS, TidyRow, tidy_csv, tidy_rows
+from app.services.releases.tidy import tidy_csv
+from app.tidy.keys import Key
+from app.tidy.rows import Row, rows_of
 
 MATRIX: dict[str, Any] = {
     "statistic": {"kind": "covariance", "columns": ["a", "b"]},
@@ -17,11 +20,11 @@ MATRIX: dict[str, Any] = {
     "noise": {"std": {}, "interval_95": {"matrix": [[[1, 2], [0, 1]], [[0, 1], [1, 3]]]}},
 }
 GROUPS: dict[str, Any] = {
-    "statistic": {"kind": "histogram", "columns": ["b"], "by": ["a"]},
+    "statistic": {"kind": "histogram", "columns": ["b"], "by": ["term"]},
     "epsilon": "0.5",
     "value": {
         "groups": [
-            {"by": {"a": each}, "value": {"cells": [{"cell": {"b": "x, y"}, "count": number}]}}
+            {"by": {"term": each}, "value": {"cells": [{"cell": {"b": "x, y"}, "count": number}]}}
             for each, number in (("north", 3), ("south", 4))
         ]
     },
@@ -31,26 +34,29 @@ STACK: dict[str, Any] = {
     "statistic": {
         "kind": "stack",
         "parts": [
-            {"statistic": {"kind": "mean", "columns": ["born"]}},
+            {"statistic": {"kind": "mean", "columns": ["born"], "by": ["sex"]}},
             {"statistic": {"kind": "quantile", "column": "a"}},
-            {"statistic": {"kind": "moments", "columns": ["a", "b"]}},
+            {"statistic": {"kind": "moments", "columns": ["a", "count"]}},
+            {"statistic": {"kind": "std", "columns": ["a"]}},
         ],
     },
     "epsilon": "1",
     "value": {
         "parts": [
-            {"born": "1980-01-01"},
+            {"groups": [{"by": {"sex": "M"}, "value": {"born": "1980-01-01"}}]},
             {"quantiles": [{"level": "0.5", "value": 7}]},
-            {"count": 9, "means": {"a": 1.0, "b": 2.0}, "second": [[3.0, 4.0], [4.0, None]]},
+            {"count": 9, "means": {"a": 1.0, "count": 2.0}, "second": [[3.0, 4.0], [4.0, None]]},
+            {"a": 0.125},
         ]
     },
     "noise": {
         "std": {},
         "interval_95": {
             "parts": [
-                {"born": ["1979-01-01", "1981-01-01"]},
+                {"groups": [{"by": {}, "value": {"born": ["1979-01-01", "1981-01-01"]}}]},
                 {"quantiles": [{"level": "0.5", "value": None}]},
-                {"count": [8, 10], "means": {"a": [0, 2], "b": [1, 3]}, "second": None},
+                {"count": [8, 10], "means": {"a": [0, 2], "count": [1, 3]}, "second": None},
+                {"a": [0, 1]},
             ]
         },
     },
@@ -63,22 +69,57 @@ REGRESSION: dict[str, Any] = {
     "inference": {
         "terms": [
             {
-                "term": "a", "estimate": 2.0, "std_error": 1, "confidence_95": [0, 4],
-                "noise_95": None,
+                "term": "a", "place": ["coefficients", "a"], "estimate": 2.0, "std_error": 1,
+                "confidence_95": [0, 4], "noise_95": None,
             }
         ],
         "fit": [
             {
-                "term": "r_squared", "estimate": 0.5, "std_error": 1, "confidence_95": [0, 1],
-                "noise_95": [0.25, 0.75],
+                "term": "r_squared", "estimate": None, "reason": "Cannot be said: why.",
+                "std_error": 1, "confidence_95": [0.5, 1], "noise_95": None,
             }
         ],
     },
 }  # fmt: skip
+QUANTILES: dict[str, Any] = {
+    "statistic": {"kind": "quantile", "column": "a", "levels": [0.25], "by": ["sex"]},
+    "epsilon": "1",
+    "value": {
+        "groups": [
+            {"by": {"sex": sex}, "value": {"quantiles": [{"level": "0.25", "value": value}]}}
+            for sex, value in (("f", 5), ("m", 6))
+        ]
+    },
+    "noise": None,
+    "inference": {
+        "terms": [
+            {
+                "term": "0.25", "place": ["groups", n, "value", "quantiles", 0, "value"],
+                "by": {"sex": "any text"}, "estimate": 5, "std_error": 1,
+                "confidence_95": [4 + n, 7 + n], "noise_95": None,
+            }
+            for n in range(2)
+        ],
+        "fit": [],
+    },
+}  # fmt: skip
+AT_EDGE: dict[str, Any] = {
+    "statistic": {"kind": "std", "columns": ["a"], "by": ["sex"]},
+    "epsilon": "1",
+    "value": {"groups": [{"by": {"sex": "f"}, "value": {"a": 0.0}},
+                         {"by": {"sex": "m"}, "value": {"a": 4.0}}]},
+    "noise": {"std": {}, "interval_95": {"groups": [{"value": {"a": [0.0, 2.0]}},
+                                                    {"value": {"a": [3.0, 6.0]}}]}},
+    "at_edge": [{"place": ["groups", 0, "value", "a"], "reason": "Cannot be said: why."}],
+}  # fmt: skip
+ANSWERS = (MATRIX, GROUPS, STACK, REGRESSION, QUANTILES, AT_EDGE)
 
 
-def named(answer: dict[str, Any]) -> dict[str, TidyRow]:
-    return {row.name: row for row in tidy_rows(answer)}
+def named(answer: dict[str, Any]) -> dict[str, Row]:
+    rows = rows_of(answer)
+    found = {row.name: row for row in rows}
+    assert len(found) == len(rows), "two numbers have one name"
+    return found
 
 
 def test_a_symmetric_matrix_tells_each_number_once() -> None:
@@ -92,60 +133,110 @@ def test_a_symmetric_matrix_tells_each_number_once() -> None:
 def test_groups_and_cells_name_a_number() -> None:
     rows = named(GROUPS)
     assert {name: row.estimate for name, row in rows.items()} == {
-        "count[a=north, b=x, y]": 3, "count[a=south, b=x, y]": 4
+        "count (term=north, b=x, y)": 3, "count (term=south, b=x, y)": 4
     }  # fmt: skip
     assert all(row.noise is row.confidence is None for row in rows.values())
 
 
-def test_parts_times_and_what_has_no_interval() -> None:
+def test_numbers_of_a_stack_say_their_statistic() -> None:
     rows = named(STACK)
-    assert (rows["born[part=1]"].estimate, rows["born[part=1]"].noise) == (
-        "1980-01-01", ("1979-01-01", "1981-01-01")
-    )  # fmt: skip
-    assert rows["level 0.5[part=2]"] == TidyRow(term="level 0.5", labels={"part": "2"}, estimate=7)
-    assert rows["a:b[part=3]"].estimate == 4.0
-    assert rows["b:b[part=3]"].estimate is None
-    assert rows["count[part=3]"].noise == (8, 10)
+    born = rows["mean of born (sex=M)"]
+    assert (born.estimate, born.noise) == ("1980-01-01", ("1979-01-01", "1981-01-01"))
+    assert rows["quantile 0.5 of a"].estimate == 7
+    assert rows["quantile 0.5 of a"].noise is None
+    assert rows["mean of a × count"].estimate == 4.0
+    assert rows["mean of count × count"].estimate is None
+    assert rows["mean of count"].estimate == 2.0
+    assert rows["count"].noise == (8, 10)
+    assert rows["standard deviation of a"].key.part == 4
+
+
+def test_inference_is_joined_by_place_and_never_by_text() -> None:
+    rows = named(QUANTILES)
+    assert rows["level 0.25 (sex=f)"].confidence == (4, 7)
+    assert rows["level 0.25 (sex=m)"].confidence == (5, 8)
+    assert [row["confidence_low"] for row in client_rows(QUANTILES)] == [4, 5]
+    lines = [*csv.DictReader(StringIO(tidy_csv(QUANTILES)))]
+    assert [line["confidence_high"] for line in lines] == ["7", "8"]
 
 
 def test_confidence_is_its_own_term_s_and_a_fit_comes_last() -> None:
     rows = named(REGRESSION)
-    assert [*rows] == ["(intercept)", "a", "r_squared"]
+    assert [*rows] == ["(intercept)", "a", "R squared"]
     assert rows["(intercept)"].confidence is None
     assert (rows["a"].noise, rows["a"].confidence) == ((1, 3), (0, 4))
-    assert (rows["r_squared"].noise, rows["r_squared"].confidence) == ((0.25, 0.75), (0, 1))
+    fit = rows["R squared"]
+    assert (fit.shown, fit.note, fit.confidence) == (
+        "cannot be said", "Cannot be said: why.", (0.5, 1)
+    )  # fmt: skip
+    (line,) = [each for each in client_rows(REGRESSION) if each["term"] == "r_squared"]
+    assert (line["value"], line["note"]) == (None, "Cannot be said: why.")
 
 
-def test_the_client_tells_the_same_numbers() -> None:
-    for answer in (MATRIX, GROUPS, REGRESSION):
-        seen = [row["value"] for row in rows_of(answer)]
-        assert seen == [row.estimate for row in tidy_rows(answer)][: len(seen)]
+def test_a_number_at_the_edge_of_what_is_possible_is_not_shown_as_one() -> None:
+    first, second = rows_of(AT_EDGE)
+    assert (first.estimate, first.shown, first.noise) == (None, "cannot be said", (0, 2))
+    assert (second.estimate, second.note) == (4.0, None)
+    one, other = [*csv.DictReader(StringIO(tidy_csv(AT_EDGE)))]
+    assert (one["estimate"], one["note"], one["noise_high"]) == ("", "Cannot be said: why.", "2.0")
+    assert (other["estimate"], other["note"]) == ("4.0", "")
+    found = client_rows(AT_EDGE)
+    assert [row["value"] for row in found] == [None, 4.0]
+    head, line, _, note = lines_of(found)
+    assert head.split() == ["sex", "term", "value", "noise_low", "noise_high"]
+    assert line.split() == ["f", "a", "cannot", "be", "said", "0", "2"]
+    assert note == "Cannot be said: why."
+    page = html_of("std", found)
+    assert "<td>cannot be said</td>" in page
+    assert page.count("Cannot be said: why.") == 1
+    assert (page.count("<svg"), page.count("<circle")) == (2, 1), "an interval without its dot"
+    drawn = chart(rows_of(AT_EDGE), title="t")
+    assert (drawn.count('class="noise"'), drawn.count("<circle")) == (2, 1)
 
 
-def test_a_csv_file_has_the_same_rows() -> None:
+def test_every_form_has_the_same_numbers() -> None:
+    for answer in ANSWERS:
+        rows, found = rows_of(answer), client_rows(answer)
+        lines = [*csv.DictReader(StringIO(tidy_csv(answer)))]
+        assert len(rows) == len(found) == len(lines)
+        for row, line, told in zip(rows, lines, found, strict=True):
+            assert told["value"] == row.estimate
+            assert line["estimate"] == ("" if row.estimate is None else str(row.estimate))
+            assert (told["noise_low"], told["noise_high"]) == (row.noise or (None, None))
+            assert told["term"] == line["term"] == row.term
+            assert line["statistic"] == row.statistic
+
+
+def test_a_csv_file_has_a_column_for_each_part_of_a_key() -> None:
     (head, *lines) = csv.reader(StringIO(tidy_csv(STACK)))
-    assert tuple(head) == CSV_COLUMNS
-    assert lines[0] == ["born[part=1]", "1980-01-01", "1979-01-01", "1981-01-01", "", "", "1"]
-    assert lines[-1] == ["b:b[part=3]", "", "", "", "", "", "1"]
-    assert {len(line) for line in lines} == {len(CSV_COLUMNS)}
+    assert head[:4] == ["part", "statistic", "term", "sex"]
+    assert lines[0][:9] == [
+        "1", "mean", "born", "M", "1980-01-01", "", "1979-01-01", "1981-01-01", ""
+    ]  # fmt: skip
+    assert lines[-1][:5] == ["4", "std", "a", "", "0.125"]
+    assert {len(line) for line in lines} == {len(head)}
+    (head, *_) = csv.reader(StringIO(tidy_csv(GROUPS)))
+    assert head[:4] == ["statistic", "term", "by term", "b"]
 
 
 def test_a_chart_draws_numbers_and_leaves_texts_out() -> None:
-    drawn = chart(tidy_rows(STACK), title="<a> & b")
-    assert (
-        drawn.count("<circle") == len([r for r in tidy_rows(STACK) if r.estimate is not None]) - 1
-    )
+    drawn = chart(rows_of(STACK), title="<a> & b")
+    assert drawn.count("<circle") == len([r for r in rows_of(STACK) if r.estimate is not None]) - 1
     assert "<a>" not in drawn
     assert "style" not in drawn
-    assert chart(tidy_rows({**STACK, "value": {"born": "1980-01-01"}}), title="t") == ""
-    many = [TidyRow(term=str(n), estimate=0) for n in range(MOST_BARS + 5)]
+    assert chart(rows_of({**STACK, "value": {"born": "1980-01-01"}}), title="t") == ""
+    many = [numbered(str(n), 0) for n in range(MOST_BARS + 5)]
     assert chart(many, title="t").count("<circle") == MOST_BARS
 
 
+def numbered(name: str, estimate: float, noise: Any = None) -> Row:
+    return Row(key=Key(terms=(name,)), estimate=estimate, noise=noise)
+
+
 def test_numbers_of_unlike_sizes_have_scales_of_their_own() -> None:
-    alike = [TidyRow(term="a", estimate=1, noise=(0, 2)), TidyRow(term="b", estimate=5)]
+    alike = [numbered("a", 1, (0, 2)), numbered("b", 5)]
     assert 'class="zero"' in chart(alike, title="t")
-    unlike = [*alike, TidyRow(term="c", estimate=1e6, noise=(0, 2e6))]
+    unlike = [*alike, numbered("c", 1e6, (0, 2e6))]
     drawn = chart(unlike, title="t")
     assert 'class="zero"' not in drawn
     for end in ("0", "2", "5", "2,000,000"):

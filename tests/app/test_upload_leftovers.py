@@ -120,6 +120,25 @@ def test_a_living_server_clears_away_what_a_dead_one_left(tmp_path: Path) -> Non
         asyncio.run(scenario())
 
 
+def test_a_note_written_by_hand_removes_no_file(tmp_path: Path) -> None:
+    """A name that is a path or a pattern would reach the digests of every data set."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+
+    async def scenario() -> None:
+        async with serving(directory, f"sqlite:///{directory / 'ledger.sqlite'}") as (store, all_):
+            await upload(all_)
+            held = sorted(tmp_path.rglob("*"))
+            for name in ("*", "../lineage"):
+                store.write(lambda work, of=name: work.uploads.begin(of, worker="w_gone"))
+            all_.unfinished.clear()
+            assert under_way(store) == 0
+            files = [each for each in held if "-wal" not in each.name and "-shm" not in each.name]
+            assert all(each.exists() for each in files)
+
+    asyncio.run(scenario())
+
+
 async def _keep_clearing(services: Services) -> None:
     while True:
         await asyncio.to_thread(services.unfinished.clear)

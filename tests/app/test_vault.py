@@ -21,8 +21,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from app.vault.errors import AbsentError, TamperedError, UnreadableError, VaultError
+from app.vault.errors import AbsentError, OutdatedError, TamperedError, UnreadableError, VaultError
 from app.vault.vault import MAX_PART_ROWS, Vault, VaultWriter
+from app.vault.waiting import WaitingFiles, WaitingNote
 
 BLOCK = {"a": np.arange(5, dtype=np.int32), "b": np.array([0, 255, 1, 2, 3], dtype=np.uint8)}
 
@@ -46,7 +47,9 @@ def test_round_trip(tmp_path: Path) -> None:
         "b": [0, 255, 1, 2, 3],
         "a": [0, 1, 2, 3, 4],
     }
-    assert all(codes.dtype == np.int32 for codes in read.values())
+    assert {name: values.dtype for name, values in read.items()} == {
+        name: values.dtype for name, values in BLOCK.items()
+    }
     assert stored.attached["sketch.json"].read() == b"[1,2]"
     stored.verify()
 
@@ -327,20 +330,17 @@ def test_a_tampered_sketch_is_detected(tmp_path: Path, change: str) -> None:
             stored.attached["sketch.json"].read()
 
 
-def test_a_data_set_with_a_file_each_is_read(tmp_path: Path) -> None:
-    """What version 1 of the manifest stored stays as it is."""
+def test_a_data_set_of_an_earlier_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
     vault = Vault(tmp_path)
     _publish(vault)
-    place = tmp_path / "datasets" / "ds_1"
-    manifest = json.loads((place / "manifest.json").read_bytes())
-    (place / "attached.bin").rename(place / "sketch.json")
-    (place / "manifest.json").write_text(json.dumps(manifest | {"version": 1}))
-    stored = vault.open("ds_1")
-    stored.verify()
-    assert stored.attached["sketch.json"].read() == b"[1,2]"
-    (place / "sketch.json").write_bytes(b"[1,2] ")
-    with pytest.raises(TamperedError):
-        stored.verify()
+    path = tmp_path / "datasets" / "ds_1" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"version": 2}))
+    with pytest.raises(OutdatedError, match="earlier version; upload it again"):
+        vault.open("ds_1")
+    _publish(vault, "ds_2")
+    _publish(vault, "ds_3")
+    (tmp_path / "datasets" / "ds_3" / "manifest.json").write_text("{")
+    assert vault.outdated() == ["ds_1"], "what else is wrong is found out when it is used"
 
 
 def test_only_a_finished_data_set_is_published(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
     _publish(vault)
     path = tmp_path / "datasets" / "ds_1" / "manifest.json"
     sound = json.loads(path.read_bytes())
-    for change in ({"rows": 8}, {"id": "ds_2"}, {"version": 3}, {"parts": None}):
+    for change in ({"rows": 8}, {"id": "ds_2"}, {"parts": None}):
         path.write_text(json.dumps(sound | change))
         with pytest.raises(TamperedError):
             vault.open("ds_1")
@@ -464,16 +464,10 @@ def test_a_checked_part_that_cannot_be_parsed_is_unreadable(
 
 
 @pytest.mark.parametrize("name", ["attached.bin", "part-00001.parquet"])
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_check_hashes_what_has_changed(tmp_path: Path, name: str, version: int) -> None:
+def test_a_check_hashes_what_has_changed(tmp_path: Path, name: str) -> None:
     vault = Vault(tmp_path)
     _publish(vault)
     place = tmp_path / "datasets" / "ds_1"
-    if version == 1:
-        manifest = json.loads((place / "manifest.json").read_bytes())
-        (place / "attached.bin").rename(place / "sketch.json")
-        (place / "manifest.json").write_text(json.dumps(manifest | {"version": 1}))
-        name = name.replace("attached.bin", "sketch.json")
     stored = vault.open("ds_1")
     stored.check()
     stored.check()
@@ -498,3 +492,15 @@ def test_a_disk_without_room_for_a_rename_says_so(
         monkeypatch.setattr(Path, "rename", full)
         with pytest.raises(OSError, match="no space"):
             vault.publish(writer)
+
+
+def test_a_note_of_a_waiting_upload_is_taken_once(tmp_path: Path) -> None:
+    files = WaitingFiles(tmp_path)
+    note = WaitingNote("ds_1", 5, "f00")
+    files.put(note, b"who and what")
+    (tmp_path / "waiting" / ".cut-off").write_bytes(b"who")
+    files.sweep()
+    assert files.all() == [note]
+    assert files.read(note) == b"who and what"
+    assert [files.take(note), files.take(note)] == [True, False]
+    assert files.read(note) is None

@@ -11,6 +11,7 @@ import pytest
 
 from app.domain.releases import ReleaseState
 from app.store import Mark, Verification, earlier_mark, inspecting, keep_mark
+from app.store import store as store_module
 from app.store.verification.notes import LARGE
 from tests.app.ledgers import CURATOR, Ledger, Place, opened, raw
 from tests.app.logs import log_of
@@ -169,6 +170,27 @@ def rows_read(ledger: Ledger, since: Mark | None) -> int:
         patch.setattr(walks, "entry_hashes", counting)
         assert verified(ledger, since).faults == ()
     return counted[0]
+
+
+def test_a_server_goes_on_from_what_it_found_sound(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def since(*, full: bool = False, signed: bool = True) -> int | None:
+        found = ledger.store.verify(signed=signed, full=full)
+        assert found.ok
+        return found.since
+
+    grow(ledger, "a")
+    assert [since(), since()] == [None, None], "a small ledger is always walked from the beginning"
+    monkeypatch.setattr(store_module, "VERIFIED_WHOLE", 3)
+    assert since(signed=False) is None
+    assert since() is None, "receipts had not been looked at"
+    assert since() is not None
+    assert since(full=True) is None
+    edit(ledger.place, "UPDATE log_part SET seed = '" + "c" * 64 + "' WHERE number = 1")
+    assert since() is not None, "it is older than what was found sound"
+    assert not ledger.store.verify(signed=True).ok
+    assert not ledger.store.verify(signed=True, full=False).ok, "nothing is sound any more"
 
 
 def test_a_note_is_kept_of_a_large_ledger_alone(ledger: Ledger) -> None:

@@ -29,13 +29,12 @@ from mechanisms.catalog import calibrate
 from mechanisms.contract import Statistic
 from mechanisms.privacy import Epsilon
 from mechanisms.randomness import Randomness
-from mechanisms.sketches import ArrayData
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.quantile import Quantile
 from tests.app.people import PRF, Row, csv_of, people_spec
-from tests.app.uploads import DataHere, columns_spec, plainly, sample_csv
+from tests.app.uploads import DataHere, columns_spec, plain_data, sample_csv
 
 ROWS = (230, 1, 160)
 SPEC = columns_spec()
@@ -111,7 +110,7 @@ def test_a_version_is_one_upload_of_all_its_rows(
     whole = files[0] + "".join(text.split("\n", 1)[1] for text in files[1:])
     versions = grown(engine, [text.encode() for text in files])
     engine.store("ds_whole", io.BytesIO(whole.encode()), SPEC)
-    wanted = ArrayData(SCHEMA.columns, plainly(whole, SPEC))
+    wanted = plain_data(whole, SPEC)
     together, apart = engine.open(versions[-1]), engine.open("ds_whole")
     numbers = list(wanted.sketch.ordered)
     for data in (together, apart):

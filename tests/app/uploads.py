@@ -24,8 +24,9 @@ from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.storing import Extended, Ingested, Writer, write_files
 from app.vault.vault import Vault, VaultWriter
-from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn
+from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Values, coded
 from mechanisms.privacy import Adjacency
+from mechanisms.sketches import ArrayData
 
 SENTINEL = "SENTINELCELL"
 """Planted in cells; must not appear in any problem or log."""
@@ -116,15 +117,21 @@ class DataHere(DataEngine):
         ).store
 
 
-def encode(content: bytes, spec: ColumnsSpec, **limits: Any) -> Codes:
+def values_read(content: bytes, spec: ColumnsSpec, **limits: Any) -> dict[str, Values]:
     """Have an upload read and join its blocks."""
     blocks = list(read_upload(io.BytesIO(content), spec, limits=Limits(**limits)))
+    columns = schema_of(spec, rows=None).columns
     return {
-        name: np.concatenate([block[name] for block in blocks])
-        if blocks
-        else np.zeros(0, dtype=np.int32)
-        for name in spec.stored
+        name: np.concatenate([np.zeros(0, column.dtype), *(block[name] for block in blocks)])
+        for name, column in columns.items()
     }
+
+
+def encode(content: bytes, spec: ColumnsSpec, **limits: Any) -> Codes:
+    """Have an upload read, and return the codes of its values."""
+    columns = schema_of(spec, rows=None).columns
+    found = values_read(content, spec, **limits)
+    return {name: coded(columns[name], values) for name, values in found.items()}
 
 
 def refused(content: bytes, spec: ColumnsSpec | None = None, **limits: Any) -> Problem:
@@ -139,11 +146,19 @@ def refused(content: bytes, spec: ColumnsSpec | None = None, **limits: Any) -> P
 
 
 def troubles(content: bytes, spec: ColumnsSpec | None = None, **limits: Any) -> list[Any]:
-    """Return what an ``invalid-upload`` lists, as (row, column, reason)."""
+    """Return what an ``invalid-upload`` lists, as (row, column, reason), in the order of rows."""
     problem = refused(content, spec, **limits)
     assert (problem.code, problem.status) == ("invalid-upload", 422)
     listed: Any = problem.extras["problems"]
-    return [(entry["row"], entry["column"], entry["reason"]) for entry in listed]
+    names = list((spec or columns_spec()).read)
+    found = [
+        (row, place["column"], kind["reason"])
+        for kind in listed
+        for place in kind["columns"] or [{"column": None, "rows": kind["rows"]}]
+        for row in place["rows"] or [None]
+    ]
+    found.sort(key=lambda each: (each[0] or 0, names.index(each[1]) if each[1] in names else -1))
+    return found
 
 
 def plainly(content: str, spec: ColumnsSpec) -> Codes:
@@ -161,6 +176,25 @@ def plainly(content: str, spec: ColumnsSpec) -> Codes:
             codes = [_code(column, float(cell)) for cell in cells]
         result[name] = np.array(codes, dtype=np.int32)
     return result
+
+
+def plain_data(content: str, spec: ColumnsSpec) -> ArrayData:
+    """Return the rows of a sound CSV text, read with the standard library."""
+    rows = list(csv.DictReader(io.StringIO(content, newline="")))
+    schema = schema_of(spec, rows=len(rows))
+    cells = {name: [row[name] for row in rows] for name in schema.columns}
+    values = {name: _plain_values(column, cells[name]) for name, column in schema.columns.items()}
+    found = ArrayData.from_values(schema, values)
+    assert same(dict(found.codes), plainly(content, spec))
+    return found
+
+
+def _plain_values(column: Column, cells: list[str]) -> list[Any]:
+    if isinstance(column, CategoryColumn):
+        return cells
+    if column.boolean:
+        return [cell.lower() in {"true", "1"} for cell in cells]
+    return [float(cell) for cell in cells]
 
 
 def _code(column: NumberColumn, value: float) -> int:

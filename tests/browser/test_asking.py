@@ -45,7 +45,7 @@ def test_the_preview_follows_the_form(visits: Visits, analyst: str, dataset: str
         page.get_by_role("textbox", name="Levels").fill("0.5")
         page.get_by_role("textbox", name="Epsilon").fill("0.5")
         preview = page.get_by_role("region", name="Preview")
-        expect(preview).to_contain_text("Left afterwards")
+        expect(preview).to_contain_text("After this release")
         expect(preview).to_contain_text("9.5")
 
 
@@ -89,7 +89,7 @@ def test_it_is_asked_by_keyboard_alone(visits: Visits, analyst: str, dataset: st
         expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
         page.keyboard.press("Enter")
         by.tick(page.get_by_role("checkbox", name="income"))
-        by.fill(page.get_by_role("textbox", name="Half-width"), "5")
+        by.fill(page.get_by_role("textbox", name="Margin of error (±)"), "5")
         by.press(page.get_by_role("button", name="Preview"))
         expect(page.get_by_role("region", name="Preview")).to_contain_text("Accuracy wanted")
         for heading in ("Release this?", "Mean of"):
@@ -116,13 +116,14 @@ def test_two_tabs_ask_two_questions(
 ) -> None:
     with visits.window(analyst) as page:
         other = page.context.new_page()
-        for tab in (page, other):
-            fill_mean(tab, dataset)
+        fill_mean(page, dataset)
+        fill_mean(other, dataset)
+        other.get_by_role("textbox", name="Epsilon").fill("0.25")
         for tab in (page, other):
             tab.get_by_role("button", name="Release").click()
             tab.get_by_role("button", name="Release").click()
             tab.wait_for_url("**/desk/releases/*")
-        assert spent(admin, dataset) == "1"
+        assert spent(admin, dataset) == "0.75"
 
 
 def faults_in_both(page: Page) -> list[str]:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from tests.browser.furnished import ENGEL, Desk, furnish
 from tests.browser.screenshots import DRAFTED, IMAGES, SHOWN, take
-from tests.browser.visiting import Keyboard, Visits, faults_of, look_like
+from tests.browser.visiting import Keyboard, Visits, confirm, faults_of, look_like
 from tests.contract.service import Service, make_key
 
 pytestmark = pytest.mark.slow
@@ -187,7 +187,7 @@ def test_a_key_is_revoked_by_keyboard(
         by = Keyboard(page)
         by.press(page.get_by_role("link", name=f"Revoke {key['name']}"))
         expect(page.get_by_role("heading", level=1)).to_contain_text(key["name"])
-        by.press(page.get_by_role("button", name="Revoke"))
+        confirm(by, "Revoke", heading=key["name"])
         expect(page.get_by_text("The key is revoked.")).to_be_visible()
         expect(page.get_by_role("link", name=f"Revoke {key['name']}")).to_have_count(0)
 
@@ -259,6 +259,8 @@ def test_everybody_can_add_rows(
         page.get_by_role("textbox", name="Name").fill(f"Wages of the year {uuid4()}")
         page.get_by_role("button", name="Add rows").click()
         expect(page.get_by_role("heading", name="How the file was read")).to_be_visible()
+        assert faults_of(page) == []
+        page.get_by_role("button", name="Create data set").click()
         expect(page.get_by_role("table").filter(has_text="(this one)")).to_be_visible()
         assert faults_of(page) == []
 

@@ -89,7 +89,7 @@ def test_on_paper_there_is_the_certificate_and_nothing_to_press(
         page.goto(f"{public[0]}/certificate")
         page.emulate_media(media="print")
         expect(page.get_by_role("heading", name="Certificate")).to_be_visible()
-        expect(page.get_by_role("link", name="Documents")).to_be_hidden()
+        expect(page.get_by_role("link", name="Documentation")).to_be_hidden()
 
 
 def test_what_is_published_or_withdrawn_is_so_at_once_for_who_has_looked_before(

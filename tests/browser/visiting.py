@@ -74,6 +74,13 @@ def sign_in(page: Page, key: str) -> None:
     page.wait_for_url("**/desk")
 
 
+def confirm(by: Mouse | Keyboard, button: str, *, heading: str) -> None:
+    """Confirm an act that cannot be undone, on the page that comes before it."""
+    expect(by.page.get_by_role("heading", level=1)).to_contain_text(heading)
+    by.tick(by.page.get_by_role("checkbox", name="I understand that this cannot be undone"))
+    by.press(by.page.get_by_role("button", name=button))
+
+
 @dataclass(frozen=True)
 class Mouse:
     """Uses a page by pointing at things."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
-SOURCES = Path(__file__).parent.parent.parent / "app" / "client"
-NAME = "release_desk_client"
+from app.services.client_packages import client_packages
 
 
 def pack_client(place: Path) -> Path:
-    """Write the client below a folder, under the name that it has alone, and return the folder."""
-    for source in SOURCES.rglob("*.py"):
-        target = place / NAME / source.relative_to(SOURCES)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(source.read_text("utf-8").replace("app.client", NAME), "utf-8")
+    """Unpack the client that the service serves below a folder, and return the folder."""
+    with zipfile.ZipFile(io.BytesIO(client_packages()["python"].content)) as wheel:
+        wheel.extractall(place)
     return place
 
 

@@ -118,6 +118,7 @@ class World:
     def _ids(self, case: Case, parameters: Mapping[str, Any]) -> Mapping[str, str]:
         fresh: dict[str, Callable[[], str]] = {
             "archiveDataset": lambda: str(upload(self.admin)["id"]),
+            "deleteDataset": lambda: str(upload(self.admin)["id"]),
             "extendDataset": self._newest,
             "decideOnRelease": lambda: self._waiting(self.analyst),
             "getPublication": lambda: self._released(public=True),
@@ -256,6 +257,7 @@ def _declared(was: Mapping[str, Any]) -> dict[str, Any]:
         "description": "rows of a test",
         "derive": {"rich": "income > 50", "log_food": {"expr": "log1p(food)", "upper": 3.5}},
         "overlap": {"reason": "the rows of every test are these"},
+        "same_people": "unknown",
         "policy": {"review": "above:0.5", "max_epsilon_per_release": "1", "allowed": ["mean"]},
     }
     optional = {name: sound[name] for name in was if name in sound and was[name] is not None}

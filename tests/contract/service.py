@@ -55,7 +55,8 @@ def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
     Nothing but what a test asks for is written meanwhile.
     """
     chosen = {
-        "response_slot_ms": 0, "rate_limit_per_minute": 0, "checkpoint_s": 86_400, **settings,
+        "response_slot_ms": 0, "rate_limit_per_minute": 0, "checkpoint_s": 86_400,
+        "anonymous_rate_limit_per_minute": 0, "anonymous_total_per_minute": 0, **settings,
     }  # fmt: skip
     app = create_app(Settings(data_dir=data_dir, bootstrap_key=ADMIN_KEY, **chosen))
     config = uvicorn.Config(
@@ -195,7 +196,10 @@ def assert_problem(answer: httpx.Response, status: int, code: str | None = None)
     assert body["status"] == status
     assert body["request_id"] == answer.headers["x-request-id"]
     assert body["detail"]
-    assert body["remedy"] == PROBLEMS[body["code"]].remedy
+    if body["code"] == "invalid-request" and body["errors"]:
+        assert body["errors"][0]["field"] in body["remedy"]
+    else:
+        assert body["remedy"] == PROBLEMS[body["code"]].remedy
     if code is not None:
         assert body["code"] == code, body
     return body

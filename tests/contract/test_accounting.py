@@ -20,7 +20,9 @@ def budget(client: httpx.Client, dataset: str) -> dict[str, object]:
 
 
 def test_an_account_states_its_target_and_its_rho(admin: httpx.Client) -> None:
-    made = upload(admin, budget=TARGET)
+    made = upload(
+        admin, budget={"epsilon": 1, "delta": 1e-6}
+    )  # numbers are read as they are written
     found = made["budget"]
     assert found == {
         "epsilon": {"total": "1", "spent": "0", "reserved": "0", "remaining": "1"},

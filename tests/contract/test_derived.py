@@ -63,7 +63,7 @@ def test_a_list_is_told_that_names_are_keys(curator: httpx.Client) -> None:
         ({"b": "scale(food)"}, "spec.derive[0]", "reads the data"),
         ({"b": "fod"}, "spec.derive[0]", "the columns are food"),
         ({"food": "income"}, "spec.derive[0]", "has this name already"),
-        ({"b": {"expression": "food"}}, "spec.derive[0]", "not known here"),
+        ({"b": {"expression": "food"}}, "spec.derive[0]", "unknown field"),
         ({"b": 3}, "spec.derive[0]", "must be"),
         ({"b": "x" * 3000}, "spec.derive[0]", "at most 2000 characters"),
     ],
@@ -163,7 +163,7 @@ def test_every_regression_takes_every_kind_of_feature(
     ("fields", "field", "said"),
     [
         ({"formula": "food ~ poly(income, 2)"}, "statistic.formula", "reads the data"),
-        ({"formula": "food ~ incom"}, "statistic.features", "no such column"),
+        ({"formula": "food ~ incom"}, "statistic.features", "incom is no column"),
         ({"formula": "log(food) ~ income"}, "statistic.formula", "log1p"),
         ({"formula": "food ~ C(region, ref=west)"}, "statistic.features[0].reference", "north"),
         ({"target": "food"}, "statistic.features", "is required"),

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.services import health
 from app.settings import Settings
 from app.store import inspecting
 from app.store.ledger.pauses import Paused
@@ -40,6 +40,10 @@ Message = MutableMapping[str, Any]
 Kept = Callable[[Reader], bool]
 SNAPSHOT = json.loads(Path(__file__).with_name("openapi.json").read_text())
 FIELD: dict[str, Any] = {"type": "number", "lower": -1, "upper": 1}
+UNUSED = {
+    "file": ("unused.csv", "w\n" + "".join(f"{place / 97}\n" for place in range(30))),
+    "spec": (None, json.dumps(spec(name="unused", columns={"w": FIELD}))),
+}
 POINTS = "x,y,z\n" + "0,0.5,0.1\n0.3,0.2,-0.9\n-0.4,0.1,0.6\n" * 10
 JOB = {"kind": "quantile_regression", "target": "y", "features": ["x", "z"], "bound": 1}
 
@@ -135,6 +139,8 @@ def documented() -> set[tuple[str, str, int]]:
 
 
 READ_ONLY = {
+    ("POST", "/v1/datasets", 200),
+    ("POST", "/v1/datasets/{dataset}/versions", 200),
     ("POST", "/v1/datasets/{dataset}/dry-runs", 200),
     ("POST", "/v1/datasets/{dataset}/previews", 200),
     ("POST", "/v1/datasets/{dataset}/scripts", 200),
@@ -222,8 +228,20 @@ def ask_about_data(admin: httpx.Client, answers: Answers) -> None:
     derived = {"statistic": {"kind": "mean", "columns": ["income"]}}
     note(admin.post(f"/v1/releases/{moments.json()['id']}/derivations", json=derived), 200)
     rows = {"file": ("more.csv", "income,food,region,owner\n9,9,north,1\n"), "spec": (None, "{}")}
+    for checked in (
+        admin.post(f"{path}/versions", files=rows, params={"check": "true"}),
+        admin.post("/v1/datasets", files=UNUSED, params={"check": "true"}),
+    ):
+        note(checked, 200)  # it stores nothing
     grown = admin.post(f"{path}/versions", files=rows)
     note(grown, 201, lambda r: getattr(r.datasets.get(grown.json()["id"]), "version", 1) == 2)
+    made = admin.post("/v1/datasets", files=UNUSED)
+    unused = made.json()["id"]
+    note(made, 201, lambda r: r.datasets.get(unused) is not None)
+    note(
+        admin.delete(f"/v1/datasets/{unused}"), 200,
+        lambda r: getattr(r.datasets.get(unused), "status", None) == "deleted",
+    )  # fmt: skip
     note(
         admin.post(f"{path}/archive"), 200,
         lambda r: getattr(r.datasets.get(name), "status", None) == "archived",
@@ -359,9 +377,21 @@ def test_a_disk_that_is_filling_up_is_not_ready(
 ) -> None:
     with running(tmp_path / "data") as server:
         assert httpx.get(f"{server.url}/readyz").status_code == 200
-        monkeypatch.setattr(health, "MIN_FREE_BYTES", 1 << 62)
-        body = assert_problem(httpx.get(f"{server.url}/readyz"), 503, "not-ready")
-        assert body["detail"] == "A disk is full."
+        for disk, free_mib, is_ready in (
+            (1 << 40, 65, True),
+            (1 << 40, 63, False),
+            (40 << 20, 38, True),  # a small volume that is nearly empty
+            (20 << 20, 19, True),
+            (20 << 20, 1, False),
+        ):
+            found = SimpleNamespace(f_frsize=1, f_blocks=disk, f_bavail=free_mib << 20)
+            monkeypatch.setattr("app.services.health.os.statvfs", lambda _, found=found: found)
+            answer = httpx.get(f"{server.url}/readyz")
+            assert answer.is_success is is_ready, (disk, free_mib)
+            if not is_ready:
+                detail = assert_problem(answer, 503, "not-ready")["detail"]
+                assert detail.startswith("The disk of the data directory is full: less than ")
+                assert str(tmp_path) not in detail
 
 
 def test_another_schema_is_not_ready(tmp_path: Path) -> None:
@@ -369,7 +399,7 @@ def test_another_schema_is_not_ready(tmp_path: Path) -> None:
 
     with running(tmp_path / "data") as server:
         with sqlite3.connect(tmp_path / "data" / "release-desk.db") as raw:
-            raw.execute("UPDATE alembic_version SET version_num = '0001'")
+            raw.execute("UPDATE alembic_version SET version_num = '0000'")
         raw.close()
         body = assert_problem(httpx.get(f"{server.url}/readyz"), 503, "not-ready")
         assert "schema" in body["detail"]

@@ -73,13 +73,11 @@ DECLARED: dict[str, dict[str, Any]] = {
 }
 JOBS = {
     "replace_one": {
-        ("logistic_regression", "kng"),
         ("quantile_regression", "kng"),
         ("quantile_regression", "exponential"),
         ("geometric_median", "kng"),
     },
     "add_remove": {
-        ("logistic_regression", "kng"),
         ("quantile_regression", "objective_perturbation"),
         ("quantile_regression", "kng"),
         ("quantile_regression", "exponential"),
@@ -208,7 +206,9 @@ def told(answer: httpx.Response) -> tuple[object, ...]:
     """Return everything of an answer but its declared numbers and its own names."""
     body = {key: each for key, each in answer.json().items() if key not in OWN}
     if body.get("status") == "released":
-        body.pop("usefulness", None)  # it judges the released numbers: post-processing of them
+        # Both judge the released numbers and their noise: post-processing of these.
+        body.pop("usefulness", None)
+        body.pop("at_edge", None)
     own = dict.fromkeys(OWN_HEADERS & set(answer.headers), "")
     headers = sorted({**answer.headers, **own}.items())
     return answer.status_code, headers, shape(body)

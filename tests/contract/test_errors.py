@@ -10,6 +10,7 @@ import pytest
 from app.domain.problems import PROBLEMS
 from tests.contract.routes import ENDPOINTS, send
 from tests.contract.service import assert_problem
+from tests.tiers import in_one
 
 IDS = {"dataset": "ds_0", "release": "rel_0", "key": "key_0"}
 OPERATIONS = [(method, path.format(**IDS)) for method, path in ENDPOINTS]
@@ -17,14 +18,13 @@ OPEN = {(m, path.format(**IDS)) for (m, path), stated in ENDPOINTS.items() if st
 SENTINEL = "sentinel5550192837"
 
 
-@pytest.mark.parametrize(("method", "path"), [each for each in OPERATIONS if each not in OPEN])
-@pytest.mark.parametrize(
+@in_one(("method", "path"), [each for each in OPERATIONS if each not in OPEN])
+@in_one(
     "authorization",
     [
         None, "", "Bearer", "Bearer ", f"Bearer {SENTINEL}", f"Basic {SENTINEL}",
         "Bearer " + "x" * 5000,
     ],
-    ids=["none", "empty", "no token", "blank token", "unknown", "basic", "long"],
 )  # fmt: skip
 def test_without_a_valid_key_every_route_answers_401(
     anonymous: httpx.Client, method: str, path: str, authorization: str | None
@@ -41,14 +41,14 @@ def test_two_keys_are_none(anonymous: httpx.Client, service: object) -> None:
     assert_problem(anonymous.get("/v1/datasets", headers=headers), 401)
 
 
-@pytest.mark.parametrize(("method", "path"), sorted(OPEN))
+@in_one(("method", "path"), sorted(OPEN))
 def test_open_routes_need_no_key(anonymous: httpx.Client, method: str, path: str) -> None:
     answer = send(anonymous, (method, path), {}, rows="", answer=b"")
     # no authority is set, so nothing is stamped
     assert answer.status_code == (404 if path == "/v1/log/stamp" else 200)
 
 
-@pytest.mark.parametrize("path", sorted({path for _, path in OPERATIONS}))
+@in_one("path", sorted({path for _, path in OPERATIONS}))
 def test_a_wrong_method_answers_405(admin: httpx.Client, path: str) -> None:
     document = {method for method, known in OPERATIONS if known == path}
     for method in {"PUT", "PATCH"} - document:
@@ -77,6 +77,7 @@ def test_what_is_not_there_answers_404(admin: httpx.Client, path: str) -> None:
     ("method", "path"),
     [
         ("POST", "/v1/datasets/ds_0/archive"), ("DELETE", "/v1/keys/key_0"),
+        ("DELETE", "/v1/datasets/ds_0"),
         ("GET", "/v1/datasets/ds_0/budget"), ("GET", "/v1/datasets/ds_0/ledger"),
         ("GET", "/v1/datasets/ds_0/versions"),
     ],

@@ -105,3 +105,18 @@ def test_a_hundred_faults_of_very_many_are_found_in_time() -> None:
     keys = ",".join(f'"{number}":1' for number in range(900))
     found = faults(f'{{"parts":{{{keys}}}}}'.encode())
     assert found == [f"parts[{place}]" for place in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (b"9007199254740993.0", 2**53 + 1),
+        (b"9.007199254740993e15", 2**53 + 1),
+        (b"-9007199254740993.00", -(2**53) - 1),
+        (b"9007199254740993", 2**53 + 1),
+        (b"9007199254740993.5", 9007199254740994.0),
+        (b"40.0", 40.0),
+    ],
+)
+def test_a_whole_number_goes_through_no_float(text: bytes, number: float) -> None:
+    assert read_json(text) == number

@@ -62,7 +62,7 @@ def test_a_preview_says_what_is_a_job(client: httpx.Client, people: str) -> None
         body = {"statistic": statistic, "epsilon": "1", **more}
         return client.post(f"/v1/datasets/{people}/previews", json=body).json()["job"]
 
-    assert preview(JOB, mechanism="kng") == {"deadline_s": DEADLINE_S, "expected_s": 1}
+    assert preview(JOB, mechanism="kng") == {"deadline_s": DEADLINE_S, "expected_s": 2}
     assert preview(INLINE) is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.contract.service import (
     spec,
     upload,
 )
+from tests.speed import PATIENCE_S
 
 COLUMNS = {
     "income": {"type": "number", "lower": 0, "upper": 5000},
@@ -27,7 +29,7 @@ COLUMNS = {
 }
 
 
-def people(seed: int, rows: int = 60) -> list[str]:
+def people(seed: int | str, rows: int = 60) -> list[str]:
     chance = random.Random(seed)
     return [f"{chance.uniform(0, 5000):.3f},{chance.uniform(0, 2500):.3f}" for _ in range(rows)]
 
@@ -82,6 +84,30 @@ def test_they_may_share_the_earlier_account(curator: httpx.Client) -> None:
     stranger = upload(curator, file_of(people(3)), columns=COLUMNS)
     refused = send_upload(curator, file_of(rows), money(account=stranger["account"]))
     assert_problem(refused, 409, "overlapping-dataset")
+
+
+def test_a_second_wave_shares_the_budget_where_its_curator_says_so(curator: httpx.Client) -> None:
+    """New values of the same people are not recognised; the statement is kept and public."""
+    first = upload(curator, file_of(people(31)), columns=COLUMNS, same_people="no")
+    wave = file_of(people(32))
+    refused = send_upload(curator, wave, money(same_people="yes"))
+    (error,) = assert_problem(refused, 422, "invalid-request")["errors"]
+    assert (error["field"], "second budget" in error["message"]) == ("spec.same_people", True)
+    both = money(same_people="yes", adjacency="nearly")
+    errors = assert_problem(send_upload(curator, wave, both), 422, "invalid-request")["errors"]
+    assert "spec.adjacency" in [each["field"] for each in errors]
+    assert send_upload(curator, wave, money(same_people="maybe")).status_code == 422
+    second = upload(
+        curator, wave, columns=COLUMNS, same_people="yes", account=first["account"], budget=None
+    )
+    assert (second["same_people"], second["account"]) == ("yes", first["account"])
+    silent = upload(curator, file_of(people(33)), columns=COLUMNS)
+    assert silent["same_people"] == "not_stated"
+    for dataset, said in ((first, "no"), (silent, "not stated")):
+        entries = curator.get(f"/v1/datasets/{dataset['id']}/ledger").json()["items"]
+        assert entries[0]["note"] == (
+            f"data set upload, same people in an earlier data set: {said}"
+        )
 
 
 def test_archiving_first_mints_nothing(curator: httpx.Client) -> None:
@@ -168,6 +194,29 @@ def test_lost_or_altered_digests_let_nothing_in(apart: Service) -> None:
         assert_problem(send_upload(admin, file_of(people(1)), money()), 409)
         left = {path.name for path in file.parent.iterdir()}
         assert len(left) == 9  # the key, and two files per data set: refused uploads leave none
+
+
+@pytest.mark.wide
+def test_an_index_is_made_beside_uploads_and_forgets_what_is_deleted(apart: Service) -> None:
+    index = apart.data_dir / "lineage" / "index"
+    with apart.client() as admin:
+        made = [upload(admin, file_of(people(100 + n)), columns=COLUMNS) for n in range(9)]
+        upload(admin, file_of(people(200)), columns=COLUMNS)
+
+        def runs() -> list[bytes]:
+            return [file.read_bytes().split(b"\n")[0] for file in index.glob("*.run")]
+
+        until = time.monotonic() + PATIENCE_S
+        while not runs() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert made[0]["id"].encode() in runs()[0]
+        for each, rows in ((made[0], people(100)), (made[8], people(108))):
+            refused = send_upload(admin, file_of(shuffled(rows)[:40]), money())
+            assert assert_problem(refused, 409, "overlapping-dataset")["dataset"] == each["id"]
+        assert admin.delete(f"/v1/datasets/{made[0]['id']}").status_code == 200
+        assert not any(made[0]["id"].encode() in run for run in runs())
+        upload(admin, file_of(people(100)), columns=COLUMNS)
+        assert_problem(send_upload(admin, file_of(people(103)), money()), 409)
 
 
 def test_another_key_lets_nothing_in(tmp_path: Path) -> None:

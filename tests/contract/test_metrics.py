@@ -7,14 +7,25 @@ import logging
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.api.application import bare_application
 from app.api.counts import Counts
 from app.logs import ALLOWED, AllowListFormatter
-from tests.contract.service import ROWS, ask, assert_problem, make_key, running, send_upload, upload
+from tests.contract.service import (
+    ROWS,
+    Service,
+    ask,
+    assert_problem,
+    make_key,
+    running,
+    send_upload,
+    upload,
+)
 from tests.speed import PATIENCE_S
 
 NAMES = {
@@ -23,6 +34,7 @@ NAMES = {
     "release_desk_requests",
     "release_desk_problems",
     "release_desk_requests_open",
+    "release_desk_request_duration_seconds",
     "release_desk_disk_free_ratio",
 }
 SENTINEL = "sentinel4466882200"
@@ -80,7 +92,9 @@ def test_metrics_are_the_same_for_neighbours(tmp_path: Path) -> None:
             samples = scraped(admin)
         samples.pop(scrapes, None)
         own = ("release_desk_start_time_seconds", "release_desk_disk_free_ratio")
-        seen.append({key: value for key, value in samples.items() if key[0] not in own})
+        timed = {f"release_desk_request_duration_seconds_{each}" for each in ("bucket", "sum")}
+        timed |= set(own)
+        seen.append({key: value for key, value in samples.items() if key[0] not in timed})
     assert all(each == seen[0] for each in seen)
     requests = "release_desk_requests_total"
     releases = "route=/v1/datasets/{dataset}/releases"
@@ -122,8 +136,37 @@ def test_metrics_name_nobody_and_nothing(admin: httpx.Client) -> None:
     assert SENTINEL not in text.lower()
     assert dataset not in text
     assert key["id"] not in text
-    # nothing that is or hides a duration: how long a draw takes is no public fact
-    assert not re.search(r"(?i)bucket|histogram|duration|latency|cpu|memory|running", text)
+    # nothing that hides a duration, and none of a draw: how long that takes is no public fact
+    assert not re.search(r"(?i)latency|cpu|memory|running", text)
+    timed = {
+        sample.labels["route"]
+        for family in text_string_to_metric_families(text)
+        if family.name == "release_desk_request_duration_seconds"
+        for sample in family.samples
+    }
+    told = {route.path for route in routes() if not getattr(route, "untimed", False)}
+    assert "/v1/keys" in timed
+    assert timed <= told
+    assert "/v1/datasets/{dataset}/releases" not in timed
+
+
+def routes() -> list[Any]:
+    return list(bare_application().routes)
+
+
+def test_a_key_for_metrics_reads_them_and_nothing_else(
+    service: Service, admin: httpx.Client
+) -> None:
+    secret = make_key(admin, "metrics")["secret"]
+    with service.client(secret) as watcher:
+        assert watcher.get("/metrics").status_code == 200
+        for path in ("/v1/datasets", "/v1/releases", "/v1/keys", "/v1/ledger/verification"):
+            assert_problem(watcher.get(path), 403, "forbidden")
+        page = watcher.post("/desk/sign-in", data={"key": secret})
+        assert page.status_code == 403
+        assert "set-cookie" not in page.headers
+    with service.client(make_key(admin, "curator")["secret"]) as curator:
+        assert_problem(curator.get("/metrics"), 403, "forbidden")
 
 
 def _spec(name: str) -> dict[str, object]:

@@ -24,8 +24,17 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield found
 
 
-def preflight(client: httpx.Client, origin: str, path: str) -> httpx.Response:
+@pytest.fixture(scope="module")
+def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(tmp_path_factory.mktemp("everywhere") / "data", cors_origins="*") as found:
+        yield found
+
+
+def preflight(
+    client: httpx.Client, origin: str, path: str, *, private: bool = False
+) -> httpx.Response:
     headers = {
+        **({"Access-Control-Request-Private-Network": "true"} if private else {}),
         "Origin": origin,
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization,content-type,idempotency-key",
@@ -66,12 +75,12 @@ def test_a_failure_is_readable_too() -> None:
     async def fail() -> None:
         raise RuntimeError
 
-    app.add_api_route("/fails", fail)
+    app.add_api_route("/v1/fails", fail)
     transport = httpx.ASGITransport(app)
 
     async def sent() -> httpx.Response:
         async with httpx.AsyncClient(transport=transport, base_url="http://desk") as client:
-            return await client.get("/fails", headers={"Origin": OURS})
+            return await client.get("/v1/fails", headers={"Origin": OURS})
 
     failed = asyncio.run(sent())
     assert_problem(failed, 500, "internal")
@@ -84,6 +93,38 @@ def test_another_origin_is_answered_as_if_there_were_none(shared: Service) -> No
         read = client.get("/v1/datasets", headers={"Origin": OTHER})
     assert read.status_code == 200
     assert SHARED not in read.headers
+
+
+@pytest.mark.parametrize(
+    "path", ["/desk", "/desk/sign-in", "/public", "/docs", "/metrics", "/livez"]
+)
+def test_pages_and_operation_are_not_shared(everywhere: Service, path: str) -> None:
+    with everywhere.client(None) as client:
+        read = client.get(path, headers={"Origin": OTHER})
+        first = preflight(client, OTHER, path)
+    found = {name for answer in (read, first) for name in answer.headers}
+    assert not {name for name in found if name.startswith("access-control")}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/v1/catalog", 200), ("/openapi.json", 200), ("/public/feed.atom", 200)]
+)
+def test_every_site_reads_the_api_by_wildcard(everywhere: Service, path: str, status: int) -> None:
+    with everywhere.client(None) as client:
+        read = client.get(path, headers={"Origin": OTHER})
+    assert (read.status_code, read.headers[SHARED]) == (status, "*")
+
+
+def test_a_private_network_is_reached_by_name_alone(everywhere: Service, shared: Service) -> None:
+    private = "access-control-allow-private-network"
+    with everywhere.client(None) as client:
+        assert preflight(client, OTHER, "/v1/catalog").headers[SHARED] == "*"
+        refused = preflight(client, OTHER, "/v1/catalog", private=True)
+    assert_problem(refused, 405)
+    assert private not in refused.headers
+    with shared.client(None) as client:
+        allowed = preflight(client, OURS, "/v1/catalog", private=True)
+    assert (allowed.status_code, allowed.headers[private]) == (200, "true")
 
 
 def test_what_a_cache_keeps_for_one_origin_is_not_for_another(shared: Service) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from html import escape
 
 import httpx
@@ -12,13 +12,16 @@ import pytest
 
 from app.api.pages.documents import FOLDER, images, lead, library, tables
 from app.api.pages.markdown import parse, render
+from app.api.pages.search import sections
 from tests.contract.service import assert_problem
 from tests.documents import ROOT
+from tests.tiers import in_one
 
 PAGES = library()
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
-@pytest.mark.parametrize("path", PAGES)
+@in_one("path", PAGES)
 def test_every_page_is_shown(anonymous: httpx.Client, path: str) -> None:
     answer = anonymous.get(PAGES[path].address)
     assert answer.status_code == 200
@@ -34,11 +37,12 @@ def test_every_page_is_shown(anonymous: httpx.Client, path: str) -> None:
 
 @pytest.fixture(scope="module")
 def found(anonymous: httpx.Client) -> Callable[[str], httpx.Response]:
-    """Return what gets a page, each once: every page links to most of the others."""
-    return cache(anonymous.get)
+    """Return what gets a page as a browser does, each once: pages link to most of the others."""
+    asked = partial(anonymous.get, headers={"Accept": BROWSER}, follow_redirects=True)
+    return cache(asked)
 
 
-@pytest.mark.parametrize("path", PAGES)
+@in_one("path", PAGES)
 def test_every_link_of_a_page_is_answered(
     found: Callable[[str], httpx.Response], path: str
 ) -> None:
@@ -119,15 +123,61 @@ def test_html_in_a_page_is_text() -> None:
     assert '<h2 id="b--c-1">B &amp; c</h2>' in page
 
 
-BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+@pytest.mark.parametrize("accept", ["*/*", "application/json"])
+def test_the_root_leads_a_program_to_the_interface(anonymous: httpx.Client, accept: str) -> None:
+    answer = anonymous.get("/", headers={"Accept": accept})
+    assert (answer.status_code, answer.headers["location"]) == (307, "/openapi.json")
+    assert answer.headers["vary"] == "Accept"
+    assert anonymous.get("/openapi.json").status_code == 200
+
+
+def test_the_root_shows_a_person_where_to_go(anonymous: httpx.Client) -> None:
+    answer = anonymous.get("/", headers={"Accept": BROWSER})
+    assert (answer.status_code, answer.headers["vary"]) == (200, "Accept")
+    for target in ("/desk", "/public", "/docs"):
+        assert f'<dt><a href="{target}">' in answer.text
+
+
+def test_browsers_find_an_icon(anonymous: httpx.Client) -> None:
+    answer = anonymous.get("/favicon.ico")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
+    assert answer.content.startswith(b"<svg")
+
+
+def test_a_search_finds_sections_by_their_words(anonymous: httpx.Client) -> None:
+    page = anonymous.get("/docs/search", params={"q": "restore postgresql"}).text
+    assert '<a href="/docs/backup#restore-on-postgresql">Restore on PostgreSQL</a>' in page
+    assert "<mark>" in page
+    for target in set(re.findall(r'class="found".*?</ol>', page, re.DOTALL)[0].split('"')):
+        place, _, anchor = target.partition("#")
+        if place.startswith("/docs/"):
+            shown = anonymous.get(place).text
+            assert not anchor or f'id="{anchor}"' in shown, target
 
 
 @pytest.mark.parametrize(
-    ("accept", "address"),
-    [(BROWSER, "/docs"), ("*/*", "/openapi.json"), ("application/json", "/openapi.json")],
+    ("query", "said"),
+    [
+        ("", "Enter one or more words."),
+        ("kwijibo", "No section holds all of these words"),
+        ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("!!! ???", "No section holds all of these words"),
+        ("privacy " * 500, "<ol"),
+    ],
 )
-def test_the_root_leads_on(anonymous: httpx.Client, accept: str, address: str) -> None:
-    answer = anonymous.get("/", headers={"Accept": accept})
-    assert (answer.status_code, answer.headers["location"]) == (307, address)
-    assert answer.headers["vary"] == "Accept"
-    assert anonymous.get(address).status_code == 200
+def test_a_search_is_answered_whatever_is_asked(
+    anonymous: httpx.Client, query: str, said: str
+) -> None:
+    answer = anonymous.get("/docs/search", params={"q": query})
+    assert answer.status_code == 200
+    assert said in answer.text
+    assert "<script" not in answer.text
+
+
+def test_sections_have_the_anchors_of_their_headings() -> None:
+    for path, page in PAGES.items():
+        anchors = {f"#{each}" for each in parse(page.text).anchors[1:]}
+        found = {
+            each.address.removeprefix(page.address) for each in sections(page.text, page.address)
+        }
+        assert found == anchors | {""}, path

@@ -203,7 +203,7 @@ def test_the_document_begins_with_the_signed_answer_and_names_its_entries(
     [
         (
             {"kind": "count", "by": ["of", {"column": "age", "edges": [1, 50, 100]}]},
-            "Count by of, age",
+            "Count by of and age",
         ),
         (
             {
@@ -467,7 +467,9 @@ def test_the_client_publishes_exports_and_withdraws(
         release = desk.release(dataset, MEAN, epsilon="0.1")
         made = desk.publish(release, reason="a table")
         assert desk.publish(release.id, reason="a table") == made
-        assert httpx.get(f"{service.url}{made.address}.csv").text.startswith("term,estimate")
+        assert httpx.get(f"{service.url}{made.address}.csv").text.startswith(
+            "statistic,term,estimate"
+        )
         assert desk.export(dataset, "datacite")["relatedIdentifiers"]
         gone = desk.unpublish(release, note="a mistake")
         assert (gone.status, gone.note) == ("withdrawn", "a mistake")
@@ -488,10 +490,10 @@ def test_the_prompt_publishes_exports_and_withdraws(
         assert done.exit_code == 0, done.output
         return done.output.strip()
 
-    path = run("releases", "publish", release, "--reason", "a table")
+    path = run("releases", "publish", release, "--reason", "a table", "--yes")
     assert httpx.get(f"{service.url}{path}.json").status_code == 200
     assert json.loads(run("datasets", "export", dataset, "registry"))["deployment"]
-    assert run("releases", "unpublish", release, "--note", "a mistake") == "withdrawn"
+    assert run("releases", "unpublish", release, "--note", "a mistake", "--yes") == "withdrawn"
     assert json.loads(run("releases", "publication", release))["note"] == "a mistake"
 
 

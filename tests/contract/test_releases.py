@@ -463,4 +463,8 @@ def test_bad_wishes_are_refused(analyst: httpx.Client, untouched: str, more: Any
 def test_an_accuracy_out_of_reach_has_no_epsilon(analyst: httpx.Client, dataset: str) -> None:
     body = {"statistic": MEAN, "epsilon": "1", "accuracy": 1e-12}
     answer = analyst.post(f"/v1/datasets/{dataset}/previews", json=body)
-    assert answer.json()["accuracy"] == {"wanted": 1e-12, "epsilon": None}
+    assert answer.json()["accuracy"] == {
+        "wanted": 1e-12,
+        "epsilon": None,
+        "estimate": "closed form",
+    }

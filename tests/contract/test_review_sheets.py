@@ -46,7 +46,7 @@ def dataset(people: People) -> str:
     policy = {"review": "always", "max_epsilon_per_release": "0.5", "allowed": ["mean", "sum"]}
     made = upload(
         people.cleo, ROWS, policy=policy, budget={"epsilon": "1"}, checklist=CHECKLIST,
-        notices=["Incomes of one street"],
+        notices=["Incomes of one street"], same_people="unknown",
     )  # fmt: skip
     assert made["checklist"] == CHECKLIST
     return str(made["id"])
@@ -100,6 +100,7 @@ def test_a_sheet_holds_all_that_a_reviewer_needs(people: People, dataset: str) -
         "Only these statistics are allowed: mean, sum. This one is.",
     ]
     assert found["checklist"] == CHECKLIST
+    assert found["same_people"] == "unknown"
     assert [each["version"] for each in found["versions"]] == [1]
     assert (found["votes"], found["comments"]) == (
         {"needed": 1, "complete": False, "conflict": False, "items": []}, [],
@@ -121,6 +122,26 @@ def test_a_sheet_goes_on_with_its_review(people: People, dataset: str) -> None:
     vote(people.cora, release, "approve")
     released(people.ann, release)
     assert sheet(people.cora, release)["votes"]["items"][0]["decision"] == "approve"
+
+
+def test_a_sheet_has_a_tag_that_a_decision_takes(people: People, dataset: str) -> None:
+    release = wait(people.ann, dataset)
+    path = f"/v1/releases/{release}"
+    first = people.cora.get(f"{path}/review")
+    tag = first.headers["etag"]
+    again = people.cora.get(f"{path}/review", headers={"If-None-Match": tag})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    say(people.cora, release, "I wonder", private=True)
+    other = people.cora.get(f"{path}/review", headers={"If-None-Match": tag})
+    assert (other.status_code, other.json()["etag"]) == (200, first.json()["etag"])
+    assert other.headers["etag"] != tag
+    wrong = f'"other{tag.partition(";")[2]}'
+    body = {"decision": "reject", "reason": "no"}
+    for condition, status in ((wrong, 412), (tag.replace("reserved", "debited"), 412), (tag, 200)):
+        headers = {"If-Match": condition}
+        assert (
+            people.cora.post(f"{path}/decision", json=body, headers=headers).status_code == status
+        )
 
 
 def test_a_sheet_keeps_two_reviewers_apart(people: People) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from app.api.endpoint import ANYONE, router_of
 from app.domain.roles import Role
+from app.services.client_packages import client_packages
 from tests.contract.routes import DOCUMENT, ENDPOINTS, ROUTES, Call, Stated, example
 from tests.contract.routes import send as send_call
 from tests.contract.service import (
@@ -29,6 +30,7 @@ from tests.contract.service import (
     sleep_until,
     upload,
 )
+from tests.tiers import in_one
 
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE")
 KEYED: Mapping[str, Role] = {
@@ -36,6 +38,7 @@ KEYED: Mapping[str, Role] = {
     "other analyst": Role.ANALYST,
     "curator": Role.CURATOR,
     "admin": Role.ADMIN,
+    "metrics": Role.METRICS,
 }
 """The owner is the analyst who asked for the release that is named; the data set is a curator's."""
 KEYLESS = ("nobody", "unknown", "revoked", "expired")
@@ -45,6 +48,7 @@ CONTRACT: Mapping[Call, Role | None] = {
     ("GET", "/v1/datasets"): Role.ANALYST,
     ("GET", "/v1/datasets/{dataset}"): Role.ANALYST,
     ("POST", "/v1/datasets/{dataset}/archive"): Role.CURATOR,
+    ("DELETE", "/v1/datasets/{dataset}"): Role.CURATOR,
     ("GET", "/v1/datasets/{dataset}/budget"): Role.ANALYST,
     ("POST", "/v1/datasets/{dataset}/grants"): Role.CURATOR,
     ("GET", "/v1/datasets/{dataset}/ledger"): Role.CURATOR,
@@ -58,7 +62,7 @@ CONTRACT: Mapping[Call, Role | None] = {
     ("POST", "/v1/keys"): Role.ADMIN,
     ("GET", "/v1/keys"): Role.ADMIN,
     ("DELETE", "/v1/keys/{key}"): Role.ADMIN,
-    ("GET", "/metrics"): Role.ADMIN,
+    ("GET", "/metrics"): Role.METRICS,
     ("GET", "/v1/catalog"): None,
     ("GET", "/v1/ledger/public-keys"): None,
     ("GET", "/v1/log/checkpoint"): None,
@@ -80,6 +84,9 @@ ANSWERED = {
     ("GET", "/"): 307,
     # no authority is set
     ("GET", "/v1/log/stamp"): 404,
+    # uploads that are only checked get 200
+    ("POST", "/v1/datasets"): 201,
+    ("POST", "/v1/datasets/{dataset}/versions"): 201,
     ("POST", "/v1/datasets/{dataset}/releases"): 201,
     ("POST", "/v1/releases/{release}/decision"): 202,
     ("POST", "/v1/releases/{release}/publication"): 201,
@@ -218,17 +225,19 @@ def _ids(world: World, admin: httpx.Client, operation: Call) -> dict[str, str]:
     ids = {
         "code": "forbidden",
         "dataset": world.dataset,
+        "digest": client_packages()["r"].digest,
         "ending": "json",
         "form": "registry",
         "key": world.key,
         "name": "quickstart",
+        "package": client_packages()["r"].name,
         "picture": "ask.png",
         "table": "kng-1",
         "release": world.release,
     }
-    if operation[0] == "DELETE":
+    if operation == ("DELETE", "/v1/keys/{key}"):
         ids["key"] = str(make_key(admin, "analyst")["id"])
-    if operation[1].endswith("/archive"):
+    if operation[1].endswith("/archive") or operation == ("DELETE", "/v1/datasets/{dataset}"):
         ids["dataset"] = str(upload(admin)["id"])
     if operation == ("POST", "/v1/datasets/{dataset}/versions"):
         columns = EXAMPLES["DatasetSpec"]["columns"]
@@ -279,7 +288,7 @@ def test_head_gives_what_get_gives_without_the_body(
         assert headed.headers.get("content-type") == asked.headers.get("content-type"), caller
 
 
-@pytest.mark.parametrize("path", sorted({path for _, path in ROUTES}))
+@in_one("path", sorted({path for _, path in ROUTES}))
 def test_every_other_method_is_refused(world: World, admin: httpx.Client, path: str) -> None:
     """Which methods an address takes is in the document, and no secret from anybody."""
     takes = {method for method, known in ROUTES if known == path}
@@ -305,8 +314,8 @@ def _facts(answer: httpx.Response) -> tuple[object, ...]:
     return answer.status_code, body, headers
 
 
-@pytest.mark.parametrize("operation", NAMED, ids=" ".join)
-@pytest.mark.parametrize("caller", KEYED)
+@in_one("operation", NAMED)
+@in_one("caller", KEYED)
 def test_foreign_and_unknown_ids_are_not_told_apart(
     world: World, operation: Call, caller: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -95,6 +96,24 @@ def test_what_is_said_of_a_column_is_published_as_it_is_now(
     assert made.status_code == 201, made.text
     found = other.get("/public/releases.json", params={"q": "yearly earnings"}).json()
     assert [each["release"] for each in found["items"]] == [release]
+
+
+def test_what_is_withdrawn_is_gone_at_every_server_within_two_seconds(
+    one: httpx.Client, other: httpx.Client
+) -> None:
+    dataset = upload(one)["id"]
+    release = ask(one, dataset).json()["id"]
+    path, page = f"/v1/releases/{release}/publication", f"/public/releases/{release}"
+    made = one.post(path, json={"reason": "r"}, headers={"If-Match": "*"})
+    assert made.status_code == 201, made.text
+    paths = (page, f"{page}.json")
+    for each in (*paths, *paths):
+        assert other.get(each).status_code == 200
+    assert one.post(f"{path}/withdrawal", json={"note": "n"}).status_code == 200
+    gone = time.monotonic()
+    assert [one.get(each).status_code for each in paths] == [410, 410]
+    time.sleep(max(gone + 1.1 - time.monotonic(), 0))
+    assert [other.get(each).status_code for each in paths] == [410, 410]
 
 
 def test_a_session_at_the_desk_is_one_at_every_server(

@@ -55,7 +55,9 @@ def test_the_same_stack_replays_and_another_is_refused(curator: httpx.Client, da
     first = ask(curator, dataset, MIXED, key="stack")
     again = stack((MEAN, 1.0), (HISTOGRAM, 5e-1), (QUANTILE, 1.5))
     assert ask(curator, dataset, again, key="stack").content == first.content
-    other = stack((MEAN, 2), (HISTOGRAM, 1), (QUANTILE, 3))
+    doubled = stack((MEAN, 2), (HISTOGRAM, 1), (QUANTILE, 3))
+    assert ask(curator, dataset, doubled, key="stack").content == first.content, "the same shares"
+    other = stack((MEAN, 2), (HISTOGRAM, 1), (QUANTILE, 4))
     assert_problem(ask(curator, dataset, other, key="stack"), 422, "idempotency-key-reused")
     assert spent(curator, dataset) == "0.1"
 
@@ -73,7 +75,7 @@ def test_a_preview_states_each_part_s_noise(analyst: httpx.Client, dataset: str)
     # a third of epsilon: three times the noise
     assert mixed["noise"]["std"]["parts"][0]["income"] == pytest.approx(3 * alone, rel=1e-6)
     assert mixed["noise"]["std"]["parts"][2] is None
-    assert mixed["accuracy"] == {"wanted": 1, "epsilon": None}
+    assert mixed["accuracy"] == {"wanted": 1, "epsilon": None, "estimate": "simulated"}
     assert any(row["comparison"].startswith("parts[1]: ") for row in mixed["alternatives"])
     uneven = preview(stack((MEAN, 1), (HISTOGRAM, 1e-4)), accuracy=50)
     assert Fraction(uneven["accuracy"]["epsilon"]) > 100

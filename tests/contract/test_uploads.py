@@ -8,12 +8,16 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
+import openpyxl
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
+from app.cli.commands import main
 from tests.contract.service import (
     COLUMNS,
     ROWS,
@@ -25,6 +29,7 @@ from tests.contract.service import (
     spec,
     upload,
 )
+from tests.tiers import wide
 
 CELL = "sentinel7719283746"
 HEADER = "income,food,region,owner\n"
@@ -56,11 +61,11 @@ def test_the_answer_holds_the_public_facts(curator: httpx.Client) -> None:
 
 def test_only_the_answer_to_the_upload_says_how_the_file_was_read(curator: httpx.Client) -> None:
     fill = {"missing": 7, "na": ["NA", "-99"], "unreadable": "missing"}
-    body = spec(columns=_columns(upper=1, **fill), name="told once")
+    body = spec(columns=_columns(upper=1, **fill), name="answered once")
     found = send_upload(curator, "income\n" + "-99\n0.5\n13\nfour\n14\n15\n" * 7, body).json()
     assert found["report"]["columns"]["income"] == {
         "values": 28, "filled": 14, "unreadable": 7, "clamped_low": 0, "clamped_high": 21,
-        "other": 0,
+        "other": 0, "missing": 0, "like_thousands": 0,
     }  # fmt: skip
     ((warning),) = found["report"]["warnings"]
     assert warning["column"] == "income"
@@ -86,7 +91,8 @@ def test_markers_of_the_set_are_those_of_every_column_without_its_own(
     assert "na" not in found["columns"]["food"]
     refused = send_upload(curator, "income,food\n1,NA\n", spec(columns=columns, na=["NA"]))
     problems = assert_problem(refused, 422, "invalid-upload")["problems"]
-    assert problems == [{"row": 1, "column": "food", "reason": "not a number"}]
+    place = {"column": "food", "count": 1, "rows": [1]}
+    assert problems == [{"reason": "not a number", "count": 1, "rows": [1], "columns": [place]}]
 
 
 def test_all_mistakes_of_a_spec_are_told_at_once(curator: httpx.Client) -> None:
@@ -161,7 +167,7 @@ def test_bad_files_are_refused(curator: httpx.Client, name: str) -> None:
     problem = assert_problem(answer, 422, "invalid-upload")
     assert CELL not in answer.text
     assert problem["problems"]
-    assert {"row", "column", "reason"} == set(problem["problems"][0])
+    assert {"reason", "count", "rows", "columns"} == set(problem["problems"][0])
     # nothing is left behind: the name is free and a sound file is taken
     assert send_upload(curator, ROWS, body).status_code == 201
 
@@ -169,7 +175,8 @@ def test_bad_files_are_refused(curator: httpx.Client, name: str) -> None:
 def test_troubles_name_rows_and_columns(curator: httpx.Client) -> None:
     answer = send_upload(curator, HEADER + f"1,1,north,true\n2,{CELL},north,true\n", spec())
     problems = assert_problem(answer, 422, "invalid-upload")["problems"]
-    assert [(each["row"], each["column"]) for each in problems] == [(2, "food")]
+    (kind,) = problems
+    assert (kind["rows"], kind["columns"][0]["column"]) == ([2], "food")
 
 
 @pytest.mark.parametrize("rows", [0, 1])
@@ -391,3 +398,85 @@ def test_a_client_that_leaves_half_way_leaves_nothing(
     assert curator.get("/readyz").status_code == 200
     assert {path.name for path in service.data_dir.iterdir()} == names
     assert not [each for each in caplog.records if each.getMessage() == "request failed"]
+
+
+def _workbook() -> bytes:
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    for line in (
+        ("Bericht",),
+        ("Löhne",),
+        ("Löhne",),
+        ("Größe", "Ort"),
+        (7.5, "Köln"),
+        (200, "Köln"),
+    ):
+        book.active.append(line)
+    book.save(file)
+    return file.getvalue()
+
+
+WAGES = 'Bericht über Löhne\n"Stand:\nheute"\nGröße;Ort\n7,5;Köln\n200;Köln\n'
+DIALECT: dict[str, Any] = {"delimiter": ";", "decimal": ",", "skip_rows": 3}
+WRITTEN: dict[str, tuple[bytes, dict[str, Any]]] = {
+    **{
+        name: (WAGES.encode(name), {**DIALECT, "encoding": declared})
+        for name, declared in (
+            ("utf-8", "utf-8"), ("utf-8-sig", "utf-8"), ("windows-1252", "windows-1252"),
+            ("iso-8859-1", "iso-8859-1"), ("utf-16", "utf-16"), ("utf-16-be", "utf-16"),
+        )
+    },
+    "packed": (
+        gzip.compress(WAGES.encode("windows-1252")), {**DIALECT, "encoding": "windows-1252"},
+    ),
+    "a workbook": (_workbook(), {"skip_rows": 3}),
+    "another encoding": (WAGES.encode("windows-1252"), {**DIALECT, "encoding": "utf-8"}),
+    "no encoding": (WAGES.encode("utf-16"), DIALECT),
+    "no title lines": (WAGES.encode(), {**DIALECT, "skip_rows": 0}),
+    "all lines": (WAGES.encode(), {**DIALECT, "skip_rows": 6}),
+    "more lines than there are": (WAGES.encode(), {**DIALECT, "skip_rows": 100}),
+    "another delimiter": (
+        WAGES.encode("utf-16"), {**DIALECT, "encoding": "utf-16", "delimiter": ","},
+    ),
+    "no such encoding": (WAGES.encode(), {**DIALECT, "encoding": "latin-9"}),
+    "too many title lines": (WAGES.encode(), {**DIALECT, "skip_rows": 101}),
+    "a workbook without title lines": (_workbook(), {}),
+}  # fmt: skip
+"""Files, and what specs say of how they are written, rightly and wrongly."""
+
+
+FEW = ("windows-1252", "utf-16", "another encoding", "no title lines")
+"""The others in wide runs."""
+
+
+@pytest.mark.parametrize("written", [*FEW, *wide(*(each for each in WRITTEN if each not in FEW))])
+def test_a_file_is_checked_here_and_at_the_service_with_one_report(
+    curator: httpx.Client, tmp_path: Path, written: str
+) -> None:
+    """By ``datasets check``, which sends nothing, and by ``check=true``, however it is written."""
+    content, dialect = WRITTEN[written]
+    columns = {
+        "size": {"type": "number", "lower": 0, "upper": 100, "source": "Größe"},
+        "town": {"type": "category", "values": ["Köln"], "source": "Ort"},
+    }
+    body = {
+        "name": f"written {written}", "adjacency": "replace_one", "columns": columns,
+        "budget": {"epsilon": "1"}, **dialect,
+    }  # fmt: skip
+    file, declared = tmp_path / "wages.csv", tmp_path / "spec.json"
+    file.write_bytes(content)
+    declared.write_text(json.dumps(body), "utf-8")
+    files = {"file": ("wages.csv", content), "spec": (None, json.dumps(body))}
+    there = curator.post("/v1/datasets", params={"check": "true"}, files=files)
+    here = CliRunner().invoke(main, ["datasets", "check", str(file), str(declared), "--json"])
+    if there.status_code == 200:
+        assert json.loads(here.stdout) == there.json()["report"]
+        assert there.json()["report"]["rows"] == 2
+        assert there.json()["report"]["columns"]["size"]["clamped_high"] == 1
+        return
+    assert there.status_code == 422
+    assert here.exit_code == 1
+    answered = there.json()
+    said = [each["reason"] for each in answered.get("problems", ())]
+    said += [each["message"].rstrip(".") for each in answered.get("errors", ())]
+    assert said
+    assert all(each in here.stderr for each in said)

@@ -30,7 +30,7 @@ COUNT = {"kind": "count"}
 SENTINEL = "SENTINELCELL"
 
 
-def people(seed: int, rows: int = 60, year: int = 2024) -> list[str]:
+def people(seed: int | str, rows: int = 60, year: int = 2024) -> list[str]:
     """Return rows that no other file's people share: the server may know those already."""
     chance = random.Random(f"versions {seed}")
     return [

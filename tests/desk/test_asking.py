@@ -11,7 +11,7 @@ import pytest
 from app.desk.questions import kinds
 from app.desk.words import ident
 from tests.contract.service import Service, running, spent, upload
-from tests.desk.browsing import Browsing, Page, nobody, person
+from tests.desk.browsing import Browsing, Page, confirmed, nobody, person
 from tests.tiers import wide
 
 COLUMNS = {
@@ -63,6 +63,23 @@ def _fault(page: Page, field: str) -> str:
     return str(found.text_content())
 
 
+@pytest.mark.parametrize("statistic", [None, "", "median of everything"])
+def test_a_question_without_a_known_statistic_is_refused_at_it(
+    analyst: Browsing, dataset: str, statistic: str | None
+) -> None:
+    """The form is shown again, of a statistic that there is."""
+    fields = {"columns": "income", "epsilon": "0.5", "form_key": "key"}
+    message = {} if statistic is None else {"statistic": statistic}
+    answer = analyst.client.post(
+        f"/desk/datasets/{dataset}/ask",
+        data=fields | message,
+        headers={"Sec-Fetch-Site": "same-origin"},
+    )
+    assert answer.status_code == 422
+    assert "Statistic: must be one of 'count'" in Page(answer).alerts()[0]
+    assert Page(answer).form("Release").fields["epsilon"] == "0.5"
+
+
 _QUICK = ("histogram", "mean")
 """What needs no simulation."""
 
@@ -78,7 +95,7 @@ def test_a_statistic_can_be_previewed(analyst: Browsing, dataset: str, kind: str
     shown = analyst.send(page, "Preview", epsilon="0.5", wanted="epsilon", **FILLED[kind])
     assert not shown.alerts()
     assert "epsilon 0.5" in preview(shown)
-    assert "Left afterwards" in preview(shown)
+    assert "After this release" in preview(shown)
     assert "Expected error" in preview(shown)
 
 
@@ -125,7 +142,7 @@ def test_a_question_is_confirmed_paid_for_once_and_shown(
             purpose="Table <1>,\nby May",
         )  # fmt: skip
         assert confirm.heading == "Release this?"
-        assert "Left afterwards 9.5" in confirm.text
+        assert "After this release 9.5" in confirm.text
         assert "mean of income" in confirm.text
         back = dict(somebody.open(confirm.links()["Back"]).form("Preview").form_values())
         assert (back["epsilon"], back["purpose"]) == ("0.5", "Table <1>,\nby May"), (
@@ -137,28 +154,54 @@ def test_a_question_is_confirmed_paid_for_once_and_shown(
         assert shown.path == again.path
         assert spent(admin, own) == "0.5"
         changed = somebody.send(page, "Release", columns=["food"], epsilon="0.25", wanted="epsilon")
-        refused = somebody.send(changed, "Release", status=422)
-        assert "The form: was sent before with another question" in refused.alerts()[0]
-        assert spent(admin, own) == "0.5"
-        look = somebody.send(refused, "Release")
-        assert "mean of food" in look.text, "with a key of its own, since it is another question"
-        somebody.send(look, "Release")
-        assert spent(admin, own) == "0.75"
+        assert "mean of food" in changed.text
+        assert "You have asked this before" not in changed.text
+        somebody.send(changed, "Release")
+        assert spent(admin, own) == "0.75", "it is another question"
         assert shown.heading.startswith("Mean of data set")
         assert "Table <1>" in shown.text
         assert shown.tree.xpath("//table//th[normalize-space()='income']")
         assert shown.tree.xpath("//svg[@role='img']")
         release = shown.path.rsplit("/", 1)[1]
-        told = somebody.client.get(f"{shown.path}/release.json").json()
-        assert told == admin.get(f"/v1/releases/{release}").json()
+        message = somebody.client.get(f"{shown.path}/release.json").json()
+        assert message == admin.get(f"/v1/releases/{release}").json()
         table = somebody.client.get(f"{shown.path}/release.csv").text
-        assert str(told["value"]["income"]) in table
+        assert str(message["value"]["income"]) in table
         for language in ("python", "r", "notebook"):
             script = somebody.client.get(f"{shown.path}/script", params={"language": language})
             assert script.status_code == 200
+            assert "/client/" in script.text
             assert "attachment" in script.headers["content-disposition"]
         assert release in somebody.open("/desk/releases").text
         assert release not in somebody.open("/desk/releases?status=rejected").text
+
+
+def test_a_question_that_was_asked_before_is_not_paid_for_unawares(
+    service: Service, admin: httpx.Client
+) -> None:
+    own = str(upload(admin, columns=COLUMNS)["id"])
+    asked = {"columns": ["income"], "epsilon": "0.5", "wanted": "epsilon"}
+    above = {"where 0 column": "food", "where 0 op": ">="}
+    with person(service, admin, "analyst") as somebody:
+
+        def confirm(value: str) -> Page:
+            form = form_of(somebody, own, "mean")
+            return somebody.send(form, "Release", **asked, **above, **{"where 0 value": value})
+
+        first, unasked = confirm("20"), confirm("20.0")
+        shown = somebody.send(first, "Release")
+        # two pages at once, before either was paid for
+        assert somebody.send(unasked, "Release").path == shown.path
+        assert spent(admin, own) == "0.5"
+        again = confirm("2e1")
+        assert "You have asked this before" in again.text
+        assert again.links()[shown.path.rsplit("/", 1)[1]] == shown.path
+        assert somebody.send(again, "Release").path == shown.path
+        assert spent(admin, own) == "0.5", "a new draw is asked for by its box alone"
+        anew = somebody.send(again, "Release", fresh="yes")
+        assert anew.path != shown.path
+        assert somebody.send(again, "Release", fresh="yes").path == anew.path, "a double click"
+        assert spent(admin, own) == "1"
 
 
 def test_accuracy_is_asked_for_first_and_finds_its_epsilon(analyst: Browsing, dataset: str) -> None:
@@ -220,7 +263,7 @@ def test_the_script_is_given_the_preview_alone(analyst: Browsing, dataset: str) 
     part = analyst.client.get(address, params=filled)
     assert part.status_code == 200
     assert "<html" not in part.text
-    assert "Left afterwards" in part.text
+    assert "After this release" in part.text
     assert (
         "must be a positive decimal number"
         in analyst.client.get(address, params={**filled, "epsilon": ""}).text
@@ -258,12 +301,16 @@ def test_a_curator_publishes_and_withdraws(
         stale = curator.send(shown, "Publish", status=412, seen="another")
         assert stale.alerts()
         assert stale.heading == shown.heading
-        published = curator.send(shown, "Publish", reason="Table 2")
+        asked = curator.send(shown, "Publish", reason="Table 2")
+        assert asked.heading == "Publish this release?"
+        assert anybody.client.get(f"{public}.json").status_code == 404
+        for _ in range(2):
+            published = curator.send(asked, "Publish", confirmed="yes")
         assert anybody.client.get(f"{public}.json").status_code == 200
         assert "its public page" in analyst.open(own.path).text
         refused = curator.send(published, "Withdraw publication", status=422, note=" ")
         assert _fault(refused, "note") == "is required"
-        withdrawn = curator.send(published, "Withdraw publication", note="Superseded")
+        withdrawn = confirmed(curator, published, "Withdraw publication", note="Superseded")
         assert "It was withdrawn from the public: Superseded" in withdrawn.text
         assert anybody.client.get(f"{public}.json").status_code == 410
 
@@ -276,7 +323,7 @@ def test_what_waits_can_be_withdrawn(service: Service, admin: httpx.Client) -> N
             columns=["income"], epsilon="0.1", wanted="epsilon",
         )  # fmt: skip
         waiting = somebody.send(confirm, "Release")
-        assert "It waits for a review" in waiting.text
+        assert "A reviewer must approve it" in waiting.text
         reviewed = waiting.path.replace("releases", "reviews")
         assert reviewed in somebody.open("/desk").links().values()
         assert "never drawn" in waiting.text, "what happens is said beside the button"
@@ -294,7 +341,7 @@ def test_a_question_can_be_tried_on_synthetic_rows(
     shown = analyst.send(form_of(analyst, dataset, "mean"), "Try on synthetic rows", **filled)
     (tried,) = shown.tree.xpath("//section[@aria-label='Dry run']")
     assert tried.xpath(".//th[normalize-space()='income']")
-    assert "Left afterwards" in preview(shown)
+    assert "After this release" in preview(shown)
     assert spent(admin, dataset) == before
 
 
@@ -320,17 +367,17 @@ def test_all_that_is_wrong_is_told_at_once_by_the_names_that_fields_are_shown_wi
 ) -> None:
     page = form_of(analyst, dataset, "mean")
     wrong = analyst.send(page, "Preview", status=422)
-    (told,) = wrong.alerts()
-    assert "Columns: is required" in told
-    assert "Half-width: is required" in told
-    assert told.endswith("Mend each at its field.")
+    (message,) = wrong.alerts()
+    assert "Columns: is required" in message
+    assert "Margin of error (±): is required" in message
+    assert message.endswith("Fix the highlighted fields.")
     ids = {each.get("id") for each in wrong.tree.xpath("//*[@id]")}
     links = wrong.tree.xpath("//*[@role='alert']//a/@href")
     assert len(links) == 2
     assert {link.removeprefix("#") for link in links} <= ids
     part = {"part": "preview", "act": "preview", "statistic": "mean", "columns": "income"}
     half = analyst.client.get(page.path, params={**part, "wanted": "accuracy", "accuracy": "x"})
-    assert "Half-width: must be a number." in half.text
+    assert "Margin of error (±): must be a number." in half.text
 
 
 @pytest.mark.parametrize(
@@ -349,8 +396,8 @@ def test_a_fault_among_the_rarer_fields_is_seen(
 ) -> None:
     asked = {"columns": ["income"], "epsilon": "0.1", "wanted": "epsilon", **filled}
     wrong = analyst.send(form_of(analyst, dataset, "mean"), "Preview", status=422, **asked)
-    (told,) = wrong.alerts()
-    assert said in told
+    (message,) = wrong.alerts()
+    assert said in message
     fault = wrong.tree.get_element_by_id(f"{ident(place)}-fault")
     assert all(around.get("open") is not None for around in fault.iterancestors("details"))
 
@@ -375,11 +422,11 @@ def test_what_is_too_dear_is_said_at_the_epsilon(analyst: Browsing, admin: httpx
             page.path, params={"statistic": "mean", **asked, "act": "release"}
         )
         refused = Page(found)
-        if found.status_code == 200:  # that there is too little left is told when it is charged
+        if found.status_code == 200:  # too little budget is refused when it is charged
             refused = analyst.send(refused, "Release", status=409)
         assert refused.tree.get_element_by_id("epsilon").get("aria-invalid") == "true"
-        (told,) = refused.alerts()
-        assert "Epsilon: " in told
+        (message,) = refused.alerts()
+        assert "Epsilon: " in message
 
 
 _MEAN = {"columns": ["income"]}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from tests.contract.service import Service, ask, make_key, settled, upload
-from tests.desk.browsing import Browsing, Page, nobody, signed_in
+from tests.contract.service import Service, ask, assert_problem, make_key, settled, upload
+from tests.desk.browsing import Browsing, Page, confirmed, nobody, signed_in
 
 HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}"
 LINKS = {"Grant": "grants", "Caps": "caps", "Edit": "edit", "Archive": "archive"}
@@ -113,20 +114,81 @@ def test_hostile_names_and_words_are_text(admin: httpx.Client, curator: Browsing
         assert "49" not in shown.heading.replace(dataset["name"], "")
 
 
+def total(admin: httpx.Client, dataset: dict[str, Any]) -> str:
+    return str(admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"])
+
+
 def test_a_grant_that_is_sent_twice_is_one(admin: httpx.Client, curator: Browsing) -> None:
     dataset = upload(admin, budget={"epsilon": "1"})
     page = curator.open(_open(curator, dataset).links()["Grant"])
     assert page.labels() == ["Epsilon", "Reason", "Ends"]
-    for _ in range(2):  # a double click, or the back button
-        shown = curator.send(page, "Grant", epsilon="0.5", reason="the board's decision")
+    for _ in range(2):  # a double click changes nothing
+        asked = curator.send(page, "Grant", epsilon="0.5", reason="the board's decision")
+        assert asked.heading == "Grant epsilon 0.5?"
+        assert "rises from epsilon 1 to 1.5, 1.5 times as much" in asked.text
+        assert asked.labels() == ["I understand that this cannot be undone"]
+    curator.send(asked, "Grant", status=422)
+    assert total(admin, dataset) == "1"
+    for _ in range(2):  # nor does one of the last button, or the back button
+        shown = curator.send(asked, "Grant", confirmed="yes")
         assert shown.heading == dataset["name"]
     assert "The grant is in the ledger." in shown.text
-    assert admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"] == "1.5"
-    curator.send(page, "Grant", epsilon="0.125", reason="back, and changed: not the same again")
-    assert admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"] == "1.625"
+    assert total(admin, dataset) == "1.5"
+    confirmed(curator, page, "Grant", epsilon="0.125", reason="back, and changed: not the same")
+    assert total(admin, dataset) == "1.625"
     again = curator.open(page.path)
-    curator.send(again, "Grant", epsilon="0.25", reason="and more", expires="2999-01-01")
-    assert admin.get(f"/v1/datasets/{dataset['id']}/budget").json()["epsilon"]["total"] == "1.875"
+    confirmed(curator, again, "Grant", epsilon="0.25", reason="and some more", expires="2999-01-01")
+    assert total(admin, dataset) == "1.875"
+
+
+def test_a_large_grant_takes_its_amount_a_second_time(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    """Above 10, or above twice the total; 1e3 is shown as the thousand that it is."""
+    dataset = upload(admin, budget={"epsilon": "10"})
+    page = curator.open(f"/desk/datasets/{dataset['id']}/grants")
+    asked = curator.send(page, "Grant", epsilon="1e3", reason="The board decided on 3 May.")
+    assert asked.heading == "Grant epsilon 1,000?"
+    assert "from epsilon 10 to 1,010, 101 times as much" in asked.text
+    for wrong in ("", "1e3", "100", "10,00", "a thousand"):
+        refused = curator.send(asked, "Grant", status=422, confirmed="yes", again=wrong)
+        assert "Epsilon again: type the amount a second time" in refused.alerts()[0]
+    assert total(admin, dataset) == "10"
+    curator.send(refused, "Grant", confirmed="yes", again="1,000")
+    assert total(admin, dataset) == "1010"
+    for before, epsilon, large in (("3", "6", False), ("3", "6.1", True), ("90", "10.1", True)):
+        other = upload(admin, budget={"epsilon": before})
+        page = curator.open(f"/desk/datasets/{other['id']}/grants")
+        asked = curator.send(page, "Grant", epsilon=epsilon, reason="The board decided so.")
+        assert ("Epsilon again" in asked.labels()) == large
+
+
+def test_a_grant_is_confirmed_again_where_the_total_has_changed(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    dataset = upload(admin, budget={"epsilon": "1"})
+    page = curator.open(f"/desk/datasets/{dataset['id']}/grants")
+    asked = curator.send(page, "Grant", epsilon="1", reason="The board decided so.")
+    body = {"epsilon": "2", "reason": "another curator's"}
+    admin.post(f"/v1/datasets/{dataset['id']}/grants", json=body).raise_for_status()
+    told = curator.send(asked, "Grant", status=422, confirmed="yes")
+    assert "the total has changed" in told.alerts()[0]
+    assert "from epsilon 3 to 4" in told.text
+    assert not told.tree.xpath("//input[@name='confirmed'][@checked]")
+    curator.send(told, "Grant", confirmed="yes")
+    assert total(admin, dataset) == "4"
+
+
+def test_a_grant_above_the_ceiling_is_refused(admin: httpx.Client, curator: Browsing) -> None:
+    dataset = upload(admin)
+    grant = {"epsilon": "1000.5", "reason": "a slip of the finger"}
+    answer = admin.post(f"/v1/datasets/{dataset['id']}/grants", json=grant)
+    problem = assert_problem(answer, 422, "grant-too-large")
+    assert (problem["requested"], problem["maximum"]) == ("1000.5", "1000")
+    page = curator.open(f"/desk/datasets/{dataset['id']}/grants")
+    refused = curator.send(page, "Grant", status=422, **grant)
+    assert "at most epsilon 1000" in refused.alerts()[0]
+    assert total(admin, dataset) == "10"
 
 
 def test_a_grant_is_refused_at_its_fields(admin: httpx.Client, curator: Browsing) -> None:
@@ -139,15 +201,17 @@ def test_a_grant_is_refused_at_its_fields(admin: httpx.Client, curator: Browsing
     assert epsilon.get("value") == "much"
     assert "epsilon-fault" in epsilon.get("aria-describedby")
     assert epsilon.get("aria-invalid") == "true"
+    short = curator.send(wrong, "Grant", epsilon="1", reason="x", expires="", status=422)
+    assert "must be a sentence" in short.alerts()[0]
     # and the same form may be sent again
-    done = curator.send(wrong, "Grant", epsilon="1", reason="why", expires="")
+    done = confirmed(curator, short, "Grant", reason="The board decided so.")
     assert "The grant is in the ledger." in done.text
 
 
 def test_a_target_that_is_fixed_is_said_to_be(admin: httpx.Client, curator: Browsing) -> None:
     dataset = upload(admin, budget={"epsilon": "1", "delta": "0.000001"})
     page = curator.open(f"/desk/datasets/{dataset['id']}/grants")
-    wrong = curator.send(page, "Grant", epsilon="1", reason="more", status=409)
+    wrong = curator.send(page, "Grant", epsilon="1", reason="more of it", status=409)
     assert "fixed" in wrong.alerts()[0]
     assert "at its delta" in _open(curator, dataset).text
 
@@ -156,7 +220,7 @@ def test_a_cap_is_set_and_lifted(service: Service, admin: httpx.Client, curator:
     key = make_key(admin, "analyst")
     dataset = upload(admin, budget={"epsilon": "5"})
     page = curator.open(_open(curator, dataset).links()["Caps"])
-    assert "Nobody has a cap." in page.text
+    assert "No one has a limit." in page.text
     shown = curator.send(page, "Set cap", person=key["person"], epsilon="0.5", reason="at first")
     assert _rows(shown) == [[key["person"], "0.5", "0"]]
     with signed_in(service, key["secret"]) as browsing:
@@ -220,8 +284,10 @@ def test_archiving_says_what_it_does_and_asks_first(admin: httpx.Client, curator
     page = curator.open(_open(curator, dataset).links()["Archive"])
     assert "Its rows are erased, for good." in page.text
     assert admin.get(f"/v1/datasets/{dataset['id']}").json()["status"] == "active"
+    curator.send(page, "Archive", status=422)
+    assert admin.get(f"/v1/datasets/{dataset['id']}").json()["status"] == "active"
     for _ in range(2):
-        shown = curator.send(page, "Archive")
+        shown = curator.send(page, "Archive", confirmed="yes")
         assert "The data set is archived." in shown.text
     assert not {"Ask", "Archive"} & shown.links().keys()
     assert "mean of income" in shown.links()
@@ -248,3 +314,27 @@ def test_nobody_sees_a_data_set_without_signing_in(service: Service, admin: http
         page = browsing.open(f"/desk/datasets/{dataset['id']}")
         assert page.path == "/desk/sign-in"
         assert dataset["name"] not in page.answer.text
+
+
+def test_values_are_shown_by_their_labels_and_told_as_they_are(
+    service: Service, admin: httpx.Client, curator: Browsing
+) -> None:
+    ward = {"type": "category", "values": ["1", "2", "3"],
+            "labels": {"1": "Old Town", "2": "other", "3": "other"}}  # fmt: skip
+    rows = "ward\n" + "1.0\n2.0\n3.0\n" * 20
+    dataset = upload(admin, rows, columns={"ward": ward}, overlap={"reason": "invented rows"})["id"]
+    asked = ask(admin, dataset, {"kind": "histogram", "columns": ["ward"]})
+    release = settled(admin, asked).json()
+    assert [each["cell"]["ward"] for each in release["value"]["cells"]] == ["1", "2", "3"]
+    path = f"/v1/releases/{release['id']}/publication"
+    made = admin.post(path, json={"reason": "for all"}, headers={"If-Match": "*"})
+    assert made.status_code == 201
+    with nobody(service) as anybody:
+        public = anybody.open(f"/public/releases/{release['id']}")
+    for page in (public, curator.open(f"/desk/releases/{release['id']}")):
+        for name in ("ward=Old Town", "ward=other (2)", "ward=other (3)"):
+            assert name in page.text
+    assert "1 (Old Town)" in curator.open(f"/desk/datasets/{dataset}").text
+    assert (
+        admin.get(f"/v1/datasets/{dataset}").json()["columns"]["ward"]["labels"] == ward["labels"]
+    )

@@ -66,6 +66,10 @@ RARE: Mapping[str, Mapping[str, Any]] = {
         "derive": {"half": "age / 2"},
         "edges": {"age": [0, 18, 65.5], "born": ["1950-01-01", "1990-01-01"], "half": [0, 30, 60]},
     },
+    "edges that are no list": {
+        "kind": "histogram", "columns": ["age", "born"], "outside": "drop",
+        "edges": {"age": {"step": 5}, "born": "values"},
+    },
     "features that are more than columns": {
         "kind": "linear_regression", "target": "income", "intercept": False,
         "features": [
@@ -154,7 +158,7 @@ def test_what_a_column_is_made_of_is_what_it_is_called() -> None:
     )
     (features,) = (field for name, field in _fields(form_of(kept)).items() if name == "features")
     called = [called for _, called in features.options]
-    assert called[-3:] == ["log(income + 1)", "region, beside south", "age × owner"]
+    assert called[-3:] == ["log(income + 1)", "region, reference south", "age × owner"]
 
 
 def test_derived_columns_are_choices_once_they_are_written() -> None:

@@ -74,9 +74,10 @@ def test_a_key_is_revoked_at_once_and_on_a_page_that_says_what_happens(
         assert "refused from now on, for good" in page.text
         assert "yourself" not in page.text
         assert page.links()["Cancel"] == "/desk/keys"
+        chief.send(page, "Revoke", status=422)
         assert browsing.open("/desk").path == "/desk", "to look is not to act"
         for _ in range(2):
-            assert "The key is revoked." in chief.send(page, "Revoke").text
+            assert "The key is revoked." in chief.send(page, "Revoke", confirmed="yes").text
         assert browsing.open("/desk").path == "/desk/sign-in"
     assert address not in _ways_to_revoke(chief.open("/desk/keys"))
     again = chief.open(address)
@@ -98,7 +99,7 @@ def test_the_last_admin_key_stays(tmp_path: Path) -> None:
         (address,) = _ways_to_revoke(chief.open("/desk/keys"))
         page = chief.open(address)
         assert "You are signed in with it yourself." in page.text
-        sent = chief.send(page, "Revoke", status=409)
+        sent = chief.send(page, "Revoke", status=409, confirmed="yes")
         assert "last admin key" in sent.alerts()[0]
         assert sent.path == address
         assert chief.open("/desk/keys").path == "/desk/keys"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from datetime import date, timedelta
 from random import Random
 from typing import Any
 from uuid import uuid4
 
 import httpx
+import openpyxl
 import polars as pl
 import pytest
 
 from app.desk.bounds import TYPICAL, looks_read_off
 from tests.contract.service import ADMIN_KEY, Service, upload
-from tests.desk.browsing import Browsing, Page, signed_in
+from tests.desk.browsing import Browsing, Page, created, signed_in
 
 NEW = "/desk/datasets/new"
 SENTINEL = "98219471"
@@ -46,6 +48,33 @@ def _rows(number: int = 40) -> bytes:
     return HEADER + "".join(rows).encode()
 
 
+def test_whether_the_same_people_came_before_has_to_be_answered(
+    curator: Browsing, admin: httpx.Client
+) -> None:
+    """The answer is bound by the ledger, and public; who says yes names the account."""
+    earlier = upload(admin)
+    file, named = ("people.csv", _rows()), {**FILLED, "name": f"wave 2 {uuid4()}"}
+    page = _draft(curator)
+    assert _value(page, "same_people") == ""
+    for button in ("Check", "Upload"):
+        open_ = curator.send(page, button, file=file, status=422, same_people="", **named)
+        assert _faults(open_).keys() == {"Same people"}
+        wrong = curator.send(
+            open_, button, file=file, status=422, same_people="", **{"columns.0.upper": "x"}
+        )
+        assert {"Same people", "age upper"} <= _faults(wrong).keys()
+    second = curator.send(open_, "Upload", file=file, status=422, same_people="yes")
+    assert "second budget" in _faults(second)["Same people"]
+    shown = curator.send(
+        second, "Upload", file=file, same_people="unknown", name=f"wave 3 {uuid4()}"
+    )
+    assert "does not know whether its people are in an earlier data set" in shown.text
+    shared = created(curator, second, "Upload", file=file, account=earlier["account"], epsilon="")
+    assert "its people may be in an earlier data set" in shared.text
+    found = admin.get(f"/v1/datasets/{shared.path.rsplit('/', 1)[1]}").json()
+    assert (found["same_people"], found["account"]) == ("yes", earlier["account"])
+
+
 def _value(page: Page, name: str) -> str:
     return str(page.form("Upload").fields[name])
 
@@ -74,19 +103,93 @@ def test_the_form_has_what_a_data_set_needs(curator: Browsing, analyst: Browsing
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_table_is_drafted_from_the_header_alone(curator: Browsing, packed: bool) -> None:
-    content = b"age [years];is_owner;person_id\n" + f"{SENTINEL};{SENTINEL}\n".encode() * 9
+def test_a_table_is_drafted_with_types_and_without_what_rows_hold(
+    curator: Browsing, packed: bool
+) -> None:
+    row = f"{SENTINEL};yes;7;31.12.2020;1,5\n".encode() * 9
+    content = b"age [years];is_owner;person_id;day;How tall are you?\n" + row
     page = _draft(curator, gzip.compress(content) if packed else content)
     assert _value(page, "name") == "people"
     assert _value(page, "delimiter") == ";"
+    assert _value(page, "decimal") == ","
     for place in ("type", "lower", "upper", "values", "missing"):
         assert f"age [years] {place}" in page.labels()
-    assert _value(page, "columns.0.type") == "number"
+    assert _value(page, "columns.0.type") == "integer"
     assert _value(page, "columns.0.unit_of_measure") == "years"
     assert _value(page, "columns.1.type") == "boolean"
+    assert _value(page, "columns.1.true") == "yes\ny"
+    assert _value(page, "columns.2.format") == "%d.%m.%Y"
+    assert _value(page, "columns.3.name") == "how_tall_are_you"
+    assert _value(page, "columns.3.source") == "How tall are you?"
     assert "age: often 0 to 120 years" in page.text
     assert "person_id is left out" in page.text
+    assert "never from the rows" in page.text
     assert SENTINEL not in page.answer.text
+
+
+def _workbook(rows: list[list[Any]]) -> bytes:
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    for row in rows:
+        book.active.append(row)
+    book.save(file)
+    return file.getvalue()
+
+
+def test_an_excel_workbook_is_drafted_and_taken_in(curator: Browsing) -> None:
+    chance = Random(uuid4().int)
+    rows: list[list[Any]] = [["age", "ward"]]
+    rows += [[chance.randrange(10**6), chance.choice(("north", "south"))] for _ in range(40)]
+    sheet = _workbook(rows)
+    page = _draft(curator, sheet, "people.xlsx")
+    assert _value(page, "columns.0.type") == "integer"
+    assert _value(page, "columns.1.type") == "category"
+    filled = {
+        "columns.0.lower": "0", "columns.0.upper": "1000000", "columns.1.values": "north\nsouth",
+        "epsilon": "3", "name": f"excel {uuid4()}",
+    }  # fmt: skip
+    made = curator.send(page, "Upload", file=("people.xlsx", sheet), **filled)
+    assert "40 rows" in made.text or "40" in made.text
+    assert "/desk/datasets/ds_" in str(made.answer.url)
+
+
+def test_a_dictionary_fills_what_it_states(curator: Browsing) -> None:
+    schema = {
+        "fields": [
+            {"name": "age", "type": "integer", "title": "Age", "missingValues": ["-9"],
+             "constraints": {"minimum": 0, "maximum": 120}},
+            {"name": "ward", "type": "string",
+             "categories": [{"value": "north", "label": "The north"}, {"value": "south"}]},
+        ]
+    }  # fmt: skip
+    dictionary = json.dumps(schema).encode()
+    page = curator.send(
+        curator.open(NEW), "Draft", file=("people.csv", ROWS), dictionary=dictionary
+    )
+    assert [_value(page, f"columns.0.{name}") for name in ("lower", "upper", "label", "na")] == [
+        "0", "120", "Age", "-9",
+    ]  # fmt: skip
+    assert _value(page, "columns.2.values") == "north\nsouth"
+    assert _value(page, "columns.2.labels") == "north = The north"
+    assert _value(page, "columns.0.missing") == "keep"
+    wrong = curator.send(
+        curator.open(NEW), "Draft", status=422, file=("people.csv", ROWS),
+        dictionary=b'<!DOCTYPE a [<!ENTITY b "c">]><codeBook>&b;</codeBook>',
+    )  # fmt: skip
+    assert "entities" in _faults(wrong)["Dictionary"]
+
+
+@pytest.mark.parametrize("button", ["Draft", "Upload"])
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"%PDF-1.7 " + SENTINEL.encode(), "PDF"), (b"<html>", "HTML")]
+)
+def test_what_is_no_table_is_named(
+    curator: Browsing, button: str, content: bytes, said: str
+) -> None:
+    page = curator.open(NEW) if button == "Draft" else _draft(curator)
+    filled = {} if button == "Draft" else {**FILLED, "name": f"no table {uuid4()}"}
+    refused = curator.send(page, button, status=422, file=("a.csv", content), **filled)
+    assert said in refused.text
+    assert SENTINEL not in refused.answer.text
 
 
 def test_a_parquet_file_tells_its_types_and_none_of_its_rows(curator: Browsing) -> None:
@@ -148,9 +251,9 @@ def test_mistakes_are_told_in_the_words_of_the_form(curator: Browsing) -> None:
     }
     filled = {**FILLED, "name": "wards", "columns.2.values": "north"}
     file = ("people.csv", _rows())
-    (told,) = curator.send(_draft(curator), "Upload", status=422, file=file, **filled).alerts()
-    assert "The first things found." in told
-    assert "`" not in told
+    (messages,) = curator.send(_draft(curator), "Upload", status=422, file=file, **filled).alerts()
+    assert "Each kind of fault once." in messages
+    assert "`" not in messages
 
 
 def test_mistakes_of_form_and_of_rules_come_together(curator: Browsing) -> None:
@@ -163,8 +266,8 @@ def test_mistakes_of_form_and_of_rules_come_together(curator: Browsing) -> None:
     assert {"Name", "Epsilon budget", "age missing", "born lower"} <= _faults(checked).keys()
     sound = {"columns.3.lower": "1900-01-01"}
     sent = curator.send(checked, "Upload", status=422, **sound)
-    faults = {"Name", "Epsilon budget", "age missing", "Person column", "File"}
-    assert faults <= _faults(sent).keys(), "what people are told by needs sound columns"
+    faults = {"Name", "Epsilon budget", "age missing", "Person identifier", "File"}
+    assert faults <= _faults(sent).keys(), "what people are messages by needs sound columns"
 
 
 def test_a_number_that_is_too_large_is_told_at_its_cell_beside_all_else(curator: Browsing) -> None:
@@ -190,7 +293,7 @@ def test_what_is_typical_is_stated_for_synthetic_rows(
     name = f"people {uuid4()}"
     page = _draft(curator)
     filled = {**FILLED, **TYPICAL_OF, "name": name}
-    shown = curator.send(page, "Upload", file=("people.csv", _rows()), **filled)
+    shown = created(curator, page, "Upload", file=("people.csv", _rows()), **filled)
     columns = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()["columns"]
     assert columns["age"]["typical"] == {"mean": 40, "std": 12.5}
     assert columns["ward"]["typical"] == {"north": 0.3, "south": 2}
@@ -211,7 +314,9 @@ def test_what_cannot_be_typical_is_told_at_its_cell(curator: Browsing) -> None:
 
 def test_a_declaration_without_mistakes_is_said_to_be_one(curator: Browsing) -> None:
     page = _draft(curator)
-    checked = curator.send(page, "Check", **{**FILLED, "columns.0.upper": "97.31"})
+    checked = curator.send(
+        page, "Check", **{**FILLED, "columns.0.type": "number", "columns.0.upper": "97.31"}
+    )
     assert "Nothing is wrong" in checked.text
     (doubt,) = checked.tree.xpath("//p[@class='doubt']")
     assert doubt.get("id").startswith("columns-0-upper")
@@ -231,12 +336,12 @@ def test_an_upload_shows_once_how_the_file_was_read(
     page = _draft(curator)
     filled = {**FILLED, "name": name, "columns.0.upper": "30", "columns.0.unit_of_measure": "years"}
     file = ("people.csv", _rows())
-    shown = curator.send(page, "Upload", file=file, **filled)
+    shown = created(curator, page, "Upload", file=file, **filled)
     assert shown.heading == name
     assert shown.path.startswith("/desk/datasets/ds_")
     assert "How the file was read" in shown.text
     (row,) = shown.tree.xpath("//section[@aria-labelledby='report']//tr[td='age']")
-    assert [each.text for each in row.xpath("td")] == ["age", "40", "0", "0", "0", "29", "0"]
+    assert [each.text for each in row.xpath("td")] == ["age", "40", "0", "0", "0", "29", "0", "0"]
     assert "lie outside the bounds" in shown.text
     for again in (curator.open(shown.path), chief.open(shown.path)):
         assert "How the file was read" not in again.text
@@ -247,17 +352,13 @@ def test_an_upload_shows_once_how_the_file_was_read(
     # a double click: it is there once, and the second answer leads to it
     second = curator.send(page, "Upload", file=file, **filled)
     assert second.path == shown.path
-    assert "How the file was read" in second.text
-    assert "How the file was read" not in curator.open(shown.path).text
 
 
 def test_a_report_is_for_who_has_sent_the_file(curator: Browsing, chief: Browsing) -> None:
-    page = _draft(curator)
     filled = {**FILLED, "name": f"people {uuid4()}"}
-    sent = curator.client.post(
-        NEW, data={**dict(page.form("Upload").form_values()), **filled},
-        files={"file": ("people.csv", _rows())}, follow_redirects=False,
-    )  # fmt: skip
+    page = curator.send(_draft(curator), "Upload", file=("people.csv", _rows()), **filled)
+    form = page.form("Create data set")
+    sent = curator.client.post(form.action, data=dict(form.form_values()), follow_redirects=False)
     there = sent.headers["location"]
     said = sent.headers["set-cookie"].lower().split("; ")
     assert {"httponly", "samesite=strict", f"path={there.partition('?')[0]}"} <= set(said)
@@ -287,8 +388,10 @@ def _with(browsing: Browsing, path: str, cookies: dict[str, str]) -> str:
 def test_everything_that_can_be_declared_arrives(
     admin: httpx.Client, curator: Browsing, adjacency: str
 ) -> None:
-    rows = b"who;x [m];y;t\n" + b"".join(b"%d;1,5;NA;a\n" % at for at in range(20))
-    people = {"unit_column": "who", "unit_max_rows": "2"} if adjacency == "add_remove" else {}
+    rows = b'"Who\nis it?";x [m];y;t\n' + b"".join(b"%03d;1,5;NA;a\n" % at for at in range(20))
+    person = {"column": "Who\nis it?", "max_rows": 2, "id": "text", "decimal": ","}
+    asked = {"unit_column": "Who\nis it?", "unit_max_rows": "2", "unit_id": "text"}
+    people = asked if adjacency == "add_remove" else {}
     filled = {
         "name": f"all {uuid4()}", "description": "Of one town.", "adjacency": adjacency,
         "max_rows": "100", "epsilon": "2", "delta": "0.000001", "review": "above",
@@ -300,7 +403,7 @@ def test_everything_that_can_be_declared_arrives(
         "columns.2.missing": "0", "columns.3.type": "category", "columns.3.values": "a\nb",
     }  # fmt: skip
     page = _draft(curator, rows)
-    shown = curator.send(page, "Upload", file=("a.csv", rows), **filled)
+    shown = created(curator, page, "Upload", file=("a.csv", rows), **filled)
     facts: dict[str, Any] = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()
     assert facts["description"] == "Of one town."
     assert facts["adjacency"] == adjacency
@@ -310,7 +413,7 @@ def test_everything_that_can_be_declared_arrives(
         "review": "above:0.5", "reviewers": 2,
         "max_epsilon_per_release": "1", "allowed": ["mean", "count"],
     } == facts["policy"]  # fmt: skip
-    assert (facts["unit"] is None) == (not people)
+    assert facts["unit"] == ({**person, "na": facts["unit"]["na"]} if people else None)
     assert facts["columns"].keys() == {"x [m]", "y", "t"}
     assert facts["columns"]["x [m]"]["label"] == "height"
     row = shown.tree.xpath("//section[@aria-labelledby='report']//tr[td='y']/td")
@@ -331,11 +434,12 @@ def test_cells_are_on_no_page_whatever_is_wrong_with_them(
     }  # fmt: skip
     refused = curator.send(page, "Upload", file=("a.csv", rows), status=422, **filled)
     cells = refused.tree.xpath("//*[@role='alert']//tbody/tr[1]/td")
-    assert [each.text for each in cells] == ["1", "ward", "not one of the declared values"]
+    messages = ["not one of the declared values", "ward", "302", "1, 2, 3, 4, 5"]
+    assert [each.text for each in cells] == messages
     assert SENTINEL not in refused.answer.text
     # clamped, it is taken in, and no page tells
     good = {**filled, "columns.1.type": "left out"}
-    shown = curator.send(refused, "Upload", file=("a.csv", rows), **good)
+    shown = created(curator, refused, "Upload", file=("a.csv", rows), **good)
     for path in (shown.path, "/desk/datasets", "/desk", "/desk/releases"):
         assert SENTINEL not in curator.open(path).answer.text
     assert SENTINEL not in shown.answer.text
@@ -350,7 +454,7 @@ def test_a_name_that_is_taken_is_refused_at_the_name(
         page, "Upload", file=("a.csv", ROWS), status=409, **{**FILLED, "name": name}
     )
     assert "Name" in _faults(refused)
-    kept = curator.send(refused, "Upload", file=("a.csv", _rows()), name=f"x {uuid4()}")
+    kept = created(curator, refused, "Upload", file=("a.csv", _rows()), name=f"x {uuid4()}")
     assert kept.path.startswith("/desk/datasets/ds_")
 
 
@@ -364,7 +468,8 @@ def test_hostile_headers_are_text(curator: Browsing) -> None:
     hostile = '<script>alert(1)</script>{{ 7*7 }}"><img src=x onerror=y>'
     quoted = '"' + hostile.replace('"', '""') + '",age\n'
     page = _draft(curator, quoted.encode(), '"><script>.csv')
-    assert f"{hostile} lower" in page.labels()
+    assert "script_alert_1_script_7_7_img_src_x lower" in page.labels()
+    assert _value(page, "columns.0.source") == hostile
     assert not page.tree.xpath("//main//script|//main//img|//@onerror")
     checked = curator.send(page, "Check", status=422)
     assert not checked.tree.xpath("//main//script|//main//img|//@onerror")
@@ -386,7 +491,77 @@ def test_only_an_admin_says_that_people_are_others(service: Service, curator: Br
     page = _draft(curator)
     fields = dict(page.form("Upload").form_values()) | FILLED
     sent = curator.client.post(
-        NEW, data={**fields, "name": f"x {uuid4()}", "overlap": "mine"},
+        NEW, data={**fields, "name": f"x {uuid4()}", "overlap": "mine", "same_people": "no"},
         files={"file": ("a.csv", ROWS)},
     )  # fmt: skip
     assert sent.status_code == 403
+
+
+def test_one_row_of_each_person_is_made_as_the_form_says(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    rows = b"who,spend,visits,own\n" + b"".join(b"%d,%d.5,1,yes\n" % (n // 2, n) for n in range(60))
+    page = _draft(curator, b"who,spend,own\n")
+    assert "One row per person" in page.labels()
+    filled = {
+        "name": f"reduced {uuid4()}", "adjacency": "add_remove", "max_rows": "100", "epsilon": "1",
+        "unit_column": "who", "unit_reduce": "spend = sum\r\nown: last", "same_people": "no",
+        "columns.0.type": "left out", "columns.1.lower": "0", "columns.1.upper": "200",
+        "columns.2.type": "boolean", "columns.2.true": "yes", "columns.2.false": "no",
+    }  # fmt: skip
+    for lines, wrong in (
+        ("spend = sum\nvisits = count", '"visits" is none of the columns'),
+        ("own = mean", '"mean" is not offered for own, a boolean'),
+        ("spend = median", "sum"),
+        ("spend", "sum"),
+    ):
+        messages = _faults(
+            curator.send(page, "Check", status=422, **{**filled, "unit_reduce": lines})
+        )
+        assert messages.keys() == {"One row per person"}
+        assert wrong in messages["One row per person"]
+    shown = created(curator, page, "Upload", file=("a.csv", rows), **filled)
+    facts: dict[str, Any] = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()
+    assert facts["unit"]["reduce"] == {"spend": "sum", "own": "last"}
+    assert facts["unit"]["max_rows"] is None
+
+
+def test_how_cells_are_written_is_declared_by_column(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    head = b"age,is_owner,ward,when\n"
+    page = _draft(curator, head)
+    for name, place in (("ward", "labels"), ("ward", "trim"), ("is_owner", "true"),
+                        ("when", "format"), ("when", "timezone"), ("age", "source")):  # fmt: skip
+        assert f"{name} {place}" in page.labels()
+    chance = Random(uuid4().int)
+    lines = [
+        f"{chance.uniform(20, 90):.3f};{chance.choice(('JA', 'nein'))};{chance.choice('12')}.0;"
+        f"{chance.randrange(1, 29)}.03.2024 {chance.randrange(24):02}:00"
+        for _ in range(40)
+    ]
+    rows = "Zürich, a report\nAlter (Jahre);is_owner;ward;when\n" + "\n".join(lines)
+    filled = {
+        "columns.0.lower": "0", "columns.0.upper": "120", "columns.0.source": "Alter (Jahre)",
+        "columns.1.true": "ja\r\nj", "columns.1.false": "nein",
+        "columns.2.type": "category", "columns.2.values": "1\n2", "columns.2.trim": "no",
+        "columns.2.labels": "1 = north\n2: far south",
+        "columns.3.type": "datetime", "columns.3.lower": "2024-01-01",
+        "columns.3.upper": "2024-12-31", "columns.3.format": "%d.%m.%Y %H:%M",
+        "columns.3.timezone": "Europe/Zurich", "epsilon": "1", "delimiter": ";",
+        "encoding": "windows-1252", "skip_rows": "1", "name": f"written {uuid4()}",
+    }  # fmt: skip
+    shown = created(curator, page, file=("a.csv", rows.encode("cp1252")), **filled)
+    facts: dict[str, Any] = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()
+    columns = facts["columns"]
+    assert columns["age"]["source"] == "Alter (Jahre)"
+    assert (columns["is_owner"]["true"], columns["is_owner"]["false"]) == (["ja", "j"], ["nein"])
+    assert columns["ward"]["labels"] == {"1": "north", "2": "far south"}
+    assert columns["ward"]["trim"] is False
+    assert columns["when"]["format"] == "%d.%m.%Y %H:%M"
+    assert columns["when"]["lower"] == "2023-12-31T23:00:00Z"
+    filled |= {"columns.3.format": "%d.%m", "columns.2.labels": "3 = west"}
+    messages = _faults(curator.send(page, "Check", status=422, **{**filled, "skip_rows": "x"}))
+    assert messages.keys() >= {"Skip rows"}
+    messages = _faults(curator.send(page, "Check", status=422, **filled))
+    assert messages.keys() == {"when format", "ward labels"}

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.contract.service import MEAN, Service, ask, make_key, spent, upload
-from tests.desk.browsing import Browsing, Page, person, signed_in
+from tests.desk.browsing import Browsing, Page, confirmed, person, signed_in
 
 
 class Asker:
@@ -62,11 +62,49 @@ def test_what_waits_is_listed_and_approved(
     assert "Table <2>" in listed.text
     page = sheet_of(curator, release)
     assert "that is left" in page.text
-    done = curator.send(page, "Approve", reason="within the protocol")
+    asked = curator.send(page, "Approve", reason="within the protocol")
+    assert asked.heading == "Approve this release?"
+    assert "Epsilon 0.5 is charged, and the numbers are drawn." in asked.text
+    assert "within the protocol" in asked.text
+    assert spent(admin, reviewed) == before
+    untouched = curator.send(asked, "Approve", status=422)
+    assert "nothing has been done yet" in untouched.alerts()[0]
+    assert spent(admin, reviewed) == before
+    for _ in range(2):
+        done = curator.send(untouched, "Approve", confirmed="yes")
     assert "approved" in done.text
-    assert "Cost epsilon 0.5 Worth" in done.text, "what is left does not have its price any more"
+    assert "Cost epsilon 0.5 Expected quality" in done.text, (
+        "what is left does not have its price any more"
+    )
     assert release not in curator.open("/desk/reviews").tree.xpath("string(//table[1])")
     assert float(spent(admin, reviewed)) == float(before) + 0.5
+
+
+def test_a_ledger_line_has_requester_key_role_and_approver_apart(
+    service: Service, curator: Browsing, second: Browsing, admin: httpx.Client
+) -> None:
+    made = make_key(admin, "analyst")
+    both = str(upload(admin, policy={"review": "always", "reviewers": 2})["id"])
+    with service.client(made["secret"]) as program:
+        release = str(ask(program, both, MEAN, epsilon="0.5").json()["id"])
+    for reviewer in (curator, second):
+        confirmed(reviewer, sheet_of(reviewer, release), "Approve", reason="yes")
+    entries = admin.get(f"/v1/datasets/{both}/ledger").json()["items"]
+    reserve, debit = entries[1:]
+    asked = (made["person"], made["id"], "analyst")
+    for entry in (reserve, debit):
+        assert (entry["principal"], entry["key"], entry["role"]) == asked
+    assert (reserve["kind"], reserve["approved_by"]) == ("reserve", [])
+    assert debit["kind"] == "debit"
+    assert len(set(debit["approved_by"])) == 2
+    assert made["person"] not in debit["approved_by"]
+    for path in (f"/desk/datasets/{both}", f"/desk/audit?account={debit['account']}"):
+        page = curator.open(path)
+        (row,) = page.tree.xpath("//tr[td[contains(normalize-space(), 'debit')]]")
+        told = {cell.get("data-of"): cell.text_content().strip() for cell in row.xpath("td")}
+        assert (told["By"], told["Key"], told["Role"]) == asked
+        assert told["Approved by"] == ", ".join(debit["approved_by"])
+    assert admin.get("/v1/ledger/verification").json()["ok"] is True
 
 
 def test_who_asked_does_not_decide(curator: Browsing, asker: Asker, reviewed: str) -> None:
@@ -107,7 +145,7 @@ def test_changes_are_requested_and_sent_again(
     assert "After a curator has approved it." in seen.text
     last = asker.browsing.send(page, "Send again", epsilon="0.25")
     assert last.heading == "Send this again?"
-    assert f"Left afterwards {left + 0.25:g}" in last.text, "what was set aside is free again"
+    assert f"After this release {left + 0.25:g}" in last.text, "what was set aside is free again"
     for _ in range(2):  # a double click
         again = asker.browsing.send(last, "Send again")
         assert again.path == f"/desk/reviews/{release}"
@@ -148,7 +186,7 @@ def test_what_is_too_dear_in_a_new_version_is_said_at_the_epsilon(
     assert "Epsilon: " in refused.alerts()[0]
     assert refused.tree.get_element_by_id("epsilon").get("aria-invalid") == "true"
     again = asker.browsing.send(refused, "Send again", epsilon="1")
-    assert "Left afterwards 0 " in again.text, "all of it, with what is set aside"
+    assert "After this release 0 " in again.text, "all of it, with what is set aside"
     assert "Version 2" in asker.browsing.send(again, "Send again").text
 
 
@@ -189,7 +227,7 @@ def test_a_request_is_sent_again_by_who_asked_and_in_their_turn(
 def test_a_request_that_the_form_cannot_hold_is_said_to_be_one(
     curator: Browsing, asker: Asker, admin: httpx.Client
 ) -> None:
-    columns = {"region": {"type": "category", "values": ["north", "south "]}}
+    columns = {"region": {"type": "category", "values": ["north", "south "], "trim": False}}
     odd = str(
         upload(admin, "region\n" + "north\n" * 9, columns=columns, policy={"review": "always"})[
             "id"
@@ -270,12 +308,12 @@ def test_two_votes_are_blind_until_both_are_in(
 ) -> None:
     both = str(upload(admin, policy={"review": "always", "reviewers": 2})["id"])
     release = asker.asks(both)
-    own = curator.send(sheet_of(curator, release), "Approve", reason="my own view")
+    own = confirmed(curator, sheet_of(curator, release), "Approve", reason="my own view")
     assert "Your vote is in." in own.text
     page = sheet_of(second, release)
     assert "my own view" not in page.answer.text
     assert "awaiting review" in page.text
-    done = second.send(page, "Approve", reason="mine too")
+    done = confirmed(second, page, "Approve", reason="mine too")
     assert not done.tree.xpath("//main/p/span[normalize-space()='awaiting review']")
     assert "my own view" in done.text
 
@@ -286,13 +324,13 @@ def test_a_third_reviewer_is_not_asked_for_a_vote(
     both = str(upload(admin, policy={"review": "always", "reviewers": 2})["id"])
     release = asker.asks(both)
     assert sheet_of(chief, release).tree.xpath("//button[normalize-space()='Approve']")
-    curator.send(sheet_of(curator, release), "Approve", reason="fine")
+    confirmed(curator, sheet_of(curator, release), "Approve", reason="fine")
     second.send(sheet_of(second, release), "Reject", reason="too dear")
     for browsing, asked in ((curator, True), (second, True), (chief, False)):
         page = sheet_of(browsing, release)
         assert "The votes are unlike" in page.text
         assert bool(page.tree.xpath("//button[normalize-space()='Approve']")) == asked
-    second.send(sheet_of(second, release), "Approve", reason="well then")
+    confirmed(second, sheet_of(second, release), "Approve", reason="well then")
 
 
 def test_the_sheet_has_what_a_reviewer_needs(
@@ -309,6 +347,7 @@ def test_the_sheet_has_what_a_reviewer_needs(
         "income",
         "0 to 100",
         "costs more than",
+        "The curator has not stated whether its people are in an earlier data set.",
     ):
         assert words in page.text, words
     assert "Is it published?" in page.labels()

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from app.domain.upload_reports import UploadProgress
-from app.services.datasets.datasets import note_name
+from app.services.datasets.storing import note_name
 from tests.contract.service import Service, make_key, running
-from tests.desk.browsing import Browsing, Page, person, signed_in
+from tests.desk.browsing import Browsing, Page, created, person, signed_in
 
 NEW = "/desk/datasets/new"
 LABEL = "Address of the data"
@@ -80,7 +80,7 @@ def test_rows_are_taken_in_where_they_lie(
     filled = {**FILLED, "name": name}
     checked = keeper.send(page, "Check", **filled)
     assert "Nothing is wrong" in checked.text
-    shown = keeper.send(checked, "Upload")
+    shown = created(keeper, checked)
     assert shown.heading == name
     assert "How the file was read" in shown.text
     facts = program.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()

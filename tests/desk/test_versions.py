@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.contract.service import ADMIN_KEY, Service, upload
-from tests.desk.browsing import Browsing, Page, signed_in
+from tests.desk.browsing import Browsing, Page, created, signed_in
 
 COLUMNS = {"age": {"type": "integer", "lower": 0, "upper": 10**9}}
 SENTINEL = "98219471x"
@@ -54,9 +54,9 @@ def test_rows_are_added_and_both_versions_are_listed(
     assert "There is one version" in before.text
     page = _form(curator, dataset)
     assert page.heading == "Add rows"
-    assert page.labels() == ["File", "Name", "Between cells"]
+    assert page.labels() == ["File", "Name", "Delimiter", "Encoding", "Skip rows"]
     assert "must hold new people only" in page.text
-    shown = curator.send(page, "Add rows", file=("more.csv", _rows(32)))
+    shown = created(curator, page, "Add rows", file=("more.csv", _rows(32)))
     assert shown.heading == f"{name}, version 2"
     assert "The rows are added." in shown.text
     assert "32 rows were read" in shown.text, "told once"
@@ -79,8 +79,11 @@ def test_a_form_that_is_sent_twice_adds_rows_once(admin: httpx.Client, curator: 
     first = curator.send(page, "Add rows", file=file)
     second = curator.send(page, "Add rows", file=file)
     assert first.path == second.path
-    assert len(_listed(second)) == 2
     assert "32 rows were read" in second.text
+    made = [curator.send(each, "Create data set") for each in (first, first)]
+    assert made[0].path == made[1].path == curator.open(first.path).path
+    assert len(_listed(made[1])) == 2
+    assert "32 rows were read" in made[1].text
 
 
 def test_a_private_row_count_is_in_no_list_of_versions(
@@ -89,10 +92,9 @@ def test_a_private_row_count_is_in_no_list_of_versions(
     # of three digits, as no part of a time or of a name is
     dataset = _upload(admin, 311, adjacency="add_remove", max_rows=1000)
     page = _form(curator, dataset)
-    assert page.labels() == ["File", "Max rows", "Name", "Between cells"]
-    shown = curator.send(
-        page, "Add rows", file=("more.csv", _rows(322)), max_rows="500", name=f"later {uuid4()}"
-    )
+    assert page.labels() == ["File", "Max rows", "Name", "Delimiter", "Encoding", "Skip rows"]
+    more = {"max_rows": "500", "name": f"later {uuid4()}"}
+    shown = created(curator, page, "Add rows", file=("more.csv", _rows(322)), **more)
     assert [row[2] for row in _listed(shown)] == ["private", "private"]
     assert "at most 1,500" in shown.text
     again = curator.open(shown.path)
@@ -131,7 +133,7 @@ def test_a_wrong_file_is_told_by_its_rows_and_not_by_its_cells(
         _form(curator, dataset), "Add rows", status=422, file=("more.csv", wrong)
     )
     (row,) = refused.tree.xpath("//*[@role='alert']//tbody/tr")
-    assert [cell.text for cell in row.xpath("td")][:2] == ["31", "age"]
+    assert [cell.text for cell in row.xpath("td")] == ["not a number", "age", "1", "31"]
     assert SENTINEL not in refused.answer.text
     other = curator.send(
         _form(curator, dataset), "Add rows", status=422, file=("more.csv", b"height\n1\n")
@@ -150,7 +152,7 @@ def test_rows_that_are_there_already_are_refused(
     with signed_in(service, ADMIN_KEY) as chief:
         page = _form(chief, dataset)
         assert "Other people" in page.labels()
-        shown = chief.send(page, "Add rows", file=("same.csv", rows), overlap="other people")
+        shown = created(chief, page, "Add rows", file=("same.csv", rows), overlap="other people")
         assert len(_listed(shown)) == 2
 
 
@@ -159,7 +161,7 @@ def test_whoever_comes_second_is_led_to_the_newest_version(
 ) -> None:
     dataset = _upload(admin)
     page, late = _form(curator, dataset), _form(curator, dataset)
-    shown = curator.send(page, "Add rows", file=("more.csv", _rows()))
+    shown = created(curator, page, "Add rows", file=("more.csv", _rows()))
     refused = curator.send(late, "Add rows", status=409, file=("late.csv", _rows()))
     assert "newer version" in refused.alerts()[0]
     assert refused.links()[f"add rows to {shown.heading}"] == f"{shown.path}/versions"
@@ -224,7 +226,9 @@ def test_versions_are_not_extended_by_analysts_or_from_other_sites(
 def test_a_hostile_name_of_a_version_is_text(admin: httpx.Client, curator: Browsing) -> None:
     name = f"<b>{uuid4()}</b>"
     dataset = _upload(admin)
-    shown = curator.send(_form(curator, dataset), "Add rows", file=("more.csv", _rows()), name=name)
+    shown = created(
+        curator, _form(curator, dataset), "Add rows", file=("more.csv", _rows()), name=name
+    )
     assert shown.heading == name
     assert name in curator.open(f"/desk/datasets/{dataset}").links()
 
@@ -247,7 +251,7 @@ def test_whoever_cancels_leaves_nothing_and_may_send_the_form_again(
         connection.sendall(f"POST {page.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
         _until(lambda: any(service.data_dir.glob("staging/*/part-*")))
     _until(lambda: not any(service.data_dir.glob("staging/*")))
-    shown = curator.send(page, "Add rows", file=("more.csv", _rows()))
+    shown = created(curator, page, "Add rows", file=("more.csv", _rows()))
     assert [row[1] for row in _listed(shown)] == ["2", "1"]
     assert not [each for each in caplog.records if each.getMessage() == "request failed"]
 

@@ -96,6 +96,8 @@ class LiveServer:
             "RELEASE_DESK_BOOTSTRAP_KEY": ADMIN_KEY,
             "RELEASE_DESK_RESPONSE_SLOT_MS": "0",
             "RELEASE_DESK_RATE_LIMIT_PER_MINUTE": "0",
+            "RELEASE_DESK_ANONYMOUS_RATE_LIMIT_PER_MINUTE": "0",
+            "RELEASE_DESK_ANONYMOUS_TOTAL_PER_MINUTE": "0",
             "RELEASE_DESK_STOP_NOTICE_S": "0",
             "RELEASE_DESK_DRAIN_TIMEOUT_S": "10",
             **environment,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from app.services.client_packages import client_packages
 from app.settings import PREFIX
 from tests.documents import ROOT
 
@@ -29,12 +30,13 @@ def has_r(*packages: str) -> bool:
 
 @cache
 def installed() -> Path:
-    """Return a library with our package in it, made once, from a copy: the tree stays as it is."""
+    """Return a library with our package in it, made once, from the file that a service serves."""
     place = Path(tempfile.mkdtemp(prefix="r-library-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    shutil.copytree(PACKAGE, place / "source")
+    served = client_packages()["r"]
+    (place / served.name).write_bytes(served.content)
     (place / "library").mkdir()
-    install = ("R", "CMD", "INSTALL", f"--library={place / 'library'}", place / "source")
+    install = ("R", "CMD", "INSTALL", f"--library={place / 'library'}", place / served.name)
     done = subprocess.run(install, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -17,9 +20,13 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.cli.refusals import REFUSED, UNREACHABLE
+from app.places import open_store
+from app.settings import Settings
 from app.vault.vault import Vault
 from tests.app.uploads import DataHere, columns_spec, sample_csv
 from tests.e2e.live import ADMIN_KEY, LiveServer, free_port
+from tests.speed import PATIENCE_S
+from tests.tiers import in_one
 
 WRONG_USAGE = 2
 SPEC = {
@@ -100,7 +107,7 @@ def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[
             yield from commands(command, (*path, name))
 
 
-@pytest.mark.parametrize("path", [(), *commands()])
+@in_one("path", [(), *commands()])
 def test_every_command_and_option_is_documented(path: tuple[str, ...]) -> None:
     command: click.Command = main
     for name in path:
@@ -132,12 +139,26 @@ def test_the_contract_s_commands_are_there() -> None:
     assert ("audit", "verify") in commands()
 
 
+def make_ledger() -> None:
+    open_store(Settings()).close()
+
+
 def test_migrate_then_verify(offline: Path) -> None:
+    make_ledger()
     assert invoke("migrate").exit_code == 0
     assert (offline / "release-desk.db").is_file()
     result = invoke("audit", "verify", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["ok"] is True
+
+
+@pytest.mark.parametrize("words", [("migrate",), ("ledger", "reconcile", "--yes")], ids=" ".join)
+def test_what_mends_a_ledger_makes_none(offline: Path, words: tuple[str, ...]) -> None:
+    refused = invoke(*words)
+    assert refused.exit_code == REFUSED
+    assert f"there is no ledger at {offline.absolute()}" in refused.stderr
+    assert not offline.exists()
+    assert not offline.with_name(f"{offline.name}-anchor").exists()
 
 
 def test_verify_without_a_ledger(offline: Path) -> None:
@@ -149,7 +170,9 @@ def test_verify_without_a_ledger(offline: Path) -> None:
 
 LOADED = """
 import sys
+import time
 from app.cli import main
+from tests.tiers import in_one
 try:
     main(sys.argv[1:])
 finally:
@@ -160,7 +183,7 @@ finally:
 @pytest.mark.wide
 def test_migrate_and_verify_load_no_more_than_they_need(offline: Path) -> None:
     """A service loads for two seconds, most of them for what a look at the ledger never uses."""
-    done("migrate", url="")
+    make_ledger()
     for command in (["migrate"], ["audit", "verify"]):
         run = subprocess.run(
             [sys.executable, "-c", LOADED, *command],
@@ -175,7 +198,7 @@ def test_migrate_and_verify_load_no_more_than_they_need(offline: Path) -> None:
 
 
 def test_verify_finds_an_edit(offline: Path) -> None:
-    assert invoke("migrate").exit_code == 0
+    make_ledger()
     database = offline / "release-desk.db"
     edit = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
@@ -186,7 +209,7 @@ def test_verify_finds_an_edit(offline: Path) -> None:
     subprocess.run([sys.executable, "-c", edit, database], check=True)
     result = invoke("audit", "verify")
     assert result.exit_code == REFUSED
-    assert result.stdout.startswith("BROKEN")
+    assert result.stdout.startswith("INVALID")
 
 
 def test_stored_data_is_checked(offline: Path) -> None:
@@ -199,7 +222,7 @@ def test_stored_data_is_checked(offline: Path) -> None:
     part.write_bytes(part.read_bytes()[:-1] + b"?")
     result = invoke("audit", "data", "--processes", "1")
     assert result.exit_code == REFUSED
-    assert result.stdout == "ds_a ok\nds_b BROKEN: TamperedError\n"
+    assert result.stdout == "ds_a ok\nds_b INVALID: TamperedError\n"
 
 
 def test_stored_data_without_a_directory(offline: Path) -> None:
@@ -217,12 +240,26 @@ def test_workers_on_sqlite_are_refused_by_name() -> None:
 
 
 @pytest.mark.usefixtures("offline")
-def test_a_bad_setting_is_named_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELEASE_DESK_BOOTSTRAP_KEY", "tooshort")
-    result = invoke("migrate")
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("BOOTSTRAP_KEY", "tooshort", "has fewer than 32 characters. It is this setting: Secret"),
+        ("MAX_COLUMNS", "many", "must be a whole number"),
+        ("MAX_COLUMNS", "-7", "must be at least 1"),
+        ("LOG_LEVEL", "chatty", "must be one of 'debug', 'info', 'warning' or 'error'"),
+        ("DRAIN_TIMEOUT_S", "0.0", "must be above 0"),
+        ("DRAW_PROCESS", "perhaps", "must be true or false"),
+        ("CORS_ORIGINS", "nowhere", "has another form than this setting takes"),
+    ],
+)
+def test_a_bad_setting_is_named_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(f"RELEASE_DESK_{name}", value)
+    result = invoke("serve", "--port", "0")
     assert result.exit_code == REFUSED
-    assert "RELEASE_DESK_BOOTSTRAP_KEY" in result.stderr
-    assert "tooshort" not in result.output
+    assert f"RELEASE_DESK_{name} {said}" in result.stderr
+    assert value not in result.output.replace(said, "")
 
 
 @pytest.mark.wide
@@ -238,6 +275,46 @@ def test_a_held_directory_is_refused_in_one_line(server: LiveServer) -> None:
     assert result.returncode == REFUSED
     assert result.stderr.startswith("Error: another Release Desk server")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.wide
+def test_every_line_of_a_server_has_one_form(tmp_path: Path) -> None:
+    """Banner, uvicorn, Alembic and requests; with addresses, as the operator allows here."""
+    port = free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "app.cli", "serve", "--port", str(port)],
+        env={
+            "RELEASE_DESK_DATA_DIR": str(tmp_path / "data"),
+            "RELEASE_DESK_BOOTSTRAP_KEY": "k" * 40,
+            "RELEASE_DESK_LOG_LEVEL": "info",
+            "RELEASE_DESK_LOG_ADDRESSES": "true",
+            "RELEASE_DESK_TRUSTED_PROXIES": "127.0.0.1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with suppress(httpx.TransportError):
+                httpx.get(f"http://127.0.0.1:{port}/livez")
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        behind = {"X-Forwarded-For": "203.0.113.9"}
+        httpx.get(f"http://127.0.0.1:{port}/v1/catalog", headers=behind)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        printed, _ = server.communicate(timeout=PATIENCE_S)
+    lines = [json.loads(line) for line in printed.splitlines()]
+    assert all({"at", "level", "logger", "event"} <= line.keys() for line in lines)
+    assert {line["logger"].split(".")[0] for line in lines} == {"alembic", "app", "uvicorn"}
+    (start,) = (line for line in lines if line["logger"] == "app.start")
+    assert (start["event"], start["url"]) == ("starting", f"http://127.0.0.1:{port}")
+    clients = [line["client"] for line in lines if line["event"] == "request"]
+    assert clients[0] == "127.0.0.1"
+    assert clients[-1] == "203.0.113.9"
 
 
 def test_no_service_there() -> None:
@@ -324,6 +401,12 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assert by_name["epsilon"] == by_name["accuracy"]["epsilon"]
     assert "--accuracy" in invoke("releases", "preview", dataset, MEAN, url=url, key=analyst).output
     untouched = done("datasets", "budget", dataset, url=url)
+    shown = done("datasets", "show", SPEC["name"], url=url, key=analyst)
+    assert dataset in shown
+    assert "remain" in shown
+    assert all(name in shown for name in SPEC["columns"])
+    as_json = done("datasets", "show", dataset, "--json", url=url, key=analyst)
+    assert json.loads(as_json)["id"] == dataset
     worthless = ("releases", "ask", dataset, MEAN, *price, "--careful")
     refused = invoke(*worthless, url=url, key=analyst)  # nobody answers the question
     assert refused.exit_code == 1
@@ -346,14 +429,14 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     (tmp_path / "answer.json").write_text(answer.replace("age", "wage", 1))
     assert invoke(*check, url=url, key=analyst).exit_code == REFUSED
     broken = invoke(*offline)
-    assert (broken.exit_code, broken.stderr.split(":")[0]) == (REFUSED, "BROKEN")
+    assert (broken.exit_code, broken.stderr.split(":")[0]) == (REFUSED, "INVALID")
     assert "remaining 0.5" in done("datasets", "budget", dataset, url=url)
 
     refused = invoke("releases", "ask", dataset, MEAN, "--epsilon", "1", url=url, key=analyst)
     assert refused.exit_code == REFUSED
     assert "budget-exceeded" in refused.stderr
     assert 'remaining: "0.5"' in refused.stderr
-    grant = ("datasets", "grant", dataset, "--epsilon", "2", "--reason", "a second wave")
+    grant = ("datasets", "grant", dataset, "--epsilon", "2", "--reason", "a second wave", "--yes")
     assert done(*grant, url=url) == "total 3"
     assert invoke(*grant, url=url, key=analyst).exit_code == REFUSED
     for_a_while = (*grant, "--expires", "2101-01-01T00:00:00Z")
@@ -370,7 +453,7 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
         for key in map(json.loads, done("keys", "list", "--json", url=url).splitlines())
         if key["name"] == "Ann"
     ]
-    assert done("keys", "twins", url=url) == ""
+    assert done("keys", "duplicates", url=url) == ""
     refused = invoke("keys", "create", "ANN ", "--role", "analyst", url=url)
     assert (refused.exit_code, 'person: "Ann"' in refused.stderr) == (REFUSED, True)
     done("keys", "revoke", key["id"], url=url)
@@ -388,7 +471,11 @@ def test_versions_are_added_and_listed(server: LiveServer, tmp_path: Path) -> No
     assert "FILE or --source" in invoke(*extend, url=url).stderr
     refused = invoke(*extend, "--source", "file:///none.csv", url=url)
     assert (refused.exit_code, "source" in refused.stderr) == (REFUSED, True)
-    second = done(*extend, str(tmp_path / "more.csv"), url=url)
+    more = str(tmp_path / "more.csv")
+    assert done(*extend, more, "--check", url=url).startswith("rows: 6 read")
+    assert "--check" in invoke(*extend, "--source", "file:///none.csv", "--check", url=url).stderr
+    assert done("datasets", "versions", first, "--json", url=url).count(chr(10)) == 0, "one alone"
+    second = done(*extend, more, url=url)
 
     analyst = done("keys", "create", "Vera", "--role", "analyst", url=url)
     for named in (first, second, "growing"):
@@ -405,10 +492,12 @@ def test_versions_are_added_and_listed(server: LiveServer, tmp_path: Path) -> No
     assert invoke("datasets", "versions", "ds_none", url=url).exit_code == REFUSED
 
 
-def test_groups_are_printed_in_columns(server: LiveServer, tmp_path: Path) -> None:
+def test_groups_are_printed_in_columns(
+    server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sexes = {"type": "category", "values": ["f", "not said"]}
     spec = {**SPEC, "name": "in groups", "columns": {**SPEC["columns"], "sex": sexes}}
-    (tmp_path / "rows.csv").write_text("age,sex\n" + "31,f\n45,not said\n" * 20)
+    (tmp_path / "rows.csv").write_text("age,sex\n" + "31,f\n45,not said\n" * 500)
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     upload = ("datasets", "upload", str(tmp_path / "rows.csv"), str(tmp_path / "spec.json"))
     dataset = done(*upload, url=server.url)
@@ -424,6 +513,10 @@ def test_groups_are_printed_in_columns(server: LiveServer, tmp_path: Path) -> No
     values = [f"{group['value']['age']:.6g}" for group in groups]
     assert [value in line for value, line in zip(values, lines, strict=True)] == [True] * 2
     shown = done("releases", "show", release["id"], "--table", url=server.url)
+    monkeypatch.setattr("app.cli.remote.is_terminal", lambda: True)
+    assert shown in done("releases", "show", release["id"], url=server.url)
+    assert json.loads(done("releases", "show", release["id"], "--json", url=server.url)) == release
+    monkeypatch.undo()
     assert shown.splitlines() == [head, *lines], "the same line again was the same release"
     told = done("releases", "show", release["id"], "--summary", url=server.url).splitlines()
     assert told[:3] == [head, *lines]
@@ -465,11 +558,12 @@ def test_a_review_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assert [line.split()[0] for line in waiting.splitlines()] == ["id", third, second, first]
     assert "Ada" in waiting
     reason = ("--reason", "as agreed")
-    own = invoke("releases", "approve", first, *reason, url=url, key=analyst)
+    approve = ("releases", "approve", first, *reason, "--yes")
+    own = invoke(*approve, url=url, key=analyst)
     assert own.exit_code == REFUSED
     assert "403 forbidden" in own.stderr
-    assert done("releases", "approve", first, *reason, url=url) == "running"
-    assert invoke("releases", "approve", first, *reason, url=url).exit_code == REFUSED
+    assert done(*approve, url=url) == "running"
+    assert invoke(*approve, url=url).exit_code == REFUSED
     assert done("releases", "reject", second, *reason, url=url) == "rejected"
     assert done("releases", "withdraw", third, url=url, key=analyst) == "withdrawn"
     assert "as agreed" in done("releases", "show", second, url=url, key=analyst)

@@ -18,7 +18,9 @@ from app.cli import main
 from app.cli.unknown_settings import unknown_settings
 from app.client import ProblemError, ReleaseDesk
 from app.domain.problems import PROBLEMS
+from app.places import open_store
 from app.settings import Settings
+from tests.tiers import in_one
 
 REFUSED = 1
 
@@ -68,13 +70,12 @@ def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
     assert_one_sentence(done, "192.0.2.1", "--host")
 
 
-@pytest.mark.parametrize("words", [("serve", "--port", "0"), ("migrate",)], ids=" ".join)
-def test_a_directory_that_cannot_be_written_to(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_directory_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "data"):
-        done = command(*words, data_dir=place)
+        done = command("serve", "--port", "0", data_dir=place)
         assert_one_sentence(done, str(place), "is a file", "RELEASE_DESK_DATA_DIR")
-    done = command(*words, data_dir=Path("/proc/release-desk"))
+    done = command("serve", "--port", "0", data_dir=Path("/proc/release-desk"))
     assert_one_sentence(done, "/proc/release-desk", "cannot be written to")
 
 
@@ -92,13 +93,12 @@ def test_the_demo_s_own_directory(tmp_path: Path) -> None:
     assert_one_sentence(done, place, "--data-dir")
 
 
-@pytest.mark.parametrize("words", [("serve", "--port", "0"), ("migrate",)], ids=" ".join)
-def test_a_full_disk(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_full_disk(tmp_path: Path) -> None:
     """A process that may not write a long file meets what a full disk answers."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, before[1]))
     try:
-        done = command(*words, data_dir=tmp_path / "data")
+        done = command("serve", "--port", "0", data_dir=tmp_path / "data")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert_one_sentence(done, "there is no room left", str(tmp_path / "data"))
@@ -118,12 +118,13 @@ def test_a_misspelt_setting_is_named_with_the_real_one(
 
 
 def test_a_name_that_is_like_no_setting_is_mentioned(tmp_path: Path) -> None:
+    open_store(Settings(data_dir=tmp_path / "data")).close()
     done = command("migrate", data_dir=tmp_path / "data", RELEASE_DESK_QX="1")
     assert done.returncode == 0
     assert done.stderr == "RELEASE_DESK_QX is not a setting, and is not read\n"
 
 
-@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+@in_one("name", sorted(Settings.model_fields))
 def test_every_setting_is_known_and_a_slip_in_it_is_caught(name: str) -> None:
     real = f"RELEASE_DESK_{name.upper()}"
     assert unknown_settings([real, f"{real}_FILE"]) == {}
@@ -161,13 +162,17 @@ def test_faults_are_listed_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None
     said = _refusing("invalid-request", monkeypatch, errors=errors)
     assert said.splitlines()[1:3] == ["  epsilon: is required", "  norm: is no"]
     rows = [
-        {"row": 3, "column": "age", "reason": "is missing"},
-        {"row": None, "column": None, "reason": "has no header"},
-    ]
+        {
+            "reason": "is missing", "count": 1203, "rows": [3, 4],
+            "columns": [{"column": "age", "count": 1202, "rows": [3, 4]},
+                        {"column": "sex", "count": 1, "rows": [9]}],
+        },
+        {"reason": "has no header", "count": 1, "rows": [], "columns": [], "file": 2},
+    ]  # fmt: skip
     said = _refusing("invalid-upload", monkeypatch, problems=rows)
     assert said.splitlines()[1:3] == [
-        "  row 3, column age: is missing",
-        "  the file: has no header",
+        "  column age, rows 3, 4 and 1,200 more; column sex, row 9: is missing",
+        "  file 2, the file: has no header",
     ]
 
 

@@ -40,8 +40,8 @@ def test_a_review_goes_its_whole_way(service: Service) -> None:
         dataset = upload(admin, ROWS, policy={"review": "always"}, **SPEC)["id"]
 
     asked = ("releases", "ask", dataset, "--purpose", "Table 2", "--epsilon", "0.5")
-    first = json.loads(done(*asked, COUNT, "--at-once", url=url, key=ada))["id"]
-    release = json.loads(done(*asked, MEAN, "--at-once", url=url, key=ada))["id"]
+    first = json.loads(done(*asked, COUNT, "--yes", url=url, key=ada))["id"]
+    release = json.loads(done(*asked, MEAN, "--yes", url=url, key=ada))["id"]
     edit = json.dumps({"policy": {"reviewers": 2}})
     edited = done("datasets", "edit", dataset, edit, "--reason", "two", url=url, key=cleo)
     assert edited == dataset
@@ -75,7 +75,7 @@ def test_a_review_goes_its_whole_way(service: Service) -> None:
     versions = done("releases", "versions", release, url=url, key=ada).splitlines()
     assert versions[0].endswith("as it was asked")
     assert "epsilon: 0.5 -> 0.1" in versions[1]
-    stale = ("releases", "approve", release, "--reason", "ok", "--seen", '"reserved"')
+    stale = ("releases", "approve", release, "--reason", "ok", "--seen", '"reserved"', "--yes")
     refused = invoke(*stale, url=url, key=cleo)
     assert refused.exit_code == REFUSED
     assert "412 precondition" in refused.stderr
@@ -84,7 +84,7 @@ def test_a_review_goes_its_whole_way(service: Service) -> None:
     assert f"earlier    x  {first}  histogram  epsilon 0.5  awaiting_review  Ada" in sheet
     assert "comment    Cora (private): too dear" in sheet
     assert "bounds     ward: a, b" in sheet
-    assert done("releases", "approve", release, "--reason", "ok", url=url, key=cleo) == (
+    assert done("releases", "approve", release, "--reason", "ok", "--yes", url=url, key=cleo) == (
         "awaiting_review"
     )
     assert done("releases", "reject", release, "--reason", "no", url=url, key=cora) == (
@@ -103,7 +103,7 @@ def test_a_review_goes_its_whole_way(service: Service) -> None:
     ]  # fmt: skip
     assert done("inbox", "--unread", "--json", url=url, key=ada) == ""
     done("releases", "list", url=url, key=cleo)
-    assert "person" in done("audit", "sights", url=url, key=cleo)
+    assert "person" in done("audit", "access-log", url=url, key=cleo)
 
 
 def test_the_client_has_the_calls_for_both_worlds(service: Service) -> None:

@@ -5,12 +5,16 @@ It is installed with what it asks for and nothing else, from the package index t
 
 from __future__ import annotations
 
+import email
+import io
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.services.client_packages import client_packages
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
 ROOT = Path(__file__).parent.parent.parent
@@ -48,14 +53,97 @@ def run(*command: str | Path, **environment: str) -> str:
     return done.stdout
 
 
+def checkout(place: Path) -> Path:
+    """Copy what the client is made of, without anything that an earlier build left."""
+    made = shutil.ignore_patterns("build", "release_desk_client*", "LICENSE", "__pycache__")
+    for name in ("LICENSE", "app/py.typed", "app/client", "app/tidy", "clients/python"):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, place / name, ignore=made)
+        else:
+            shutil.copy2(ROOT / name, place / name)
+    return place / "clients" / "python"
+
+
+def built(folder: Path, kind: str, to: Path) -> subprocess.CompletedProcess[str]:
+    """Build a `wheel` or an `sdist` as pip does without isolation, in its own process."""
+    to.mkdir(exist_ok=True)
+    program = f"from setuptools import build_meta as b; b.build_{kind}({str(to)!r})"
+    command = (sys.executable, "-c", program)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def modules(wheel: Path) -> set[str]:
+    """Return the files of the wheel's package, by their paths in it."""
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {Path(name) for name in archive.namelist()}
+    ours = {path for path in inside if path.parts[0] == "release_desk_client"}
+    return {path.relative_to("release_desk_client").as_posix() for path in ours}
+
+
+def contents(wheel: bytes) -> dict[str, object]:
+    """Return what a wheel installs; of what it says of itself, the fields in any order."""
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+        found: dict[str, object] = {name: archive.read(name) for name in archive.namelist()}
+    (about,) = {name.split("/")[0] for name in found if ".dist-info/" in name}
+    metadata = email.message_from_bytes(found.pop(f"{about}/METADATA"))  # type: ignore[arg-type]
+    found["fields"] = sorted(
+        (name, re.sub(r"\s+", "", text))
+        for name, text in metadata.items()
+        if name not in ("Dynamic", "Metadata-Version")
+    )
+    found["readme"] = str(metadata.get_payload()).strip()
+    for name in ("RECORD", "WHEEL", "top_level.txt"):
+        found.pop(f"{about}/{name}", None)
+    return found
+
+
+def sources(folder: str, *, beside: str) -> set[str]:
+    """Return the paths of a package's modules, from the folder of another on."""
+    found = (ROOT / "app" / folder).rglob("*.py")
+    return {path.relative_to(ROOT / "app" / beside).as_posix() for path in found}
+
+
+SOURCES = sources("client", beside="client") | sources("tidy", beside="") | {"py.typed"}
+
+
+def test_every_way_of_building_it_has_all_modules(tmp_path: Path) -> None:
+    folder = checkout(tmp_path / "checkout")
+    for _ in range(2):  # once more over what the first build left
+        done = built(folder, "wheel", tmp_path / "wheel")
+        assert done.returncode == 0, done.stderr
+        (wheel,) = (tmp_path / "wheel").iterdir()
+        assert modules(wheel) == SOURCES
+    assert contents(wheel.read_bytes()) == contents(client_packages()["python"].content)
+    done = built(folder, "sdist", tmp_path / "sdist")
+    assert done.returncode == 0, done.stderr
+    (archive,) = (tmp_path / "sdist").iterdir()
+    with tarfile.open(archive) as packed:
+        for each in filter(tarfile.TarInfo.isfile, packed.getmembers()):
+            (tmp_path / each.name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / each.name).write_bytes(packed.extractfile(each).read())  # type: ignore
+    (unpacked,) = tmp_path.glob("release_desk_client-*")
+    done = built(unpacked, "wheel", tmp_path / "second")
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "second").iterdir()
+    assert modules(wheel) == SOURCES
+
+
+def test_the_folder_alone_is_refused_rather_than_installed_empty(tmp_path: Path) -> None:
+    folder = checkout(tmp_path / "checkout").rename(tmp_path / "alone")
+    done = built(folder, "wheel", tmp_path / "wheel")
+    assert done.returncode != 0
+    assert "pip install ./clients/python" in done.stderr
+    assert not [*(tmp_path / "wheel").iterdir()]
+
+
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the interpreter of an environment with the client's wheel and what it needs."""
     place = tmp_path_factory.mktemp("alone")
-    for name in ("LICENSE", "app/py.typed", "app/client", "clients/python"):
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        copy(ROOT / name, place / name)
+    checkout(place)
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
     build = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
     run(*pip, *build, "--wheel-dir", place, place / "clients" / "python")

@@ -32,10 +32,10 @@ DRAWER_READY_S = 0.5
 
 
 def filtered(values: int, number: int) -> bytes:
-    """Return a question that nobody has asked before."""
+    """Return a question that nobody has asked before, and that some records can meet."""
     chance = random.Random(number)
     where = [
-        {"column": "x", "op": "in", "value": chance.sample(range(1_000_000), values)}
+        {"column": "x", "op": "in", "value": [0, *chance.sample(range(1, 1_000_000), values - 1)]}
         for _ in range(CONDITIONS)
     ]
     body = {"statistic": {"kind": "count", "where": where}, "epsilon": "0.00001"}

@@ -219,10 +219,11 @@ def test_the_wheel_holds_what_runs_and_nothing_else(installed: Installed) -> Non
     with zipfile.ZipFile(installed.wheel) as wheel:
         names = wheel.namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {"app", "docs", "mechanisms", "migrations"}
+    assert tops == {"app", "clients", "docs", "mechanisms", "migrations"}
+    assert {f"clients/{each}" for each in ("python/pyproject.toml", "r/DESCRIPTION")} <= set(names)
     sources = {
         str(path.relative_to(ROOT))
-        for top in tops
+        for top in tops - {"clients"}  # whose own tests are not installed
         for path in (ROOT / top).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }

@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 
 import httpx
 import pytest
@@ -80,11 +81,14 @@ def test_the_runbook(project: Path) -> None:
             first = ask(old, dataset, "before the backup")
             assert ask(new, dataset, "before the backup").content == first.content
         assert "ok" in run(back_up, project, server.url)
+        sleep(1.1)  # backups are named by the second
+        assert "ok" in run(back_up, project, server.url)  # the next night
+        assert len([*(project / "backup").iterdir()]) == 2
         after = ask(admin, dataset, "after the backup")
         assert after.status_code == 201
         late = upload(admin, LATE, COLUMNS, budget={"epsilon": "1"})
         assert ask(admin, late["id"], "all of it").status_code == 201
-    assert "BROKEN" not in run(restore, project, server.url)
+    assert "INVALID" not in run(restore, project, server.url)
     with LiveServer(project / "data") as server, server.client() as admin:
         assert httpx.get(f"{server.url}/readyz").status_code == 200
         with server.client(ada["secret"]) as old:
@@ -127,7 +131,7 @@ def test_the_runbook_on_postgresql(project: Path, on_postgresql: dict[str, str])
         assert ask(admin, late["id"], "all of it").status_code == 201
     printed = run(restore, project, server.url, **tools)
     assert "it lacks what the anchor knows of" in printed
-    assert "BROKEN" not in printed
+    assert "INVALID" not in printed
     with LiveServer(project / "data", **on_postgresql) as server, server.client() as admin:
         assert ask(admin, dataset, "before the backup").content == first.content
         check_receipts(admin, known=first.content, forgotten=after.content)

@@ -47,7 +47,7 @@ GOOD = (
 LOGISTIC = {"kind": "logistic_regression", "target": "owner", "features": ["income", "food"]}
 ASKED: list[dict[str, Any]] = [
     *({"statistic": each} for each in STATISTICS),
-    {"statistic": LOGISTIC, "mechanism": "kng"},
+    {"statistic": LOGISTIC},
 ]
 WRONG: list[dict[str, Any]] = [
     {"statistic": {"kind": "mean", "columns": ["absent"]}, "epsilon": "0.1"},

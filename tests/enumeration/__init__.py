@@ -1,1 +1,1 @@
-"""Laws checked by enumeration: shipped samplers walked over every outcome of their random bits."""
+"""Exhaustive tests of samplers: shipped samplers walked over every outcome of their random bits."""

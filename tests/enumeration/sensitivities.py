@@ -8,11 +8,12 @@ other rows are. The largest is found by trying all rows of a grid of values, in 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from typing import Any
+from typing import Any, cast
 
+from mechanisms.contract import Statistic
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
@@ -24,7 +25,7 @@ from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
-from mechanisms.statistics.questions import Question
+from mechanisms.statistics.questions import Question, viewed
 from mechanisms.statistics.std import Std
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
@@ -57,7 +58,8 @@ def row(x: float = 0.0, y: float = 0.0, group: str = "a", w: float = 0.0) -> Row
 class Tried:
     """A statistic, the rows it is tried on, and the norms whose Delta must be reached.
 
-    ``nearly`` are those reached up to a thousandth: at rows that no finite grid has.
+    ``nearly`` are those reached up to a thousandth: at rows that no finite grid has. ``optional``
+    are columns in which a row may have no value.
     """
 
     name: str
@@ -65,14 +67,37 @@ class Tried:
     rows: Sequence[Row]
     tight: frozenset[str] = frozenset({"l1", "l2", "linf", "optimal"})
     nearly: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+
+    def with_missing_cells(self) -> Tried:
+        """Return the same question of rows that may lack any of their values."""
+        some = self.rows[:: max(len(self.rows) // 9, 1)]
+        lacking = [{**each, name: None} for each in some[:2] for name in WITH_WEIGHTS]
+        nothing = dict.fromkeys(WITH_WEIGHTS)
+        optional = frozenset(WITH_WEIGHTS)
+        return replace(self, rows=[*some, *lacking, nothing], optional=optional)
+
+    def asked(self, schema: Schema) -> Question:
+        """Return the question as one about the rows that have the values it needs."""
+        found = viewed(cast(Statistic, self.statistic), schema).statistic
+        assert isinstance(found, Question)
+        return found
 
     def form(self, relation: str) -> AdditiveForm:
         """Return the statistic's form where data sets may differ in this way."""
         adjacency, selected = RELATIONS[relation]
         public = adjacency is Adjacency.REPLACE_ONE
-        schema = Schema(WITH_WEIGHTS, adjacency, 2 if public else None, 9, selected=selected)
-        assert isinstance(self.statistic, AdditiveStatistic)
-        return form_of(self.statistic, schema)
+        schema = Schema(
+            WITH_WEIGHTS,
+            adjacency,
+            2 if public else None,
+            9,
+            selected=selected,
+            optional=self.optional,
+        )
+        asked = self.asked(schema)
+        assert isinstance(asked, AdditiveStatistic)
+        return form_of(asked, schema)
 
     def relations(self) -> list[str]:
         """Return how data sets may differ: a filter always makes rows come and go."""
@@ -81,7 +106,7 @@ class Tried:
 
     def changes(self, form: AdditiveForm, relation: str) -> list[Vector]:
         """Return all that one change of a row does to the statistic, in lattice units."""
-        alone = contributions(form, self.rows)
+        alone = contributions(form, self.rows, self.optional)
         adjacency, selected = RELATIONS[relation]
         found: set[Vector] = set()
         if adjacency is Adjacency.REPLACE_ONE:
@@ -93,19 +118,21 @@ class Tried:
         return sorted(found)
 
 
-def data_of(rows: Sequence[Row]) -> ArrayData:
+def data_of(rows: Sequence[Row], optional: frozenset[str] = frozenset()) -> ArrayData:
     """Return a data set."""
-    schema = Schema(WITH_WEIGHTS, Adjacency.REPLACE_ONE, len(rows), 9)
+    schema = Schema(WITH_WEIGHTS, Adjacency.REPLACE_ONE, len(rows), 9, optional=optional)
     return ArrayData.from_values(
         schema, {name: [each[name] for each in rows] for name in WITH_WEIGHTS}
     )
 
 
-def contributions(form: AdditiveForm, rows: Sequence[Row]) -> list[Vector]:
+def contributions(
+    form: AdditiveForm, rows: Sequence[Row], optional: frozenset[str] = frozenset()
+) -> list[Vector]:
     """Return what each row adds to the statistic."""
-    nothing = form.total(data_of([]))
+    nothing = form.total(data_of([], optional))
     return [
-        tuple(a - b for a, b in zip(form.total(data_of([each])), nothing, strict=True))
+        tuple(a - b for a, b in zip(form.total(data_of([each], optional)), nothing, strict=True))
         for each in rows
     ]
 

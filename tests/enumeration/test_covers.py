@@ -17,6 +17,7 @@ from mechanisms.domain import CODE_MAX
 from mechanisms.exact.balls import norm_two, rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.check_loss import (
+    GradientCells,
     GradientLaw,
     Grid,
     Limits,
@@ -29,11 +30,6 @@ from mechanisms.objectives.check_loss.passes import Block
 from mechanisms.objectives.check_loss.stored_law import Held, Unread
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.objectives.gradient_norms import Linf
-from mechanisms.objectives.logistic_law.expansion import SignedRecords
-from mechanisms.objectives.logistic_law.held import LogisticLaw
-from mechanisms.objectives.logistic_law.polytopes import LogisticPolytopes
-from mechanisms.objectives.logistic_law.sensitivity import Reach
-from mechanisms.objectives.logistic_law.stored import StoredLogisticLaw, StoredSigned
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover, Space
@@ -79,31 +75,7 @@ def median(rows: list[Point], rate: Fraction, radius: int) -> tuple[Cover[None],
     return cover, law
 
 
-ROWS = [((CODE_MAX,), 2), ((-CODE_MAX // 2,), 1)]
 HALF_STEPS = 1
-
-
-def logistic_exponent(rate: Fraction, point: Point) -> arb:
-    """Return rate times |gradient| over sigma(|theta|), on a grid of halves."""
-    theta = F(point[0], 1 << HALF_STEPS)
-    total = arb(0)
-    for codes, count in ROWS:
-        z = F(codes[0], CODE_MAX)
-        total += count * rational(z) / (1 + (-rational(z * theta)).exp())
-    return rational(rate) * abs(total) * (1 + (-rational(abs(theta))).exp())
-
-
-def logistic(rate: Fraction, radius: int) -> tuple[LogisticLaw, SignedRecords, Stated]:
-    """Return the law of a logistic slope in the sampler's own terms, and anew."""
-    records = SignedRecords.build(
-        np.array([codes for codes, _ in ROWS]),
-        np.array([count for _, count in ROWS]),
-        grid_bits=HALF_STEPS,
-        radius=radius,
-    )
-    with working_precision(BITS):
-        stated = exponential_law(partial(logistic_exponent, rate), cube(1, radius))
-    return LogisticLaw(records, rate=rate, norm="linf"), records, stated
 
 
 def known_balls(*given: Any) -> arb:
@@ -159,19 +131,6 @@ def test_boxes_under_a_base_measure_have_the_law(radius: int) -> None:
 
 
 @pytest.mark.slow
-def test_every_try_on_polytopes_under_a_base_measure_has_the_law(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for module in ("objectives.logistic_law.expansion", "samplers.base_measure"):
-        monkeypatch.setattr(f"mechanisms.{module}.arb", known_balls)
-    law, _, _ = logistic(F(1), radius=2)
-    chain = Chain(cutoff=2.0**-10)
-    chain.walk(PolytopeCover(MeasuredPolytopes(LogisticPolytopes(law), MEASURE)))
-    assert len(chain.tries) > 10
-    require_each_try(chain.tries, measured_law(partial(logistic_exponent, F(1)), 2, 2))
-
-
-@pytest.mark.slow
 def test_boxes_in_a_plane_have_the_law() -> None:
     cover, stated = median([(0, 0), (2, 1), (-1, 1)], F(1), radius=1)
     chain = Chain(cutoff=2.0**-26)
@@ -179,72 +138,68 @@ def test_boxes_in_a_plane_have_the_law() -> None:
     require_each_try(chain.tries, stated)
 
 
-@pytest.mark.slow
-def test_boxes_of_a_logistic_slope_have_the_law() -> None:
-    law, records, stated = logistic(F(1), radius=3)
-    chain = Chain(cutoff=2.0**-25)
-    require_law(chain.walk(Cover(law, records.space)), stated)
-    require_each_try(chain.tries, stated)
+Rows = list[tuple[Fraction, Fraction]]
+CHECKED: Rows = [(F(1), F(1)), (F(1, 2), F(-1, 2)), (F(1), F(0))]
+UNTIED: Rows = [(F(1), F(3, 4)), (F(1, 2), F(-3, 8)), (F(1), F(-1, 4))]
+"""No point of the grid is on a hyperplane: polytopes serve where targets are spread so."""
 
 
-@pytest.mark.slow
-def test_a_logistic_slope_of_rows_read_in_passes_has_the_law() -> None:
-    """Bounds from cells and from expansions that a pass makes; a row's block is the row."""
-    _, _, stated = logistic(F(1), radius=3)
-    every = [codes for codes, count in ROWS for _ in range(int(count))]
-
-    def read(block: Block) -> NDArray[np.float64]:
-        return np.array([block["x"]], dtype=np.float64)
-
-    def run(function: Callable[[Block], T], /) -> Iterator[T]:
-        return (function({"x": np.array(codes)}) for codes in every)
-
-    found = survey(run, read, columns=1, stride=1)
-    rows = StoredSigned.of(run, read, found, grid_bits=HALF_STEPS, radius=3)
-    law = StoredLogisticLaw(rows, rate=F(1), norm="linf", reach=Reach())
-    chain = Chain(cutoff=2.0**-25)
-    require_law(chain.walk(Cover(law, rows.space)), stated)
-    require_each_try(chain.tries, stated)
-
-
-@pytest.mark.slow
-def test_every_try_on_polytopes_has_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mechanisms.objectives.logistic_law.expansion.arb", known_balls)
-    law, _, stated = logistic(F(1), radius=2)
-    chain = Chain(cutoff=2.0**-10)
-    chain.walk(PolytopeCover(LogisticPolytopes(law)))
-    assert len(chain.tries) > 10
-    require_each_try(chain.tries, stated)
-
-
-CHECKED = [(F(1), F(1)), (F(1, 2), F(-1, 2)), (F(1), F(0))]
-
-
-def check_exponent(tau: Fraction, rate: Fraction, point: Point) -> arb:
+def check_exponent(tau: Fraction, rate: Fraction, point: Point, *, of: Rows = CHECKED) -> arb:
     """Return rate times the least |gradient| of the check loss: tied rows share one weight."""
     theta = F(point[0], 1 << HALF_STEPS)
-    settled = sum((((y < x * theta) - tau) * x for x, y in CHECKED if y != x * theta), F(0))
-    tied = [x for x, y in CHECKED if y == x * theta]
+    settled = sum((((y < x * theta) - tau) * x for x, y in of if y != x * theta), F(0))
+    tied = [x for x, y in of if y == x * theta]
     ends = [settled + (end - tau) * sum(tied, F(0)) for end in (0, 1)]
     crosses = bool(tied) and min(ends) < 0 < max(ends)
     return rational(rate * (F(0) if crosses else min(map(abs, ends))))
 
 
+TAU, RATE = F(3, 4), F(1)
+EXPONENT = partial(check_exponent, TAU, RATE)
+
+
+def slope(radius: int, *, of: Rows = CHECKED) -> tuple[GradientLaw, Space]:
+    """Return the law of a quantile slope in the sampler's own terms, and its grid."""
+    records = Records.build(
+        np.array([[int(x * CODE_MAX)] for x, _ in of]),
+        np.array([int(y * CODE_MAX) for _, y in of]),
+        grid_bits=HALF_STEPS,
+        radius=radius,
+    )
+    return GradientLaw(records, tau=TAU, rate=RATE, norm=Linf()), records.space
+
+
 @pytest.mark.slow
 def test_boxes_of_a_quantile_slope_have_the_law() -> None:
-    tau, rate = F(3, 4), F(1)
-    records = Records.build(
-        np.array([[int(x * CODE_MAX)] for x, _ in CHECKED]),
-        np.array([int(y * CODE_MAX) for _, y in CHECKED]),
-        grid_bits=HALF_STEPS,
-        radius=3,
-    )
-    law = GradientLaw(records, tau=tau, rate=rate, norm=Linf())
+    law, space = slope(radius=3)
     with working_precision(BITS):
-        stated = exponential_law(partial(check_exponent, tau, rate), cube(1, 3))
+        stated = exponential_law(EXPONENT, cube(1, 3))
     chain = Chain(cutoff=2.0**-26)
-    require_law(chain.walk(Cover(law, records.space)), stated)
+    require_law(chain.walk(Cover(law, space)), stated)
     require_each_try(chain.tries, stated)
+
+
+@pytest.mark.slow
+def test_every_try_on_polytopes_has_the_law() -> None:
+    law, _ = slope(radius=2, of=UNTIED)
+    with working_precision(BITS):
+        stated = exponential_law(partial(EXPONENT, of=UNTIED), cube(1, 2))
+    chain = Chain(cutoff=2.0**-10)
+    chain.walk(PolytopeCover(GradientCells(law)))
+    assert len(chain.tries) > 5
+    require_each_try(chain.tries, stated)
+
+
+@pytest.mark.slow
+def test_every_try_on_polytopes_under_a_base_measure_has_the_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mechanisms.samplers.base_measure.arb", known_balls)
+    law, _ = slope(radius=2, of=UNTIED)
+    chain = Chain(cutoff=2.0**-10)
+    chain.walk(PolytopeCover(MeasuredPolytopes(GradientCells(law), MEASURE)))
+    assert len(chain.tries) > 5
+    require_each_try(chain.tries, measured_law(partial(EXPONENT, of=UNTIED), 2, 2))
 
 
 def stored_slope(tau: Fraction, rate: Fraction, held: int) -> Cover[Held | Unread]:
@@ -273,11 +228,10 @@ def stored_slope(tau: Fraction, rate: Fraction, held: int) -> Cover[Held | Unrea
 @pytest.mark.parametrize("held", [0, 8], ids=["no row held", "open rows held"])
 def test_a_slope_of_rows_read_in_passes_has_the_law(held: int) -> None:
     """Where a try falls on a box that is not held, its point and the box's parts are read."""
-    tau, rate = F(3, 4), F(1)
     with working_precision(BITS):
-        stated = exponential_law(partial(check_exponent, tau, rate), cube(1, 3))
+        stated = exponential_law(EXPONENT, cube(1, 3))
     chain = Chain(cutoff=2.0**-26)
-    require_law(chain.walk(stored_slope(tau, rate, held)), stated)
+    require_law(chain.walk(stored_slope(TAU, RATE, held)), stated)
     require_each_try(chain.tries, stated)
     met = [piece for cover in chain.covers.values() for piece in pieces(cover.envelope)]
     assert any(isinstance(getattr(piece, "known", None), Unread) for piece in met) == (held == 0)

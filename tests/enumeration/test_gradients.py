@@ -14,14 +14,13 @@ from itertools import permutations, product
 import pytest
 from flint import arb
 
-from mechanisms.exact.balls import norm_largest, norm_one, norm_two, rational
+from mechanisms.exact.balls import norm_two, rational
 from mechanisms.exact.rounding import working_precision
 from mechanisms.exponential import linear as exponential_linear
 from mechanisms.exponential import quantile_regression as exponential_quantile
 from mechanisms.objectives import linear, losses
 from mechanisms.objectives.gradient_norms import InterceptHullNorm
-from mechanisms.objectives.logistic_law.sensitivity import Reach
-from mechanisms.objectives.losses import Loss, records_changed
+from mechanisms.objectives.losses import Loss
 from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.base_measure import base_power
@@ -167,64 +166,6 @@ def test_the_gradient_of_two_least_squares_slopes(
     require_sensitivity(stated - short, gap, tight=True)
     with working_precision(128):
         assert not linear_loss_at(theta, gap, relation[0]) > 0.5
-
-
-def logistic_terms(theta: Vector) -> list[list[arb]]:
-    """Return every row's gradient sigma(z'theta) z."""
-    found = []
-    for z in product(HALVES, repeat=len(theta)):
-        along = sum((a * b for a, b in zip(z, theta, strict=True)), F(0))
-        sigma = 1 / (1 + (-rational(along)).exp())
-        found.append([sigma * rational(entry) for entry in z])
-    return found
-
-
-@EACH
-@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
-@pytest.mark.parametrize(
-    "theta", [(F(0), F(0)), (F(0), F(2)), (F(1), F(-1)), (F(3), F(1, 2))], ids=str
-)
-def test_the_gradient_of_two_logistic_slopes(
-    relation: Sequence[Adjacency], norm: str, theta: Vector
-) -> None:
-    """linf is reached where an entry is 0 or a row only comes; l2 and l1 where theta is 0."""
-    with working_precision(128):
-        terms = logistic_terms(theta)
-        gaps = list(terms) if ADD in relation else []
-        if REPLACE in relation:
-            gaps += [[a - b for a, b in zip(*two, strict=True)] for two in permutations(terms, 2)]
-        of, factor = {
-            "linf": (norm_largest, arb(1)),
-            "l2": (norm_two, arb(2).sqrt()),
-            "l1": (norm_one, arb(2)),
-        }[norm]
-        worst = arb(0)
-        for gap in gaps:
-            worst = worst.max(of(gap))
-        length = rational(sum(map(abs, theta), F(0)))
-        stated = records_changed(relation[0]) * factor * Reach().ball(length)
-        assert not worst > stated
-        reached = theta[0] == 0 if norm == "linf" else theta == (0, 0)
-        if reached:
-            assert worst.overlaps(stated)
-        assert worst > stated / 2
-
-
-@EACH
-@pytest.mark.parametrize("theta", [F(k, 2) for k in range(-8, 9)], ids=str)
-def test_the_gradient_of_one_logistic_slope(relation: Sequence[Adjacency], theta: Fraction) -> None:
-    """1 up to |theta| = 5/4 is reached; 1.052 beyond is a bound that holds for all of them."""
-    values = [F(k, 16) for k in range(-16, 17)]
-    with working_precision(128):
-        terms = [rational(z) / (1 + (-rational(z * theta)).exp()) for z in values]
-        gaps = [a - b for a, b in product(terms, repeat=2)] if REPLACE in relation else []
-        worst = norm_largest([*gaps, *(terms if ADD in relation else [])])
-        single = REPLACE in relation
-        stated = records_changed(relation[0]) * Reach(single).ball(rational(abs(theta)))
-        assert not worst > stated
-        if not single or abs(theta) <= F(5, 4):
-            assert worst.overlaps(stated)
-        assert worst > stated * 0.93
 
 
 def check_terms(tau: Fraction, dimension: int, *, intercept: bool) -> list[Vector]:

@@ -46,6 +46,33 @@ def test_the_largest_change_is_the_one_stated(tried: Tried, relation: str) -> No
         assert not all(ball.contains(change, space.unit - 1) for change in changes)
 
 
+@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
+@pytest.mark.parametrize("tried", QUESTIONS, ids=lambda tried: tried.name)
+def test_no_missing_cell_moves_an_answer_by_more(tried: Tried, relation: str) -> None:
+    """A record with a missing cell is in no answer that needs it, so it may come to be, and go."""
+    kept = tried.with_missing_cells()
+    form = kept.form(relation)
+    space, changes = form.space, kept.changes(form, relation)
+    for norm in BALLS:
+        require_sensitivity(
+            space.squared(norm), largest_squared(changes, norm, space.unit), tight=False
+        )
+    ball = space.optimal_ball
+    if ball is not None and not isinstance(ball, str):
+        assert all(ball.contains(change, space.unit) for change in changes)
+
+
+def test_counts_whose_sum_is_taken_for_public_are_caught() -> None:
+    """Where a cell may be missing, a replaced record may leave all cells and enter none."""
+    tried = BY_NAME["histogram"]
+    kept = tried.with_missing_cells()
+    changes = kept.changes(kept.form("replace_one"), "replace_one")
+    ball = tried.form("replace_one").space.optimal_ball
+    assert ball is not None
+    assert not isinstance(ball, str)
+    assert not all(ball.contains(change, 1) for change in changes)
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", ["sum, weighed", "mean", "histogram", "moments"])
 def test_the_statistics_are_sums_over_rows(name: str, relation: str) -> None:

@@ -22,8 +22,6 @@ SHARED = {
     "exponential.linear.equations_of": None,
     "exponential.linear.LinearDraw.law": None,
     "samplers.gaussian_search.best_envelope": None,
-    "kng.logistic.LogisticDraw.law": None,
-    "kng.logistic.trials": REUSES,
     "statistics.designs.boxes.RegressionRows.trials": REUSES,
 }
 """What a draw makes of its data before it asks for bits, and for how many draws it may serve.

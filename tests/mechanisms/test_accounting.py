@@ -30,6 +30,7 @@ from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.stack import Part, Stack
 from tests.mechanisms.offers import COLUMNS, REPLACE
 from tests.mechanisms.test_every_offer import CASES, Case
+from tests.tiers import in_one
 
 DELTA = Fraction(1, 10**6)
 ORDERS = (1.0001, 1.01, 1.1, 1.5, 2, 3, 5, 10, 30, 100, 1000)
@@ -226,7 +227,7 @@ def _name(case: Case) -> tuple[str, str]:
     return case.proof.statistic.kind, case.proof.mechanism
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if _name(c)[0] != "stack"], ids=str)
+@in_one("case", [c for c in CASES if _name(c)[0] != "stack"])
 def test_every_offer_is_charged_by_its_kind(case: Case) -> None:
     epsilon = Epsilon.parse("0.5")
     spent = case.plan("0.5", 5).guarantee.zcdp

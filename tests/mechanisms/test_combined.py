@@ -190,7 +190,7 @@ def test_edges_are_refined() -> None:
     few, many = (numbers(combine(asked, parts, schema(ADD)).value) for asked in (wide, fine))
     assert few == [many[0] + many[1], many[2] + many[3]]
     unknown = Histogram(columns=("x",), edges={"x": (0, 3, 10)})
-    with pytest.raises(InvalidStatisticError, match="do not tell the edges of x apart"):
+    with pytest.raises(InvalidStatisticError, match="do not distinguish the edges of x"):
         combine(unknown, parts, schema(ADD))
 
 

@@ -26,6 +26,7 @@ from mechanisms.knorm import integer_noise, offered_norms
 from mechanisms.privacy import Epsilon, PrivacyLoss, split
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic
+from mechanisms.statistics.cells.axes import Outside
 from mechanisms.statistics.cells.parting import Bands
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
@@ -51,7 +52,6 @@ from tests.mechanisms.test_every_offer import (
 from tests.mechanisms.test_knorm_privacy import loss
 
 HERE = Condition(column="group", op="in", value=("a", "b"))
-NOBODY = (HERE, Condition(column="group", op="==", value="c"))
 BY_YES, BY_GROUP = ("yes",), ("group",)
 EPSILON = Epsilon.parse("0.5")
 
@@ -68,8 +68,11 @@ def asked(statistic: Statistic, **fields: Any) -> Statistic:
 
 
 def groups_of(statistic: Statistic) -> tuple[str, ...]:
-    """A column that the question does not count by."""
-    return BY_YES if "group" in getattr(statistic, "columns", ()) else BY_GROUP
+    """A column that the question is not about."""
+    if isinstance(statistic, Stack):
+        return BY_YES
+    known = "group" in getattr(statistic, "columns", ()) or getattr(statistic, "where", ())
+    return BY_YES if known else BY_GROUP
 
 
 def plan_of(case: Case, statistic: Statistic, schema: Schema) -> Plan:
@@ -119,9 +122,9 @@ def test_a_filter_draws_from_the_rows_that_meet_it_alone(case: Case) -> None:
 @every_offer
 def test_a_filter_that_selects_nobody_answers_like_any_other(case: Case) -> None:
     """The plan is the same whoever meets it, and so is the answer's shape."""
-    rows = records(case)
+    rows = [{**each, "group": "c"} for each in records(case)]
     schema = case.proof.schema(case.adjacency, len(rows))
-    plan = plan_of(case, asked(case.proof.statistic, where=NOBODY), schema)
+    plan = plan_of(case, asked(case.proof.statistic, where=(HERE,)), schema)
     value = plan.draw(case.proof.data(rows), seeded_randomness(2)).value
     assert skeleton(value) == case.proof.shape_under(ADD)
 
@@ -266,7 +269,7 @@ def test_a_filter_planned_as_replace_one_only_is_caught() -> None:
     answers = [form.answer([Fraction(move[0])]) for move in differences(form)]
     moved = max(abs(numbers["far"].value) for numbers in answers)  # type: ignore[index,union-attr]
     wrong = centred_space(1)
-    width = wrong.linf * wrong.unit * TINY["far"].step  # type: ignore[union-attr]
+    width = wrong.linf * wrong.unit * TINY["far"].sum_step  # type: ignore[union-attr]
     assert moved == 2 * width
     cells = form_of(Histogram(columns=("group",), where=(HERE,)), Schema(TINY, REPLACE, 2))
     whole = HistogramBall(3, filtered=False)  # of replacements: the cells keep their sum
@@ -382,15 +385,18 @@ def test_what_makes_no_groups_is_refused_with_its_place(
 
 def test_a_histogram_s_own_column_makes_no_groups() -> None:
     statistic = Histogram(columns=("group",), by=("group",))
-    with pytest.raises(InvalidStatisticError, match="counted and makes groups"):
+    with pytest.raises(InvalidStatisticError, match="makes the groups"):
         calibrate(statistic, Schema(COLUMNS, REPLACE, 5), EPSILON)
 
 
-def test_groups_are_in_declared_order_and_values_outside_edges_in_end_groups() -> None:
+@pytest.mark.parametrize("outside", ["cells", "drop"])
+def test_groups_are_in_declared_order_and_values_outside_edges_are_told_apart(
+    outside: Outside,
+) -> None:
     """Two columns: the first one's groups change last. Filters and groups combine."""
     statistic = Sum(
         columns=("yes",),
-        by=("group", Bands(column="x", edges=(-0.5, 0, 0.5))),
+        by=("group", Bands(column="x", edges=(-0.5, 0, 0.5), outside=outside)),
         where=(Condition(column="y", op=">=", value=0),),
     )
     rows = [
@@ -404,10 +410,16 @@ def test_groups_are_in_declared_order_and_values_outside_edges_in_end_groups() -
     )
     plan = calibrate(statistic, Schema(COLUMNS, REPLACE, 4), Epsilon.parse("10000"))
     table = plan.draw(data, seeded_randomness(1)).value["groups"]
-    labels = [{"group": g, "x": x} for g in "abc" for x in ("[-0.5,0)", "[0,0.5]")]
+    wanted = {
+        "cells": ["< -0.5", "[-0.5,0)", "[0,0.5)", ">= 0.5"],
+        "drop": ["[-0.5,0)", "[0,0.5]"],
+    }
+    labels = [{"group": g, "x": x} for g in "abc" for x in wanted[outside]]
     assert [row["by"] for row in table] == labels
     sums = [row["value"]["yes"] for row in table]
-    assert sums == pytest.approx([0, 0, 1, 2, 0, 0], abs=0.01)
+    of_b = {"cells": [1, 0, 1, 1], "drop": [0, 1]}[outside]
+    none = [0] * len(of_b)
+    assert sums == pytest.approx([*none, *of_b, *none], abs=0.01)
 
 
 def test_what_a_filter_may_cost_is_public() -> None:

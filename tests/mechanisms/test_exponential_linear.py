@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
-from mechanisms.domain import NumberColumn, Schema
+from mechanisms.domain import CODE_MAX, SUM_MAX, NumberColumn, Schema
 from mechanisms.exponential.linear import LinearDraw, loss_rate, loss_sensitivity, public_ridge
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers import gaussian_search
@@ -58,7 +58,7 @@ def test_the_loss_moves_by_at_most_delta_and_one_way_under_add_remove(
     def losses(data: ArrayData) -> list[Fraction]:
         scaling = question(2).scaling(schema)
         columns = [
-            [column.scale(int(code)) for code in data.codes[column.name]]
+            [column.scale(int(code) * (SUM_MAX // CODE_MAX)) for code in data.codes[column.name]]
             for column in (scaling.target, *scaling.features)
         ]
         return [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Statistic
-from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema, exact
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.cells.parting import Parting
 from mechanisms.statistics.conditions import Condition, selecting_ms, within
@@ -68,21 +68,21 @@ def test_filters_are_reckoned_with(kind: int) -> None:
         max_size=30,
     )
 )
-def test_codes_made_at_once_are_those_made_one_by_one(values: list[float]) -> None:
+def test_values_read_at_once_are_those_read_one_by_one(values: list[float]) -> None:
     """And the same values are refused: those outside the bounds as they were written."""
     condition = Condition(column="x", op="in", value=tuple(values))
     if all(within(X, value) for value in values):
-        assert condition.codes(schema(9)) == tuple(X.encode_one(value) for value in values)
+        assert condition.numbers(schema(9)) == tuple(values)
     else:
         with pytest.raises(InvalidStatisticError):
-            condition.codes(schema(9))
+            condition.numbers(schema(9))
 
 
 def test_a_selection_meets_what_its_conditions_meet() -> None:
     facts, rng = schema(9), np.random.default_rng(3)
     block = {
-        "x": X.encode(rng.uniform(0.1, 0.7, 500)),
-        "c": rng.integers(0, 2, 500).astype(np.int32),
+        exact("x"): X.clamped(rng.uniform(0.1, 0.7, 500)),
+        exact("c"): rng.integers(0, 2, 500).astype(np.int32),
     }
     where = (
         Condition(column="x", op=">", value=0.2),

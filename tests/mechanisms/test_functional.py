@@ -17,7 +17,7 @@ from scipy.special import gammainc, gammaincc
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Noise, Plan
-from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.domain import CODE_MAX, SUM_MAX, CategoryColumn, NumberColumn, Schema
 from mechanisms.exact.arrays import Floats
 from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
 from mechanisms.functional.moments import regression_moments
@@ -580,7 +580,7 @@ def test_what_a_plan_says() -> None:
     assert plan_of(question(intercept=False), schema(ADD, 0), "1").norm == "linf"
     assert plan.details["sanitized_moments"] == 4 + 1 + 3 + 6
     noise = coordinate_noise(drawn_of(plan).noise)
-    spread = float(noise.stds[5]) / 2**40
+    spread = float(noise.stds[5] / SUM_MAX**2)
     assert plan.details["least_eigenvalue"] == pytest.approx(2 * spread * math.sqrt(4), rel=0.4)  # type: ignore[call-overload]
     assert plan_of(question(ridge=3.0), schema(ADD, 0), "1").details["least_eigenvalue"] is None
 

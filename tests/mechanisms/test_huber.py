@@ -14,9 +14,9 @@ from scipy.optimize import minimize
 from mechanisms.auditing import audit_counts
 from mechanisms.exact.continuous import knorm_vector
 from mechanisms.exact.rounding import working_precision
-from mechanisms.extras.huber import HuberObjective, huber_loss, huber_objective
 from mechanisms.objectives.losses import Norm
 from mechanisms.perturbation.calibration import Perturbation, ridge
+from mechanisms.perturbation.huber import HuberObjective, huber_loss, huber_objective
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import Box, L1Ball, L2Ball, Region, WholeSpace

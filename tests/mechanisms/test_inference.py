@@ -174,7 +174,8 @@ def test_every_release_has_finite_intervals_around_its_numbers(
     found = inferred(statistic, release(sample(60, 4), made, epsilon), made)
     for term in (*found.terms, *found.fit):
         low, high = term.confidence_95
-        assert low <= term.estimate <= high
+        assert term.estimate is None if term.reason else low <= term.estimate <= high
+        assert low <= high
         assert term.std_error >= 0
         json.dumps([term.estimate, term.std_error, low, high, term.noise_95], allow_nan=False)
 

@@ -201,7 +201,8 @@ DATA = ArrayData.from_values(
 def test_targets_become_signs_of_rows(target: str | Condition, labels: list[int]) -> None:
     question = LogisticRegression(target=target, features=("age",))
     question.check(SCHEMA)
-    [rows] = SignedCodes.of(question, SCHEMA)(DATA.codes)
+    read = SignedCodes.of(question, SCHEMA)
+    [rows] = read(next(DATA.blocks(read.columns)))
     signs = 1 - 2 * np.array(labels)
     assert rows[:, 0].tolist() == signs.tolist()
     assert rows[:, 1].tolist() == pytest.approx((signs * np.array([-1, 1, 0, -0.5])).tolist())

@@ -353,7 +353,7 @@ class _Blocks:
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         self.passes += 1
         for start in range(0, self._data.rows, 7):
-            yield {name: self._data.codes[name][start : start + 7] for name in columns}
+            yield {name: self._data.array(name)[start : start + 7] for name in columns}
 
     def map(self, function: Callable[[Block], T], columns: Sequence[str], /) -> Iterator[T]:
         return map(function, self.blocks(columns))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mechanisms
+from tests.tiers import in_one
 
 NAMES = [
     "mechanisms",
@@ -44,7 +45,7 @@ def test_a_package_says_what_lives_there_and_what_may_come(name: str) -> None:
     assert re.search(r"May\s+import:", text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_one("name", NAMES)
 def test_what_a_module_points_at_exists(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__file__ is not None

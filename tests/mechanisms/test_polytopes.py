@@ -12,31 +12,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.rounding import working_precision
-from mechanisms.kng.logistic import LogisticDraw
 from mechanisms.objectives.check_loss import (
     GradientCells,
     GradientLaw,
     LossCells,
     LossLaw,
     Records,
+    Undecided,
 )
-from mechanisms.objectives.gradient_norms import InterceptHullNorm, Linf, NormName
-from mechanisms.objectives.logistic_law.expansion import SignedRecords
-from mechanisms.objectives.logistic_law.held import LogisticLaw
-from mechanisms.objectives.logistic_law.polytopes import Lines, LogisticPolytopes, trials
-from mechanisms.objectives.logistic_law.search import one_sided
-from mechanisms.objectives.rows import distinct_rows
+from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Box, Cover, Space
 from mechanisms.samplers.envelopes import Envelope, Piece, Trial, first_kept
 from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, PolytopeLaw, Stack, View
 from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
-from studies.patterns import KINDS, Pattern, row, table
+from studies.patterns import KINDS, Pattern, table
 from tests.mechanisms.covers import require_law
 
 Cuts = st.lists(
@@ -132,25 +126,18 @@ def records(rows: Sequence[tuple[int, ...]], *, grid_bits: int, radius: int) -> 
     return Records.build(x, y, grid_bits=grid_bits, radius=radius, spread=grid_bits > 8)
 
 
-def logistic(rows: Sequence[tuple[int, ...]], name: NormName, **grid: int) -> LogisticPolytopes:
-    codes = np.array(rows, dtype=np.int64) * (CODE_MAX // 4)
-    signed = codes[:, :-1] * np.where(codes[:, -1:] > 0, -1, 1)
-    built = SignedRecords.build(*distinct_rows(signed), **grid)  # type: ignore[arg-type]
-    return LogisticPolytopes(LogisticLaw(built, rate=Fraction(2), norm=name))
+def gradient(grid_bits: int, radius: int, norm: GradientNorm | None = None) -> GradientCells:
+    built = records(ROWS, grid_bits=grid_bits, radius=radius)
+    return GradientCells(GradientLaw(built, tau=HIGH, rate=Fraction(3), norm=norm or Linf()))
 
 
 def laws(grid_bits: int, radius: int) -> dict[str, PolytopeLaw[object]]:
     built = records(ROWS, grid_bits=grid_bits, radius=radius)
-    gradient = {
-        name: GradientCells(GradientLaw(built, tau=HIGH, rate=Fraction(3), norm=norm))
-        for name, norm in (("linf", Linf()), ("hull", InterceptHullNorm(HIGH)))
+    return {
+        "gradient linf": gradient(grid_bits, radius),
+        "gradient hull": gradient(grid_bits, radius, InterceptHullNorm(HIGH)),
+        "loss": LossCells(LossLaw(built, tau=HIGH, rate=Fraction(3))),
     }
-    loss = LossCells(LossLaw(built, tau=HIGH, rate=Fraction(3)))
-    names: tuple[NormName, ...] = ("linf", "l2", "l1")
-    smooth = {n: logistic(ROWS, n, grid_bits=grid_bits, radius=radius) for n in names}
-    found = {f"gradient {name}": law for name, law in gradient.items()}
-    found |= {f"logistic {name}": law for name, law in smooth.items()}
-    return found | {"loss": loss}
 
 
 @pytest.mark.parametrize("name", laws(2, 5))
@@ -199,43 +186,10 @@ def test_polytopes_seen_together_are_seen_as_each_alone(name: str) -> None:
     assert [frame.points for frame in Frame.around(stack)] == pytest.approx(frames, rel=1e-6)
 
 
-def test_sigma_is_between_its_lines() -> None:
-    """On intervals left of 0, right of it and around it, from tiny to long ones; and closely."""
-    ends = np.array(
-        [-600.0, -30.0, -8.0, -2.5, -2.0, -0.7, -0.1, 0.0, 1e-9, 0.1, 0.5, 1.0, 3.0, 9.0]
-    )
-    low, high = (side.ravel() for side in np.meshgrid(ends, -ends[::-1]))
-    low, high = np.r_[low[low < high], ends], np.r_[high[low < high], ends + 1e-7]
-    middle, move = (low + high) / 2, (high - low) / 2
-    lines = Lines.around(middle, move)
-    t = middle + np.linspace(-1, 1, 401)[:, None] * move
-    below = lines.below + lines.rise * (t - middle)
-    above = lines.above + lines.climb * (t - middle)
-    assert (below - 1e-12 <= expit(t)).all()
-    assert (expit(t) <= above + 1e-12).all()
-    short = move < 0.4
-    assert ((above - below) <= 0.13 * move**2 + 1e-12)[:, short].all()
-
-
-def test_open_directions_are_those_along_which_no_row_pulls_back() -> None:
-    law = logistic(ROWS, "linf", grid_bits=34, radius=10 << 34)
-    zeta = law.law.records.zeta
-    found = one_sided(zeta)
-    pulls = zeta @ found.T
-    assert len(found) >= 1
-    assert pulls.min() > -1e-6
-    assert (np.abs(found).sum(axis=1) <= 1 + 1e-6).all()
-    # two of the rows are each other's opposites, so nothing open moves them
-    assert (pulls.max(axis=1) > 1e-3).sum() == len(zeta) - 2
-    assert len(law.directions) == 3 + len(found)
-    for closed in (np.vstack([zeta, -zeta]), np.zeros((0, 3))):
-        assert one_sided(closed).shape == (0, 3)
-
-
 # 3. Distribution ----------------------------------------------------------------------------
 
 
-TRIED_ALWAYS = {"gradient linf", "logistic linf", "loss"}
+TRIED_ALWAYS = {"gradient linf", "loss"}
 
 
 @pytest.mark.wide
@@ -260,10 +214,10 @@ def test_draws_follow_the_law_and_no_other(name: str) -> None:
 @pytest.mark.statistical
 def test_envelopes_that_take_turns_draw_from_the_one_law() -> None:
     """Boxes and polytopes are fresh after a few draws, so that either may end one."""
-    polytopes = logistic(ROWS, "linf", grid_bits=1, radius=3)
-    law, points = polytopes.law, ball(3, 3)
+    polytopes, points = gradient(grid_bits=1, radius=3), ball(3, 3)
+    law, known = polytopes.law, polytopes.law.root()
     with working_precision(128):
-        values = {p: float(polytopes.exponent(None, p, 128)) for p in points}
+        values = {p: float(polytopes.exponent(known, p, 128)) for p in points}
     order = {point: i for i, point in enumerate(sorted(points, key=values.__getitem__))}
     exact, *twins = (
         Law.discrete(list(order.values()), [math.exp(-scale * values[p]) for p in order])
@@ -279,17 +233,18 @@ def test_envelopes_that_take_turns_draw_from_the_one_law() -> None:
     check_draws(draws, exact, twins=twins)
 
 
-class Seen(LogisticPolytopes):
+class Seen(LossCells):
     """Counts how many polytopes are looked at at once."""
 
-    def views(self, known: Sequence[None], stack: Stack) -> list[View[None]]:
+    def views(self, known: Sequence[Undecided], stack: Stack) -> list[View[Undecided]]:
         self.counts = [*getattr(self, "counts", []), len(known)]
         return super().views(known, stack)
 
 
 def test_a_few_polytopes_that_failed_are_cut_together() -> None:
     """Unless one of them fails again: at first all weight is in few."""
-    law = Seen(logistic(ROWS, "linf", grid_bits=34, radius=10 << 34).law)
+    built = records(ROWS, grid_bits=34, radius=10 << 34)
+    law = Seen(LossLaw(built, tau=HIGH, rate=Fraction(3)))
     cover, randomness = PolytopeCover(law), seeded_randomness(1)
     for _ in range(40):
         first_kept([cover], randomness)
@@ -335,11 +290,6 @@ WORST = [
         "0.5",
     ),
     Pattern("loss", {"0010": 789, "0001": 396}, "10000"),
-    Pattern("logistic", {"0101": 405, "1111": 329}, "10000"),
-    Pattern("logistic", {"1011": 292, "0000": 1300, "1000": 800}, "10000"),
-    Pattern("logistic", {"1100": 1266, "0110": 582, "1101": 666, "0010": 1066, "1001": 564}, "5"),
-    Pattern("logistic", {"1101": 602, "0101": 761, "0100": 1329, "1100": 917}, "1"),
-    Pattern("logistic", {"0001": 1308, "1111": 1372, "1101": 277, "1110": 325, "0011": 649}, "5"),
 ]
 
 
@@ -350,48 +300,10 @@ def test_a_few_distinct_rows_do_not_hold_a_draw_up(pattern: Pattern) -> None:
     assert min(pattern.seconds(seed) for seed in (1, 2)) < 4
 
 
-SLOWEST = {"0000": 1387, "1111": 1209, "1001": 1229, "0111": 532, "1010": 922, "1100": 896}
-LONG = {"0010": 1042, "0000": 987, "1000": 723, "1001": 1454, "1101": 371, "0100": 566}
-THIN = {"1011": 443, "1100": 574, "0010": 1326, "0111": 321, "0100": 143, "1010": 592}
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize(
-    ("counts", "epsilon", "most"),
-    [(THIN, "2", 40_000), (SLOWEST, "1", 30_000), (LONG, "2", 15_000)],
-)
-def test_an_open_direction_is_bounded_at_once(
-    counts: dict[str, int], epsilon: str, most: int
-) -> None:
-    """By the axes and the values' spread alone two draws of the first took three times the effort.
-
-    By one chord of sigma for each row, and its gap, those of the second took nearly twice. They
-    leave nothing open, and have to be bounded well outside of a box around the minimum. Where long
-    intervals were halved, and no strips cut off, those of the third took nearly three times.
-    """
-    plan, data = Pattern("logistic", counts, epsilon).asked()
-    drawn = plan.draw
-    assert isinstance(drawn, LogisticDraw)
-    effort = 0
-    for seed in (1, 2):
-        turns = trials(drawn.law(data), power=drawn.power)
-        first_kept(turns, seeded_randomness(seed))
-        effort += sum(trial.envelope.effort for trial in turns)
-    assert effort < most
-
-
-FARTHEST = {"0010": 653, "1111": 1342, "0111": 627, "0001": 848, "0110": 1197, "0100": 1258}
-
-
 @pytest.mark.slow
 def test_no_pattern_takes_four_times_as_long_as_even_rows() -> None:
-    """Three random ones of each kind, and two of 160 logistic ones that once did.
-
-    The two took 4.2 and 4.3 times as long before a few polytopes were cut at once. The whole search
-    is ``python -m studies.patterns``.
-    """
-    slowest = row([Pattern("logistic", counts, "1") for counts in (SLOWEST, FARTHEST)], draws=4)
+    """Three random ones of each kind. The whole search is ``python -m studies.patterns``."""
     rows = list(table(patterns=3, seed=11, draws=2))
     assert [each.kind for each in rows] == list(KINDS)
-    for each in (slowest, *rows):
+    for each in rows:
         assert each.ratio < 4, each

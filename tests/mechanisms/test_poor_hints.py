@@ -13,7 +13,6 @@ import pytest
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.arrays import Floats, Integers
-from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.check_loss import (
     CheckLossLaw,
     GradientLaw,
@@ -29,9 +28,7 @@ from mechanisms.objectives.check_loss import (
     search,
     survey,
 )
-from mechanisms.objectives.gradient_norms import Linf, NormName
-from mechanisms.objectives.logistic_law.expansion import SignedRecords
-from mechanisms.objectives.logistic_law.held import LogisticLaw
+from mechanisms.objectives.gradient_norms import Linf
 from mechanisms.objectives.points import PointsLaw
 from mechanisms.objectives.points import law as points_law
 from mechanisms.objectives.points.search import least
@@ -171,27 +168,6 @@ def test_shells_about_a_poor_fit_have_true_bounds(
         held += len(parts) > 1
         assert too_high_of_losses(law, parts) == 0
     assert held > 0
-
-
-@pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
-def test_a_logistic_start_far_from_the_minimiser_has_true_bounds(norm: NormName) -> None:
-    rng, parted = np.random.default_rng(4), 0
-    x = np.column_stack([np.ones(600), rng.uniform(-1, 1, (600, 2))])
-    flipped = np.where(rng.uniform(size=600) < 1 / (1 + np.exp(-x[:, 1])), -1, 1)
-    rows, counts = distinct_rows(np.rint(x * flipped[:, None] * CODE_MAX).astype(np.int64))
-    found = SignedRecords.build(rows, counts, grid_bits=BITS, radius=6 << BITS)
-    for _ in range(30):
-        poor = replace(found.hint, point=rng.uniform(-1.9, 1.9, 3), inside=True)
-        law = LogisticLaw(replace(found, hint=poor), rate=Fraction(2), norm=norm)
-        parts = law.start(law.frame.space)
-        parted += len(parts) > 1
-
-        def exact(point: Sequence[int], law: LogisticLaw = law) -> float:
-            with working_precision(128):
-                return float(law.exponent(law.start(law.frame.space)[0].known, point, 128).mid())
-
-        assert too_high(parts, law.frame.space, exact, found.hint.point * 2.0**BITS) == 0
-    assert parted > 10
 
 
 @pytest.mark.parametrize("dimension", [2, 3])

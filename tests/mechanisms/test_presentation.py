@@ -1,14 +1,34 @@
-"""Answers about dates and moments as people write them."""
+"""Answers as people read them: dates and moments as texts, and numbers that say nothing named."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
+import pytest
+
+from mechanisms.catalog import calibrate
 from mechanisms.contract import Noise, Outcome
-from mechanisms.domain import NumberColumn, Schema
+from mechanisms.derivations import Released, derive
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.presentation import shown
-from mechanisms.privacy import Adjacency
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.correlation import Correlation
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.stack import Part, Stack
+from mechanisms.statistics.std import Std
+from mechanisms.statistics.total import Sum
+from mechanisms.statistics.variance import Variance
+from mechanisms.testing import seeded_randomness
 
 
 def test_noise_keeps_all_that_is_known_of_it() -> None:
@@ -17,10 +37,166 @@ def test_noise_keeps_all_that_is_known_of_it() -> None:
     noise = Noise(
         std={"born": 2.0}, interval_95={"born": [8.0, 12.0]}, expected_error={"born": 1.5}
     )
-    told = shown(Outcome(value={"born": 10.0}, noise=noise), Mean(columns=("born",)), schema)
-    assert told.value == {"born": "1970-01-11"}
-    assert told.noise == Noise(
+    presented = shown(Outcome(value={"born": 10.0}, noise=noise), Mean(columns=("born",)), schema)
+    assert presented.value == {"born": "1970-01-11"}
+    assert presented.edges == ()
+    assert presented.noise == Noise(
         std=noise.std,
         interval_95={"born": ["1970-01-09", "1970-01-13"]},
         expected_error=noise.expected_error,
     )
+
+
+BOUNDS = {"age": (10, 90), "pay": (0, 5_000)}
+ROWS = 40
+COLUMNS: dict[str, Any] = {
+    **{name: NumberColumn(Fraction(low), Fraction(high)) for name, (low, high) in BOUNDS.items()},
+    "sex": CategoryColumn(("f", "m")),
+}
+FEW = Schema(COLUMNS, Adjacency.ADD_REMOVE, None, ROWS)
+PAIR: Any = {"columns": ("age", "pay")}
+MOMENTS = Moments(**PAIR)
+CLAMPED: Mapping[str, Any] = {
+    each.kind: each
+    for each in (
+        Mean(**PAIR), MOMENTS, Variance(**PAIR), Std(**PAIR), Covariance(**PAIR),
+        Correlation(**PAIR),
+    )
+}  # fmt: skip
+FREE: tuple[Any, ...] = (Sum(**PAIR), Histogram(columns=("sex",)))
+PARTS = (*(each for each in CLAMPED.values() if each.kind != "moments"), *FREE)
+CHOSEN: Mapping[str, Any] = {
+    "all": {},
+    "where": {"where": (Condition(column="sex", op="==", value="f"),)},
+    "by": {"by": ("sex",)},
+}
+
+
+def limits_of(kind: str, place: tuple[Any, ...]) -> tuple[float, ...]:
+    """Return what a number of a kind may be clamped to: a rule apart from that of the library."""
+    if kind in ("mean", "moments"):
+        return BOUNDS.get(place[-1], ())
+    if kind in ("variance", "std"):
+        low, high = BOUNDS[place[-1]]
+        half = (high - low) / 2
+        return (0, half**2 if kind == "variance" else half)
+    if kind == "correlation":
+        return (-1, 0, 1) if place[-1] != place[-2] else ()
+    if kind == "covariance":
+        one, two = ((BOUNDS[name][1] - BOUNDS[name][0]) / 2 for name in pair_of(place))
+        return (-one * two if place[-1] != place[-2] else 0, one * two)
+    return ()
+
+
+def pair_of(place: tuple[Any, ...]) -> Iterator[str]:
+    return (PAIR["columns"][at] for at in place[-2:])
+
+
+def leaves(part: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
+    """Yield the numbers of an answer by their places."""
+    if isinstance(part, Mapping):
+        for name, inner in part.items():
+            if name not in ("by", "cell"):
+                yield from leaves(inner, (*place, name))
+    elif isinstance(part, list | tuple):
+        for at, inner in enumerate(part):
+            yield from leaves(inner, (*place, at))
+    else:
+        yield place, part
+
+
+def expected(value: Any, statistic: Any) -> set[tuple[Any, ...]]:
+    """Return the places of numbers that are at a limit."""
+    found = set()
+    for place, number in leaves(value):
+        kind = statistic.kind
+        if kind == "stack":
+            kind = statistic.parts[place[1]].statistic.kind
+        if any(abs(number - end) < 1e-9 * max(1, abs(end)) for end in limits_of(kind, place)):
+            found.add(place)
+    return found
+
+
+def draw(statistic: Any, epsilon: str, seed: int) -> Outcome:
+    rng = np.random.default_rng(seed)
+    codes = {
+        name: COLUMNS[name].encode(rng.uniform(low, high, ROWS))
+        for name, (low, high) in BOUNDS.items()
+    }
+    codes["sex"] = rng.integers(0, 2, ROWS).astype(np.int32)
+    data = ArrayData(columns=COLUMNS, codes=codes)
+    plan = calibrate(statistic, FEW, Epsilon.parse(epsilon))
+    return plan.draw(data, seeded_randomness(seed))
+
+
+@pytest.mark.parametrize("chosen", CHOSEN)
+@pytest.mark.parametrize("kind", CLAMPED)
+def test_a_number_that_a_clamp_has_moved_is_named(kind: str, chosen: str) -> None:
+    asked = replace(CLAMPED[kind], **CHOSEN[chosen])
+    edges = 0
+    for seed, epsilon in enumerate(("0.01", "0.05", "0.2", "1", "50")):
+        drawn = draw(asked, epsilon, seed)
+        presented = shown(drawn, asked, FEW)
+        assert presented.value == drawn.value, "a value stays as it was drawn"
+        assert {edge.place for edge in presented.edges} == expected(drawn.value, asked)
+        assert all("noise interval" in edge.reason for edge in presented.edges)
+        edges += len(presented.edges)
+    assert edges, "nothing was tested"
+
+
+def test_parts_of_a_stack_name_their_own_numbers() -> None:
+    parts = tuple(
+        Part(statistic=replace(each, **CHOSEN[chosen]))
+        for each in PARTS
+        for chosen in (("all", "by") if each.kind in CLAMPED else ("all",))
+    )
+    asked = Stack(parts=parts)
+    drawn = draw(asked, "0.1", 1)
+    found = {edge.place for edge in shown(drawn, asked, FEW).edges}
+    assert found == expected(drawn.value, asked)
+    assert {asked.parts[place[1]].statistic.kind for place in found} == {*CLAMPED} - {"moments"}  # type: ignore[index]
+
+
+def test_what_is_not_clamped_is_an_estimate() -> None:
+    """Counts and sums below 0 may be added up to one that is not, and lose that by a clamp."""
+    for asked in (*FREE, Count()):
+        drawn = draw(asked, "0.001", 3)
+        assert shown(drawn, asked, FEW) == drawn
+
+
+@pytest.mark.parametrize("wanted", [Mean(**PAIR), Correlation(**PAIR)])
+def test_an_inference_has_no_estimate_of_such_a_number(wanted: Any) -> None:
+    edges = 0
+    for seed in range(6):
+        drawn = draw(MOMENTS, "0.1", seed)
+        released = Released(
+            statistic=MOMENTS, norm="optimal", epsilon=Epsilon.parse("0.1"), value=drawn.value,
+            noise=drawn.noise, details={},
+        )  # fmt: skip
+        presented = shown(derive(wanted, released, FEW), wanted, FEW)
+        assert presented.inference is not None
+        unsaid = {edge.place for edge in presented.edges}
+        for term in presented.inference.terms:
+            if term.place in unsaid:
+                assert term.estimate is None
+                assert "confidence interval" in str(term.reason)
+                edges += 1
+    assert edges, "nothing was tested"
+
+
+def test_a_correlation_of_released_covariances_has_edges_without_an_interval() -> None:
+    """Its noise is not known, and what a clamp answers is."""
+    covariances = Covariance(columns=("age", "pay", "more"))
+    matrix = [[1.0, 9.0, 0.5], [9.0, 4.0, 1.0], [0.5, 1.0, 0.0]]
+    columns = {**COLUMNS, "more": COLUMNS["pay"]}
+    schema = Schema(columns, Adjacency.ADD_REMOVE, None, ROWS)
+    released = Released(
+        statistic=covariances, norm="optimal", epsilon=Epsilon.parse("1"),
+        value={"matrix": matrix}, noise=None, details={},
+    )  # fmt: skip
+    wanted = Correlation(columns=("age", "pay", "more"))
+    presented = shown(derive(wanted, released, schema), wanted, schema)
+    assert presented.value["matrix"][0][:2] == [1.0, 1.0]  # type: ignore[index]
+    places = {edge.place for edge in presented.edges}
+    assert places == {("matrix", j, k) for j in range(3) for k in range(3) if j != k}
+    assert all("interval" not in edge.reason for edge in presented.edges)

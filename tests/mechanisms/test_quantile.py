@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from mechanisms.sketches import ArrayData, distinct
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
-from mechanisms.statistics.quantile_draw import QuantileDraw
+from mechanisms.statistics.quantile_draw import Candidates, QuantileDraw
 from mechanisms.testing import (
     Law,
     audit_epsilon,
@@ -453,37 +454,58 @@ def test_kng_dispatches_on_the_statistic() -> None:
 def test_whole_numbers_have_a_grid_of_their_own(width: int) -> None:
     column = NumberColumn(Fraction(-7), Fraction(width - 7), kind="integer")
     schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=3)
-    assert column.grid_step == 1
+    assert column.grid.step == 1
     everyone = np.arange(-7, width - 6, dtype=np.float64)
-    draw = _whole_draw(column)
+    draw = _whole_draw(schema)
     grid = draw.grid(ArrayData.from_values(schema, {"k": everyone}))
     assert (grid.low, grid.high) == (0, width)
     assert grid.codes.tolist() == list(range(width + 1))
     assert np.diff(grid.reached).tolist() == [1] * (width + 1)
 
 
-def test_codes_between_whole_numbers_are_counted_with_the_nearest() -> None:
+def test_values_between_whole_numbers_count_as_the_nearest() -> None:
     column = NumberColumn(Fraction(0), Fraction(4), kind="date")
     schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=5)
     values = np.array([0.0, 0.4, 0.6, 1.2, 4.0])
-    grid = _whole_draw(column).grid(ArrayData.from_values(schema, {"k": values}))
+    grid = _whole_draw(schema).grid(ArrayData.from_values(schema, {"k": values}))
     assert grid.codes.tolist() == [0, 1, 4]
     assert np.diff(grid.reached).tolist() == [2, 2, 1]
 
 
-def test_whole_numbers_too_far_apart_for_their_codes_are_rounded_when_they_are_out() -> None:
-    column = NumberColumn(Fraction(0), Fraction(10**9), kind="datetime")
-    schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=3)
-    assert column.grid_step == column.step
-    data = ArrayData.from_values(schema, {"k": np.array([0.0, 5e8, 1e9])})
+@pytest.mark.parametrize("width", [CODE_MAX * 2 + 1, 30_000_000, 10**9, 10**11])
+@pytest.mark.parametrize("levels", [(0.5,), (0.25, 0.5, 0.9)])
+def test_wide_columns_of_whole_numbers_have_each_of_them_as_a_candidate(
+    width: int, levels: tuple[float, ...]
+) -> None:
+    """Half of the records hold 3, and no other number is near."""
+    column = NumberColumn(Fraction(0), Fraction(width), kind="integer")
+    schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=400)
+    values = [1] * 60 + [3] * 240 + [width] * 100
+    data = ArrayData.from_values(schema, {"k": values})
+    plan = kng.calibrate(Quantile(column="k", levels=levels), schema, Epsilon.parse("50"), "auto")
+    assert plan.grid == {"k": 1.0}
+    found: Any = plan.draw(data, system_randomness()).value["quantiles"]
+    wanted = {0.25: 3, 0.5: 3, 0.9: width}
+    assert [each["value"] for each in found] == [wanted[level] for level in levels]
+
+
+def test_whole_numbers_too_many_to_be_held_are_drawn_on_the_grid() -> None:
+    """Which grid it is follows from the bounds and the public bound on rows."""
+    column = NumberColumn(Fraction(0), Fraction(10**15), kind="datetime")
+    schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=10**6)
+    assert Candidates.of(column, schema).step == column.grid.step == 5 * 10**8
+    data = ArrayData.from_values(schema, {"k": np.array([0.0, 5e14, 1e15])})
     question = Quantile(column="k", levels=(0.5,))
     plan = kng.calibrate(question, schema, Epsilon.parse("100"), "auto")
     (found,) = plan.draw(data, system_randomness()).value["quantiles"]  # type: ignore[misc]
     assert isinstance(found["value"], int)
 
 
-def _whole_draw(column: NumberColumn) -> QuantileDraw:
+def _whole_draw(schema: Schema) -> QuantileDraw:
     def nothing(_grid: GridCodes, _randomness: Randomness) -> list[int]:
         return []
 
-    return QuantileDraw(name="k", column=column, levels=(), sampler=nothing)
+    column = schema.columns["k"]
+    assert isinstance(column, NumberColumn)
+    candidates = Candidates.of(column, schema)
+    return QuantileDraw(name="k", candidates=candidates, levels=(), sampler=nothing)

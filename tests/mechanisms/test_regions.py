@@ -13,9 +13,7 @@ from scipy.special import expit
 
 from mechanisms.exact.continuous import knorm_vector
 from mechanisms.exact.rounding import working_precision
-from mechanisms.extras.regularised import RegularisedObjective, Ridge, SmoothAbsolute
 from mechanisms.objectives.losses import logistic_loss
-from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.perturbation.calibration import Perturbation
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
@@ -117,30 +115,22 @@ def _inside(region: Region, theta: list[Fraction]) -> bool:
 @every_region
 @pytest.mark.parametrize("scale", [0.3, 3.0])
 def test_floats_and_ball_arithmetic_release_the_same_point(region: Region, scale: float) -> None:
-    """A logistic loss, with and without regularisers; the exact route starts from nothing."""
+    """A logistic loss; the exact route starts from nothing."""
     rng = np.random.default_rng(5)
     codes = rng.integers(-(2**20), 2**20 + 1, size=(25, 3))
-    plain = objective(codes, rng.uniform(size=25) < 0.3, plain_design(3))
-    ridge = Ridge(Fraction(2), (Fraction(1), Fraction(0), Fraction(-1)))
-    for index, loss in enumerate(
-        (
-            plain,
-            RegularisedObjective(plain, ridge),
-            RegularisedObjective(plain, SmoothAbsolute(Fraction(3), Fraction(1, 50))),
+    loss = objective(codes, rng.uniform(size=25) < 0.3, plain_design(3))
+    for norm in ("linf", "l1"):
+        tilt = knorm_vector(
+            norm=norm,  # type: ignore[arg-type]
+            dimension=3,
+            rate_squared=Fraction(1) / Fraction(scale) ** 2,
+            randomness=seeded_randomness(10),
         )
-    ):
-        for norm in ("linf", "l1"):
-            tilt = knorm_vector(
-                norm=norm,  # type: ignore[arg-type]
-                dimension=3,
-                rate_squared=Fraction(1) / Fraction(scale) ** 2,
-                randomness=seeded_randomness(10 * index),
-            )
-            problem = Problem(loss, Fraction(1, 2), tilt, region, -24)
-            found = certified_minimiser(problem)
-            assert found == refined_minimiser(problem, None)
-            fine = certified_minimiser(Problem(loss, Fraction(1, 2), tilt, region, -150))
-            assert np.abs(np.array(found) / 2.0**24 - np.array(fine) / 2.0**150).max() < 2**-24
+        problem = Problem(loss, Fraction(1, 2), tilt, region, -24)
+        found = certified_minimiser(problem)
+        assert found == refined_minimiser(problem, None)
+        fine = certified_minimiser(Problem(loss, Fraction(1, 2), tilt, region, -150))
+        assert np.abs(np.array(found) / 2.0**24 - np.array(fine) / 2.0**150).max() < 2**-24
 
 
 def test_a_grid_step_avoids_every_bound() -> None:
@@ -153,58 +143,13 @@ def test_a_grid_step_avoids_every_bound() -> None:
         Box((Fraction(1),), (Fraction(1),))
 
 
-def test_a_ridge_is_more_gamma() -> None:
-    """Ridge(s, 0) released at gamma is nothing at gamma + s, to the grid point."""
-    xx = [[Fraction(3), Fraction(1)], [Fraction(1), Fraction(2)]]
-    loss = LeastSquaresObjective(xx, [Fraction(1), Fraction(-2)])
-    both = RegularisedObjective(loss, Ridge(Fraction(5), (Fraction(0), Fraction(0))))
-    assert both.quadratic
-    for seed in range(20):
-        released = [
-            certified_minimiser(
-                Problem(
-                    each,
-                    gamma,
-                    knorm_vector(
-                        norm="linf",
-                        dimension=2,
-                        rate_squared=Fraction(1),
-                        randomness=seeded_randomness(seed),
-                    ),
-                    L2Ball(Fraction(1, 4)),
-                    -30,
-                )
-            )
-            for each, gamma in ((both, Fraction(1)), (loss, Fraction(6)))
-        ]
-        assert released[0] == released[1]
-
-
-def test_a_smooth_absolute_value_pulls_to_zero_and_its_gradient_is_right() -> None:
-    rule = SmoothAbsolute(Fraction(2), Fraction(1, 10))
-    theta = np.array([0.3, -0.02])
-
-    def value(t: Floats) -> float:
-        return float(2 * np.hypot(t, 0.1).sum())
-
-    gradient, hessian = rule.model(theta)
-    balls = rule.gradient([Fraction(t) for t in theta])
-    assert gradient == pytest.approx([float(g) for g in balls])
-    for j, unit in enumerate(np.eye(2) * 1e-5):
-        slope = (value(theta + unit) - value(theta - unit)) / 2e-5
-        assert gradient[j] == pytest.approx(slope, abs=1e-8)
-        bend = (rule.model(theta + unit)[0] - rule.model(theta - unit)[0]) / 2e-5
-        assert hessian[j] == pytest.approx(bend, abs=1e-6)
-
-
 @pytest.mark.wide
 @pytest.mark.statistical
 def test_draws_in_a_lopsided_box_follow_the_exact_law() -> None:
-    """d = 1, Theta = [-1/5, 1/2], a regulariser: atoms at both ends; twins at x0.7, x1.3."""
+    """d = 1, Theta = [-1/5, 1/2]: atoms at both ends; twins at x0.7, x1.3."""
     codes = np.array([[2**20], [2**20], [-(2**19)]])
     labels = np.array([True, False, True])
     plain = objective(codes, labels, plain_design(1))
-    pull = Ridge(Fraction(1), (Fraction(1, 4),))
     box = Box((Fraction(-1, 5),), (Fraction(1, 2),))
     draw = Perturbation.calibrate(
         logistic_loss(1, Adjacency.REPLACE_ONE),
@@ -214,15 +159,13 @@ def test_draws_in_a_lopsided_box_follow_the_exact_law() -> None:
         q=Fraction(1, 2),
     )
     randomness = seeded_randomness(5)
-    released = [
-        float(draw.draw(RegularisedObjective(plain, pull), randomness)[0]) for _ in range(6700)
-    ]
+    released = [float(draw.draw(plain, randomness)[0]) for _ in range(8200)]
     x, step = codes[:, 0] / 2.0**20, 2.0**draw.step_exponent
 
     def law(scale: float) -> Law:
         def at(a: Floats) -> Floats:
             edge = a + step / 2
-            slope = (expit(np.outer(edge, x)) - labels) @ x + (edge - 0.25)
+            slope = (expit(np.outer(edge, x)) - labels) @ x
             v = scale * (slope + float(draw.ridge) * edge)
             smooth = np.where(v < 0, np.exp(np.minimum(v, 0)) / 2, 1 - np.exp(-np.abs(v)) / 2)
             return np.where(edge < -0.2, 0.0, np.where(edge >= 0.5, 1.0, smooth))

@@ -112,14 +112,14 @@ def test_columns_that_are_made_of_one_another_are_computed_once_for_all(
     definitions, data = made_of_all_before(20), rows()
     view = RowView(schema(ROWS)).adding(definitions, dict.fromkeys(definitions, ""))
     asked, computed = list(definitions)[4:], list[str]()
-    codes = DerivedColumn.codes
+    values = DerivedColumn.values
 
     def counted(made: DerivedColumn, block: Block) -> Any:
         computed.append(str(made.tree))
-        return codes(made, block)
+        return values(made, block)
 
     alone = [view.over(data).gram([name])[0][1] for name in asked]
-    monkeypatch.setattr(DerivedColumn, "codes", counted)
+    monkeypatch.setattr(DerivedColumn, "values", counted)
     assert view.over(rows()).gram(asked)[0][1:] == alone
     blocks = len(list(data.blocks(["x"])))
     assert len(computed) == blocks * len(definitions)
@@ -146,9 +146,9 @@ def test_the_plans_of_one_question_find_its_columns_once(monkeypatch: pytest.Mon
     definitions, facts = made_of_all_before(20), replace(schema(ROWS), columns={**COLUMNS})
     made, found = list[object](), views.derived_columns
 
-    def counted(*given: Any) -> Any:
+    def counted(*given: Any, **more: Any) -> Any:
         made.append(given)
-        return found(*given)
+        return found(*given, **more)
 
     monkeypatch.setattr(views, "derived_columns", counted)
     first, *others = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import reduce
 from itertools import chain
@@ -11,7 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mechanisms.domain import CODE_MAX, EXACT_ROWS, CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.domain import (
+    CODE_MAX,
+    EXACT_ROWS,
+    SUM_MAX,
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    NumberKind,
+    Schema,
+    exact,
+)
+from mechanisms.exact.decimals import as_written
+from mechanisms.grids import MOST_CELLS
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import (
     ArrayData,
@@ -24,14 +37,17 @@ COLUMNS: dict[str, Column] = {
     "group": CategoryColumn(("a", "b", "c")),
     "y": NumberColumn(Fraction(-5), Fraction(5)),
 }
-Rows = list[tuple[int, int, int]]
-CODE = st.sampled_from([-CODE_MAX, -7, 0, 7, CODE_MAX]) | st.integers(-CODE_MAX, CODE_MAX)
-ROWS = st.lists(st.tuples(CODE, st.integers(0, 2), CODE), max_size=12)
+Rows = list[tuple[float, int, float]]
+X = st.sampled_from([0.0, 5e-7, 0.25, 1.0]) | st.floats(0, 1)
+Y = st.sampled_from([-5.0, 0.0, 0.1, 5.0]) | st.floats(-5, 5)
+ROWS = st.lists(st.tuples(X, st.integers(0, 2), Y), max_size=12)
 
 
 def block_of(rows: Rows) -> dict[str, np.ndarray]:
-    table = np.array(rows, dtype=np.int32).reshape(-1, 3)
-    return {name: table[:, place] for place, name in enumerate(COLUMNS)}
+    return {
+        exact(name): np.array([row[place] for row in rows], dtype=column.dtype)
+        for place, (name, column) in enumerate(COLUMNS.items())
+    }
 
 
 def sketch_of(rows: Rows) -> Sketch:
@@ -40,12 +56,11 @@ def sketch_of(rows: Rows) -> Sketch:
 
 def random_block(rows: int, seed: int = 1) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
-    block = {
-        name: generator.integers(-CODE_MAX, CODE_MAX + 1, rows).astype(np.int32)
-        for name in ("x", "y")
+    return {
+        exact("x"): generator.uniform(0, 1, rows),
+        exact("y"): generator.uniform(-5, 5, rows),
+        exact("group"): generator.integers(0, 3, rows).astype(np.int32),
     }
-    block["group"] = generator.integers(0, 3, rows).astype(np.int32)
-    return block
 
 
 def same(first: Sketch, second: Sketch) -> bool:
@@ -73,37 +88,47 @@ def test_merging_is_the_sketch_of_all_rows(a: Rows, b: Rows, c: Rows) -> None:
 @given(ROWS)
 def test_a_sketch_counts_exactly(rows: Rows) -> None:
     sketch = sketch_of(rows)
-    table = [(1, x, y) for x, _, y in rows]
+    x_column, y_column = COLUMNS["x"], COLUMNS["y"]
+    assert isinstance(x_column, NumberColumn)
+    assert isinstance(y_column, NumberColumn)
+    table = [(1, _sum_code(x_column, x), _sum_code(y_column, y)) for x, _, y in rows]
     expected = [[sum(row[i] * row[j] for row in table) for j in range(3)] for i in range(3)]
     assert sketch.sub_gram(["x", "y"]) == expected
     assert sketch.sub_gram(["y"]) == [[expected[i][j] for j in (0, 2)] for i in (0, 2)]
     assert sketch.categories["group"].tolist() == [
         sum(group == k for _, group, _ in rows) for k in range(3)
     ]
-    codes, counts = sketch.ordered["x"]
-    values = sorted(x for x, _, _ in rows)
-    assert np.repeat(codes, counts).tolist() == values
-    assert codes.tolist() == sorted(set(values))
+    cells, counts = sketch.ordered["x"]
+    step = x_column.grid.step
+    wanted = sorted(math.floor(as_written(x) / step) for x, _, _ in rows)
+    assert np.repeat(cells, counts).tolist() == wanted
+    assert cells.tolist() == sorted(set(wanted))
 
 
-@pytest.mark.parametrize("rows", [1, EXACT_ROWS - 1, EXACT_ROWS, 3 * EXACT_ROWS + 5])
-def test_the_gram_matrix_is_exact_at_its_largest(rows: int) -> None:
-    codes = np.full(rows, CODE_MAX, dtype=np.int32)
+def _sum_code(column: NumberColumn, value: float) -> int:
+    return int(column.sum_codes(np.array([value]))[0])
+
+
+# At 2**17 - 1 and - 2**16 both limbs are at their largest at once.
+@pytest.mark.parametrize("largest", [SUM_MAX, SUM_MAX - (1 << 16), SUM_MAX - (1 << 17) - 1])
+@pytest.mark.parametrize("rows", [1, 4095, 4096, 3 * 4096 + 5])
+def test_the_gram_matrix_is_exact_at_its_largest(rows: int, largest: int) -> None:
+    codes = np.full(rows, largest, dtype=np.int64)
     gram = exact_gram([codes, -codes], rows)
-    square = rows * CODE_MAX**2
+    square = rows * largest**2
     assert gram.tolist() == [
-        [rows, rows * CODE_MAX, -rows * CODE_MAX],
-        [rows * CODE_MAX, square, -square],
-        [-rows * CODE_MAX, -square, square],
+        [rows, rows * largest, -rows * largest],
+        [rows * largest, square, -square],
+        [-rows * largest, -square, square],
     ]
     assert all(type(entry) is int for entry in gram.ravel())
 
 
 def test_the_gram_matrix_outgrows_int64() -> None:
-    first = Sketch.from_block({"x": np.full(1000, CODE_MAX, dtype=np.int32)}, {"x": COLUMNS["x"]})
+    first = Sketch.from_block({exact("x"): np.ones(1000)}, {"x": COLUMNS["x"]})
     for _ in range(40):
         first = Sketch.merge(first, first)
-    assert first.sub_gram(["x"])[1][1] == 1000 * 2**40 * CODE_MAX**2 > 2**63
+    assert first.sub_gram(["x"])[1][1] == 1000 * 2**40 * SUM_MAX**2 > 2**63
 
 
 @pytest.mark.parametrize("split", [1, 1000, EXACT_ROWS, 100_000])
@@ -118,13 +143,15 @@ def test_any_split_of_the_rows_gives_identical_sketches(split: int) -> None:
 
 
 @pytest.mark.wide
-def test_size_is_bounded_by_the_number_of_codes() -> None:
-    every = np.arange(-CODE_MAX, CODE_MAX + 1, dtype=np.int32)
-    columns = {"x": COLUMNS["x"]}
-    sketch = Sketch.from_block({"x": every}, columns)
+def test_size_is_bounded_by_the_number_of_cells() -> None:
+    columns = {"x": NumberColumn(Fraction(0), Fraction(1))}
+    grid = columns["x"].grid
+    every = grid.starts(np.arange(grid.size))
+    more = np.random.default_rng(3).uniform(0, 1, grid.size)
+    sketch = Sketch.from_block({exact("x"): np.concatenate([every, more])}, columns)
     merged = reduce(Sketch.merge, [sketch] * 4)
-    assert len(merged.ordered["x"][0]) == 2 * CODE_MAX + 1
-    assert (merged.ordered["x"][1] == 4).all()
+    assert len(merged.ordered["x"][0]) == grid.size <= MOST_CELLS
+    assert merged.ordered["x"][1].sum() == 8 * grid.size
 
 
 def test_no_rows_and_no_columns() -> None:
@@ -155,6 +182,25 @@ def test_array_data_refuses_ragged_or_missing_columns() -> None:
     ragged = {name: np.zeros(k, dtype=np.int32) for k, name in enumerate(COLUMNS)}
     with pytest.raises(ValueError, match="length"):
         ArrayData(columns=COLUMNS, codes=ragged)
+
+
+@pytest.mark.parametrize("kind", ["number", "integer"])
+@pytest.mark.parametrize("ends", [(0, 1), (-3, 7), (-(10**6), 10**9), (10**15, 10**15 + 4)])
+def test_a_value_lies_in_its_cell(kind: NumberKind, ends: tuple[int, int]) -> None:
+    column = NumberColumn(Fraction(ends[0]), Fraction(ends[1]), kind=kind)
+    rng = np.random.default_rng(5)
+    some = rng.uniform(*ends, 2000)
+    given_values = np.concatenate([some, some.round(1), some.round(4), ends])
+    values = column.clamped(np.rint(given_values) if kind == "integer" else given_values)
+    cells = column.grid.cells(values)
+    assert cells.min() == 0
+    assert cells.max() == column.grid.size - 1 < MOST_CELLS
+    assert (column.grid.starts(cells) <= values).all()
+    assert (values < column.grid.starts(cells + 1)).all()
+    for edge in values[:200].tolist():
+        if column.grid.starts_at(edge):
+            (first,) = column.grid.cells(np.array([edge], dtype=column.dtype))
+            assert np.array_equal(cells >= first, values >= edge)
 
 
 def test_large_array_data_comes_in_blocks() -> None:

@@ -489,13 +489,16 @@ def test_histogram_labels_and_order() -> None:
     assert len(cells) == 12
 
 
-def test_cells_are_half_open_the_last_closed_and_the_ends_collect() -> None:
+def test_cells_are_half_open_and_what_is_outside_has_cells_of_its_own() -> None:
     made = schema(REPLACE, 7)
     values = sample(7)
     values["income"] = [-50.0, 0.0, 999.9, 1000.0, 2500.5, 5000.0, 9000.0]
     inner = Histogram(columns=("income",), edges={"income": (1000, 2500.5, 4000)})
     form = inner.additive(made)
-    assert form.total(ArrayData.from_values(made, values)) == [4, 3]
+    assert form.total(ArrayData.from_values(made, values)) == [3, 1, 1, 2]
+    assert [axis.labels for axis in inner.axes(made)] == [
+        ("< 1000", "[1000,2500.5)", "[2500.5,4000)", ">= 4000")
+    ]
     wide = Histogram(columns=("income",), edges={"income": EDGES}).additive(made)
     assert wide.total(ArrayData.from_values(made, values)) == [3, 1, 3]
 
@@ -618,7 +621,6 @@ def test_conditions_take_bounds_written_as_decimals() -> None:
         Histogram(columns=("income",), edges={"income": (0, 5000)}),
         Histogram(columns=("income",), edges={"income": (0, 10, 10)}),
         Histogram(columns=("income",), edges={"income": (0, 10, 5)}),
-        Histogram(columns=("income",), edges={"income": (0, 10, 10.000000001)}),
         Histogram(columns=("income",), edges={"income": (0, math.nan, 5)}),
         Histogram(columns=("income",), edges={"income": (-1, 10, 20)}),
         Histogram(columns=("income",), edges={"income": (0, 10, math.inf)}),
@@ -713,7 +715,7 @@ def test_one_answer_tells_the_noise_of_every_linear_one(name: str, adjacency: Ad
     generator = np.random.default_rng(5)
     same = True
     for _ in range(5):
-        drawn = [Fraction(int(number), 8) for number in generator.integers(-(2**30), 2**30, size)]
+        drawn = [Fraction(int(each) << 40, 8) for each in generator.integers(-(2**30), 2**30, size)]
         tree = form.answer(drawn)
         same = same and once(tree) == describe_noise(tree, laws, unit, centred=True)
     assert same == form.linear
@@ -731,4 +733,4 @@ def test_long_lists_of_a_long_category_are_looked_up_and_not_searched_for() -> N
     started = time.process_time()
     comparisons(where, schema)
     assert time.process_time() - started < 0.5 * slowness()
-    assert where[0].codes(schema) == tuple(range(9_000, 10_000))
+    assert where[0].numbers(schema) == tuple(range(9_000, 10_000))

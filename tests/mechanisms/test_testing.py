@@ -27,6 +27,7 @@ from mechanisms.testing import (
     record_replay,
     seeded_randomness,
 )
+from tests.tiers import in_one
 
 NORMAL = Law.continuous(stats.norm.cdf)
 SHIFTED = Law.continuous(lambda x: stats.norm.cdf(x - 0.3))
@@ -167,6 +168,6 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.parametrize("name", MODULES)
+@in_one("name", MODULES)
 def test_examples_in_docstrings_run(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0

@@ -18,7 +18,6 @@ from mechanisms.domain import CODE_MAX, Column, NumberColumn, Schema
 from mechanisms.exponential.linear import LinearDraw as LossLinearDraw
 from mechanisms.exponential.quantile_regression import LossDraw
 from mechanisms.kng.linear import LinearDraw
-from mechanisms.kng.logistic import LogisticDraw
 from mechanisms.objectives.check_loss import GradientLaw, LossLaw
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.perturbation.release import PerturbedFit
@@ -86,16 +85,6 @@ def density(drawn: Any, data: ArrayData) -> Callable[[np.ndarray[Any, Any]], flo
         rows, counts = held_rows(data, _target, ("y",), drawn.weights, entries=1)
         yy = float((rows[:, 0] ** 2 * counts).sum()) / CODE_MAX**2 / HELD_PARTS
         return lambda t: float(-float(drawn.rate) * (t @ xx @ t - 2 * xy @ t + yy))
-    if isinstance(drawn, LogisticDraw):
-        logistic = drawn.law(data)
-
-        def by_gradient(theta: np.ndarray[Any, Any]) -> float:
-            zeta, counts = logistic.records.zeta, logistic.records.counts
-            sums = (counts / (1 + np.exp(-zeta @ theta))) @ zeta
-            reach = 1 / (1 + np.exp(-np.abs(theta).sum()))
-            return float(-float(logistic.rate) * np.abs(sums).max(initial=0) / reach)
-
-        return by_gradient
     if isinstance(drawn, PerturbedFit):
         return partial(_perturbed, drawn, drawn.objective(data))
     records = drawn.rows.records(data)
@@ -203,11 +192,9 @@ def test_at_a_large_epsilon_a_weight_is_so_many_rows(
 @pytest.mark.parametrize(
     ("fit", "mechanism", "adjacency"),
     [
-        (ODDS, "kng", REPLACE),
         (LEVEL, "kng", ADD),
         (LEVEL, "exponential", REPLACE),
         # the same samplers at other rates
-        pytest.param(ODDS, "kng", ADD, marks=pytest.mark.slow),
         pytest.param(LEVEL, "kng", REPLACE, marks=pytest.mark.slow),
         pytest.param(LEVEL, "exponential", ADD, marks=pytest.mark.slow),
     ],
@@ -249,12 +236,9 @@ def _scaled(plan: Plan, data: ArrayData, randomness: Any) -> float:
 
 def _log_law(drawn: Any, data: ArrayData) -> Any:
     """The logs of the density at the middles, the base measure and the reach included."""
-    power = drawn.power if isinstance(drawn, LogisticDraw) else drawn.rows.power
+    power = drawn.rows.power
     log = density(drawn, data)
     logs = np.array([log(np.array([at])) for at in MIDDLES])
-    if isinstance(drawn, LogisticDraw) and drawn.schema.adjacency is REPLACE:
-        # one coefficient: half of 1, up to a length of 5/4
-        logs *= 2 / (1 + np.exp(-np.abs(MIDDLES)))
     return logs - power * np.log1p(np.abs(MIDDLES))
 
 

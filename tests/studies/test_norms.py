@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mechanisms.domain import CODE_MAX
+from mechanisms.domain import SUM_MAX
 from mechanisms.functional.linear import FunctionalDraw
 from mechanisms.privacy import Epsilon
 from mechanisms.testing import seeded_randomness
 from studies.figures import housing, ss_2, ss_3, ss_4
-from studies.figures.budgets import budget_ratios, told, typical
+from studies.figures.budgets import budget_ratios, described, typical
 from studies.figures.sanitized import NORMS, Estimator, Summed, planned
 
 # Ratios of budgets --------------------------------------------------------------------------
@@ -28,8 +28,8 @@ def test_half_the_budget_for_the_same_error() -> None:
     between = [(1.5, float(np.log(1 / 1.5)))]
     assert budget_ratios(between, logarithms[1], least_change=0.1) == pytest.approx({1.5: 0.5})
     assert typical(found) == pytest.approx(0.5)
-    assert told(found) == "0.50 (0.50 to 0.50 at 6 points)"
-    assert told({}) == "no common height"
+    assert described(found) == "0.50 (0.50 to 0.50 at 6 points)"
+    assert described({}) == "no common height"
 
 
 def test_rising_lines_are_read_too() -> None:
@@ -77,8 +77,8 @@ def test_the_linear_design_is_algorithm_4() -> None:
     assert known.half_widths == pytest.approx(wanted, rel=0.05)
     sums = known.data.gram(ss_3.COLUMNS)
     assert sums[0][0] == 20_000
-    assert sums[1][1] / 20_000 / CODE_MAX**2 == pytest.approx(1 / 3, abs=0.02)
-    assert sums[6][6] / 20_000 / CODE_MAX**2 * 64 == pytest.approx(1 + 5.625 / 3, abs=0.1)
+    assert sums[1][1] / 20_000 / SUM_MAX**2 == pytest.approx(1 / 3, abs=0.02)
+    assert sums[6][6] / 20_000 / SUM_MAX**2 * 64 == pytest.approx(1 + 5.625 / 3, abs=0.1)
 
 
 def test_sums_are_kept_for_all_columns_alone() -> None:

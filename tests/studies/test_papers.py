@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from mechanisms.domain import CODE_MAX
+from mechanisms.domain import CODE_MAX, SUM_MAX
 from mechanisms.sketches import exact_gram
 from studies.figures import kng_1, kng_2, printed_errors, printed_laws, ss_1
 from studies.figures.page import kept_rows
@@ -25,10 +25,11 @@ def test_sums_of_blocks_are_sums_of_all_rows() -> None:
     codes = np.concatenate([each for each, _ in blocks], axis=1)
     target = np.concatenate([each for _, each in blocks])
     assert sums.scale == np.abs(target).max()
-    scaled = np.rint(target * (CODE_MAX / sums.scale)).astype(np.int32)
-    assert np.abs(scaled).max() == CODE_MAX
+    scaled = np.rint(target * (SUM_MAX / sums.scale)).astype(np.int64)
+    assert np.abs(scaled).max() == SUM_MAX
+    finer = codes.astype(np.int64) * (SUM_MAX // CODE_MAX)
     assert sums.gram((*(f"x{j}" for j in range(1, 12)), "y")) == (
-        exact_gram([*codes, scaled], rows).tolist()
+        exact_gram([*finer, scaled], rows).tolist()
     )
     design = np.vstack([np.ones(rows), codes / CODE_MAX]).T
     fit = np.linalg.lstsq(design, target, rcond=None)[0]

@@ -32,8 +32,8 @@ def test_rows_are_the_same_in_any_run_of_them(tmp_path: Path) -> None:
     assert made.columns == [*rows.spec().in_file]
     size = len(made.write_csv().encode())
     assert rows.csv_bytes(1_000) == size
-    told = work.by_polars(tmp_path / "rows.parquet", tmp_path / "codes.parquet")
-    assert told["bytes"] > 0
+    reported = work.by_polars(tmp_path / "rows.parquet", tmp_path / "codes.parquet")
+    assert reported["bytes"] > 0
     assert not (tmp_path / "codes.parquet").exists(), "nothing is left"
 
 
@@ -89,12 +89,12 @@ def test_looking_is_no_part_of_what_is_measured(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_measured_begins_nothing_with_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    program, told = ModuleType("__main__"), list[Measured]()
+    program, reported = ModuleType("__main__"), list[Measured]()
     program.__spec__ = ModuleSpec("studies.bench", None)
     monkeypatch.setitem(sys.modules, "__main__", program)
-    channel = SimpleNamespace(send=told.append)
-    measuring.tell(cast(Connection, channel), get_preparation_data, ("a worker",))
-    assert not [each for each in told[0].told if each.startswith("init_main")]
+    channel = SimpleNamespace(send=reported.append)
+    measuring.send_measured(cast(Connection, channel), get_preparation_data, ("a worker",))
+    assert not [each for each in reported[0].result if each.startswith("init_main")]
 
 
 @pytest.mark.wide
@@ -110,14 +110,14 @@ def test_the_page_tells_ratios_slopes_and_what_is_not_there(tmp_path: Path) -> N
     store.write(tmp_path / "scale.csv", found)
     (folder / "scale.md").write_text(f"# Scale\n\n{page.BEGIN}\n{page.END}\n\nthe end\n")
     page.keep(tmp_path / "scale.csv", folder / "scale.md")
-    told = (folder / "scale.md").read_text()
-    assert "| 100,000 | 18.00 | 9.00 | 2.0 | 2.00 |" in told
-    assert "| count | Dask of 2 | 100,000 | not installed |" in told
+    reported = (folder / "scale.md").read_text()
+    assert "| 100,000 | 18.00 | 9.00 | 2.0 | 2.00 |" in reported
+    assert "| count | Dask of 2 | 100,000 | not installed |" in reported
     # fitted to processor time: how long it took beside other work says nothing of rows
-    assert "| ingest | serial | 100,000 | 18 |  | 2 |  | 0 | 1.00 | 2e+04 | 2e+06 |" in told
+    assert "| ingest | serial | 100,000 | 18 |  | 2 |  | 0 | 1.00 | 2e+04 | 2e+06 |" in reported
     told_s = work.plan_of("count", 10**5).expected_ms / 1000
-    assert f"| count | serial | 100,000 | 4.5 |  | 0.5 | {told_s:.3g} |" in told
-    assert told.endswith("the end\n")
+    assert f"| count | serial | 100,000 | 4.5 |  | 0.5 | {told_s:.3g} |" in reported
+    assert reported.endswith("the end\n")
     assert (folder / "images" / "studies" / "scale.svg").read_text().startswith("<?xml")
     (folder / "scale.md").write_text("no markers")
     with pytest.raises(ValueError, match="the page has no"):
@@ -126,11 +126,11 @@ def test_the_page_tells_ratios_slopes_and_what_is_not_there(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("typed", [["bench", "scale"], ["scale"], ["bench", "ARGS=scale"]])
 def test_it_is_run_once_however_it_is_typed(typed: list[str]) -> None:
-    # what this run of tests was told by another make is not meant for this one
+    # options that another make has passed to this run of tests are not meant for this one
     of_make = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "ARGS", "QUICK")
     own = {name: value for name, value in os.environ.items() if name not in of_make}
-    told = subprocess.run(
+    reported = subprocess.run(
         ["make", "--dry-run", *typed], env=own, capture_output=True, text=True, check=True
     )
-    benches = [line.split() for line in told.stdout.splitlines() if "studies.bench" in line]
+    benches = [line.split() for line in reported.stdout.splitlines() if "studies.bench" in line]
     assert [each[1:] for each in benches] == [["-m", "studies.bench", "scale"]]

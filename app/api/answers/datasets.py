@@ -12,7 +12,7 @@ from starlette.responses import Response
 from app.api.answers.base import Answer
 from app.api.answers.budgets import DatasetBudgetAnswer, budget_fields
 from app.api.answers.paging import json_page_of
-from app.domain.datasets import columns_json, derived_json
+from app.domain.datasets import StatedPeople, columns_json, derived_json
 from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView
@@ -42,8 +42,9 @@ class DatasetAnswer(Answer):
     columns: dict[str, dict[str, Any]]
     """The columns by name, as in the spec. A derived one has its bounds and, as `expr`, what it is
     made of."""
-    status: Literal["active", "archived"]
-    """Archived: its rows are erased, and its releases stay."""
+    status: Literal["active", "archived", "deleted"]
+    """Archived: its rows are erased, and its releases stay. Deleted: its rows are erased, and it
+    never had a release."""
     account: str
     """The budget account that releases are charged to; data sets about the same people share it."""
     budget: DatasetBudgetAnswer
@@ -51,9 +52,11 @@ class DatasetAnswer(Answer):
     policy: dict[str, Any]
     """What one release may ask for, as in the spec."""
     notices: list[str]
-    """What whoever asks it should know."""
+    """What its analysts should know."""
     checklist: list[str]
     """What its reviewers look at."""
+    same_people: StatedPeople
+    """What its curator has stated of whether its people may be in an earlier data set."""
     created_at: str
     """When it was uploaded (UTC)."""
     version: int
@@ -93,6 +96,11 @@ class ColumnReport(Answer):
     """Values above `upper`, which were moved there."""
     other: int
     """Texts that `values` does not list, which the category's `other` stands for."""
+    missing: int
+    """Cells without a value, which stay so in a column with `"missing": "keep"`."""
+    like_thousands: int
+    """Numbers that look like `12.345`, where every one with a point has three digits after it; 0
+    otherwise."""
 
 
 class ColumnWarning(Answer):
@@ -110,11 +118,11 @@ class PeopleReport(Answer):
     people: int
     """People with an id."""
     median_rows: int
-    """Half of them have so many rows or fewer."""
+    """The median of rows per person."""
     most_rows: int
     """The most rows of one person."""
     rows_without_id: int
-    """Rows that name nobody: each is a person of its own."""
+    """Rows without an id: each is a person of its own."""
     rows_left_out: int
     """Rows that were not stored, since their person has more than `max_rows`."""
 
@@ -142,17 +150,33 @@ class UploadedDatasetAnswer(DatasetAnswer):
     again."""
 
 
+class CheckedUploadAnswer(Answer):
+    """How a file would be read; nothing of it is stored."""
+
+    report: UploadReportAnswer
+    """The counts that the answer to the upload would have."""
+
+
 def uploaded_answer(view: DatasetView, report: UploadReport) -> UploadedDatasetAnswer:
-    """Return a data set's public facts, and what its uploader is told once."""
+    """Return a data set's public facts, and the report that only its uploader sees, once."""
+    return UploadedDatasetAnswer(**dict(dataset_answer(view)), report=_report_answer(report))
+
+
+def checked_answer(report: UploadReport) -> Response:
+    """Return the report on a file that was only checked."""
+    answer = CheckedUploadAnswer(report=_report_answer(report))
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+def _report_answer(report: UploadReport) -> UploadReportAnswer:
     warnings = [ColumnWarning(column=name, message=message) for name, message in report.warnings()]
-    told = UploadReportAnswer(
+    return UploadReportAnswer(
         rows=report.rows,
         rows_dropped=report.rows_dropped,
         columns={name: ColumnReport(**asdict(each)) for name, each in report.columns.items()},
         people=None if report.people is None else PeopleReport(**asdict(report.people)),
         warnings=warnings,
     )
-    return UploadedDatasetAnswer(**dict(dataset_answer(view)), report=told)
 
 
 def dataset_answer(view: DatasetView) -> DatasetAnswer:
@@ -174,6 +198,7 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
         policy=policy_json(facts.policy),
         notices=list(facts.notices),
         checklist=list(facts.checklist),
+        same_people=facts.same_people,
         created_at=record.created_at,
         version=record.version,
         extends=record.extends,

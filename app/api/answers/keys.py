@@ -15,7 +15,7 @@ class KeyAnswer(Answer):
     """Names the key in addresses."""
     name: str
     """What its maker called it."""
-    role: Literal["admin", "curator", "analyst"]
+    role: Literal["admin", "curator", "analyst", "metrics"]
     """What it may do; each role may also do what a later one here may."""
     expires: str | None
     """When it ends by itself (UTC); null for never."""

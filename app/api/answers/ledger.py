@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Literal
 
 from app.api.answers.base import Answer
-from app.domain.ledger import Entry
+from app.domain.ledger import Entry, EntryKind
 from app.services.audit import Verification
 from app.services.datasets.accounting import Meter
 from app.services.releases.receipts import Finding, PublicKey
@@ -55,6 +55,9 @@ class EntryAnswer(Answer):
     """The id of the key that it was made by; null for what the service does by itself."""
     role: str | None
     """The role that the key was used in, or `system`; null for entries of version 0.1."""
+    approved_by: list[str]
+    """The people who approved the release that it charges for. `principal`, `key` and `role` are
+    the requester's; empty where there was no review."""
 
 
 class VerificationAnswer(Answer):
@@ -71,6 +74,9 @@ class VerificationAnswer(Answer):
     """How the ledger stands to its anchor; null where they were not compared."""
     faults: list[str]
     """What was found to be wrong, one sentence each."""
+    since: int | None
+    """How many entries of the public log an earlier verification covered, and this one did not read
+    again; null where everything was walked."""
 
 
 class ReceiptFactsAnswer(Answer):
@@ -140,8 +146,9 @@ class PublicKeysAnswer(Answer):
     """The present key, then earlier ones."""
 
 
-def entry_answer(entry: Entry, meter: Meter) -> EntryAnswer:
-    """Return a ledger entry."""
+def entry_answer(entry: Entry, meter: Meter, approvals: Mapping[str, Sequence[str]]) -> EntryAnswer:
+    """Return a ledger entry; ``approvals`` are the people who approved releases."""
+    approved = approvals.get(entry.release or "", ()) if entry.kind == EntryKind.DEBIT else ()
     return EntryAnswer(
         account=entry.account,
         unit=meter.unit,
@@ -162,6 +169,7 @@ def entry_answer(entry: Entry, meter: Meter) -> EntryAnswer:
         hash=entry.hash,
         key=entry.key,
         role=entry.role,
+        approved_by=list(approved),
     )
 
 
@@ -173,6 +181,7 @@ def verification_answer(found: Verification) -> VerificationAnswer:
         head=found.head,
         anchor=found.anchored and str(found.anchored),
         faults=list(found.faults),
+        since=found.since,
     )
 
 

@@ -15,7 +15,7 @@ STAMP_TYPE = REPLY_TYPE
 
 
 class InclusionAnswer(Answer):
-    """That a leaf is in the tree of the first so many leaves. Hashes are SHA-256, in hex."""
+    """A proof that a leaf is in the tree of the first `size` leaves. Hashes are SHA-256, in hex."""
 
     index: int
     """The leaf's place in the log, from 0."""
@@ -24,7 +24,7 @@ class InclusionAnswer(Answer):
     leaf: str
     """The leaf's hash."""
     path: list[str]
-    """What the root is computed from, beside the leaf: nearest first (RFC 9162, 2.1.3)."""
+    """What the root is computed from, in addition to the leaf: nearest first (RFC 9162, 2.1.3)."""
 
 
 class ConsistencyAnswer(Answer):

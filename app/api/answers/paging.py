@@ -21,7 +21,7 @@ from app.domain.problems import invalid_request
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 MOST_BYTES = 2**23
-"""Where the items of a list may be large, a page ends before so many bytes, or after one item."""
+"""Where the items of a list may be large, a page ends before this many bytes, or after one item."""
 
 _MAX_POSITION = 2**62  # a position is a row's number, which databases keep in 64 bits with a sign
 

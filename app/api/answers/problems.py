@@ -1,4 +1,7 @@
-"""Every refusal and every failure as one shape: RFC 9457 ``application/problem+json``."""
+"""Every refusal and every failure as one shape: RFC 9457 ``application/problem+json``.
+
+At the addresses of pages, it is a page (:func:`is_of_pages`).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from app.api.dependencies import query_names
 from app.domain.problems import PROBLEMS, Problem
+from app.web.anonymous import admit
 from app.web.requests.fields import Fields
 from app.web.requests.validation import validation_problem
+from app.web.state import AppState
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -59,7 +65,7 @@ class ProblemAnswer(BaseModel):
     detail: str
     """What was wrong with this request."""
     remedy: str
-    """What to do about a refusal of this kind."""
+    """What to do about it."""
     request_id: str
     """Finds the request in the service's log."""
 
@@ -72,17 +78,41 @@ def problem_body(problem: Problem, request_id: str) -> dict[str, object]:
         "title": problem.title,
         "status": problem.status,
         "detail": problem.detail,
-        "remedy": problem.kind.remedy,
+        "remedy": problem.remedy,
         "request_id": request_id,
         **problem.extras,
     }
 
 
-def problem_response(
+def is_of_pages(path: str) -> bool:
+    """Return whether people read the answers of an address in a browser.
+
+    >>> is_of_pages("/desk"), is_of_pages("/desk/x"), is_of_pages("/public/releases/rel_1")
+    (True, True, True)
+    >>> is_of_pages("/deskx"), is_of_pages("/v1/datasets"), is_of_pages("/public/releases/x.json")
+    (False, False, False)
+    """
+    room, _, rest = path.removeprefix("/").partition("/")
+    return room == "desk" or (room == "public" and "." not in rest.rpartition("/")[2])
+
+
+def refusal(scope: Scope, problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer for a problem: a page at the addresses of pages, JSON at all others.
+
+    ``scope`` needs a ``path``, a ``request_id`` and the lifespan's ``state``; without a state
+    there are no pages.
+    """
+    state: AppState | None = scope.get("state", {}).get("app")
+    if state is not None and is_of_pages(scope["path"]):
+        return state.refusal_page(Request(scope), problem, headers or {})
+    return _problem_response(problem, str(scope["request_id"]), headers)
+
+
+def _problem_response(
     problem: Problem, request_id: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return the answer for a problem."""
-    sent = dict(headers or {})  # a copy: headers belong to whoever gave them
+    """Return the answer for a problem, for programs."""
+    sent = dict(headers or {})  # a copy: the headers belong to the caller
     if problem.status == 401:
         sent["WWW-Authenticate"] = "Bearer"
     if problem.retry_after_s is not None:
@@ -95,17 +125,12 @@ def problem_response(
     )
 
 
-def request_id_of(request: Request) -> str:
-    """Return the id the middleware gave this request."""
-    return str(request.scope["request_id"])
-
-
 def problem_answer(
     request: Request, problem: Problem, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a problem's answer, and let the middleware know its code."""
     request.scope["problem"] = problem.code
-    return problem_response(problem, request_id_of(request), headers)
+    return refusal(request.scope, problem, headers)
 
 
 async def _on_problem(request: Request, error: Any) -> Response:
@@ -132,6 +157,10 @@ def install_problem_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """
 
     async def on_http(request: Request, error: Any) -> Response:
+        try:
+            await admit(request.scope)
+        except Problem as refused:
+            return problem_answer(request, refused)
         problem = Problem(_BY_STATUS.get(error.status_code, "internal"))
         allow = {"Allow": _methods(request, routes)} if problem.status == 405 else {}
         return problem_answer(request, problem, allow)
@@ -198,12 +227,12 @@ def _refusals(codes: Sequence[str]) -> dict[str, Any]:
     """Return the description of all problems of one status."""
     known = [code for code in PROBLEMS if code in codes]
     status = PROBLEMS[known[0]].status
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "description": ", ".join(f"`{code}`" for code in known),
         "content": {MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA}},
     }
     sent = _SENT_WITH.get(status)
     # some of 503 say nothing of when
     if sent and (status != 503 or all(PROBLEMS[code].retry_after_s for code in known)):
-        told["headers"] = carrying(sent)
-    return told
+        described["headers"] = carrying(sent)
+    return described

@@ -57,14 +57,29 @@ class NoiseAnswer(Answer):
     the rows were sampled is not in it."""
 
 
-class UsefulnessAnswer(Answer):
-    """Whether an answer is worth its price: errors beside what was known anyway."""
+class EdgeAnswer(Answer):
+    """A number at the edge of what is possible: it says where the noise pushed it, and no more."""
 
-    verdict: Literal["good", "weak", "noise"]
+    place: list[str | int]
+    """The path of the number in `value`."""
+    reason: str
+    """Why it is no estimate, in a sentence to be shown in its place."""
+
+
+class UsefulnessAnswer(Answer):
+    """Whether an answer is worth its price: its errors compared with public knowledge."""
+
+    verdict: Literal["good", "weak", "noise", "depends"]
     """`good`: every expected error is at most 2% of the range of values that were possible.
-    `weak`: at most 10%. `noise`: more, or no released number can be told from zero."""
+    `weak`: at most 10%. `noise`: more, or no released number can be distinguished from zero.
+    `depends`: on how many records meet the conditions or are in a group, or on how far values
+    spread, which are private; the sentence says how many, or how far, it takes."""
     sentence: str
     """Which number decides, in words."""
+    estimate: Literal["closed form", "simulated", "coarse"] = "closed form"
+    """How the expected error was found: read off the known law of the noise, by a simulation, or
+    by one of few draws, which may be off by a half. A release never waits for a simulation, so it
+    reports a coarse one where no preview has made a better one."""
 
 
 class TermAnswer(Answer):
@@ -74,13 +89,19 @@ class TermAnswer(Answer):
     """Which number: a coefficient, column, or pair of columns."""
     by: dict[str, str] | None = Field(default=None, exclude_if=lambda labels: labels is None)
     """The group it is of; absent where the answer is about all records."""
-    estimate: float
-    """The number as it was answered."""
+    place: list[str | int] | None = Field(default=None, exclude_if=lambda path: path is None)
+    """The path of the number in `value`, by which the two are joined; absent in `fit`."""
+    estimate: float | str | None
+    """The number as it was answered: an ISO 8601 text where it is a date or a moment, null where
+    nothing can be said of it."""
+    reason: str | None = Field(default=None, exclude_if=lambda said: said is None)
+    """Why `estimate` is null, in a sentence; absent where it is not."""
     std_error: float
-    """Its standard error: half the width of the middle 68.3% of where the population's may be."""
-    confidence_95: list[float]
+    """Its standard error: half the width of the middle 68.3% of where the population's may be; in
+    days or seconds where the number is a date or a moment."""
+    confidence_95: list[float | str]
     """Low and high: where the population's number is, sampling and privacy noise together."""
-    noise_95: list[float] | None
+    noise_95: list[float | str] | None
     """Low and high: where the number would have been without the noise; null where not known."""
 
 
@@ -125,7 +146,7 @@ class JobAnswer(Answer):
 
 
 class AssumeAnswer(Answer):
-    """What was assumed of rows that nobody looked at."""
+    """The assumptions about the rows; no rows were read."""
 
     rows: int
     """How many rows the data set has."""
@@ -162,6 +183,9 @@ class ReleaseAnswer(Answer):
     """The private numbers; the shape is the statistic's. Null while there is no result."""
     noise: NoiseAnswer | None
     """The law of the noise; null where it depends on the data, or there is no result."""
+    at_edge: list[EdgeAnswer] = Field(default=[], exclude_if=lambda edges: not edges)
+    """Numbers of `value` that were clamped to what is possible, as a variance of 0: a reader shows
+    the interval, or that they cannot be said. Left out where there is none."""
     usefulness: UsefulnessAnswer | None = None
     """What the numbers are worth, from public facts and, once released, from themselves. Null where
     it is not known."""
@@ -179,6 +203,18 @@ class ReleaseAnswer(Answer):
     """Further public facts of the draw."""
     reason: str
     """Why this mechanism and norm."""
+    excludes_missing: list[str] = Field(default=[], exclude_if=lambda names: not names)
+    """Columns whose missing cells leave records out: the answer is about those that have a value.
+    Left out where there is none."""
+    fills: dict[str, Any] = Field(default={}, exclude_if=lambda fills: not fills)
+    """By column that it uses, what missing cells were filled in with when the file was read. Left
+    out where there is none."""
+    about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
+    """Both in words, to be shown with the numbers: "income: missing values count as 0." Left out
+    where there is nothing to say."""
+    labels: dict[str, dict[str, str]] = Field(default={}, exclude_if=lambda labels: not labels)
+    """What values of categories mean, by column and value, where the data set's spec says it. Left
+    out where there is none."""
     job: JobAnswer | None = Field(default=None, exclude_if=lambda job: job is None)
     """How long a job takes; absent where it is none, or has ended."""
     requested_by: str
@@ -186,13 +222,13 @@ class ReleaseAnswer(Answer):
     created_at: str
     """When it was asked for (UTC, whole seconds)."""
     released_at: str | None
-    """When it was charged, one second added (UTC): how long the draw took is not told."""
+    """When it was charged, one second added (UTC): the duration of the draw is not shown."""
     citation: str | None
     """A sentence to publish with the numbers."""
     review: ReviewAnswer | None = None
     """Null where there is none to wait for; absent once it has a result."""
     receipt: str | None
-    """A signature (compact JWS, EdDSA) that anybody can check offline; last member."""
+    """A signature (compact JWS, EdDSA) that everyone can check offline; last member."""
 
 
 class DerivationAnswer(Answer):
@@ -210,6 +246,9 @@ class DerivationAnswer(Answer):
     """The numbers, in the shape that a release of this statistic has."""
     noise: NoiseAnswer | None
     """The law of the noise that the numbers inherit; null where it depends on the data."""
+    at_edge: list[EdgeAnswer] = Field(default=[], exclude_if=lambda edges: not edges)
+    """Numbers of `value` that were clamped to what is possible, as a variance of 0: a reader shows
+    the interval, or that they cannot be said. Left out where there is none."""
     inference: InferenceAnswer | None
     """Standard errors and confidence intervals of regressions, means and correlations that were
     derived from `moments`; null for others."""
@@ -219,6 +258,18 @@ class DerivationAnswer(Answer):
     """Always 0."""
     reason: str
     """Why it costs nothing."""
+    excludes_missing: list[str] = Field(default=[], exclude_if=lambda names: not names)
+    """Columns whose missing cells leave records out: the answer is about those that have a value.
+    Left out where there is none."""
+    fills: dict[str, Any] = Field(default={}, exclude_if=lambda fills: not fills)
+    """By column that it uses, what missing cells were filled in with when the file was read. Left
+    out where there is none."""
+    about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
+    """Both in words, to be shown with the numbers: "income: missing values count as 0." Left out
+    where there is nothing to say."""
+    labels: dict[str, dict[str, str]] = Field(default={}, exclude_if=lambda labels: not labels)
+    """What values of categories mean, by column and value, where the data set's spec says it. Left
+    out where there is none."""
 
 
 class AlternativeAnswer(Answer):
@@ -240,6 +291,9 @@ class AccuracyAnswer(Answer):
 
     wanted: float
     """The half-width that was wanted."""
+    estimate: Literal["closed form", "simulated", "coarse"]
+    """How epsilon was found: by the known law of the noise, by a simulation, or, where that takes
+    more than 2 s of processor time, in proportion to the error at the epsilon of the preview."""
     epsilon: str | None
     """The least epsilon that reaches it: to 4 digits where the law of the noise is known. Where it
     is not, 95% of the errors in a public simulation are within it, and epsilon is right to about
@@ -281,6 +335,18 @@ class PreviewAnswer(Answer):
     """The privacy loss of the release."""
     reason: str
     """Why this mechanism and norm."""
+    excludes_missing: list[str] = Field(default=[], exclude_if=lambda names: not names)
+    """Columns whose missing cells leave records out: the answer is about those that have a value.
+    Left out where there is none."""
+    fills: dict[str, Any] = Field(default={}, exclude_if=lambda fills: not fills)
+    """By column that it uses, what missing cells were filled in with when the file was read. Left
+    out where there is none."""
+    about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
+    """Both in words, to be shown with the numbers: "income: missing values count as 0." Left out
+    where there is nothing to say."""
+    labels: dict[str, dict[str, str]] = Field(default={}, exclude_if=lambda labels: not labels)
+    """What values of categories mean, by column and value, where the data set's spec says it. Left
+    out where there is none."""
     guarantee: GuaranteeAnswer
     """What the release would promise."""
     grid: dict[str, Any]
@@ -371,7 +437,7 @@ class _Shown(Response):
 
 
 def _stored(record: ReleaseRecord, status: int, headers: Mapping[str, str]) -> Response:
-    """Return the bytes that show a release: they are signed, and are not written anew."""
+    """Return the bytes that show a release: they are signed, and are never serialised again."""
     return _Shown(answer_of(record), status, {**headers, "ETag": etag_of(record)})
 
 

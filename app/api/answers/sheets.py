@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from pydantic import Field
+from starlette.responses import Response
 
 from app.api.answers.base import Answer
 from app.api.answers.releases import UsefulnessAnswer
@@ -12,6 +16,8 @@ from app.api.answers.reviews import (
     comments_answer,
     versions_answer,
 )
+from app.domain.datasets import StatedPeople
+from app.services.plans.answers import tag_within
 from app.services.reviewing.sheets import Sheet
 
 
@@ -144,6 +150,8 @@ class SheetAnswer(Answer):
     """What the numbers are for, in the asker's words."""
     words: str
     """What is asked, in a sentence."""
+    about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
+    """Which records the answer leaves out for want of a value, and what was filled in."""
     request: dict[str, Any]
     """What is asked, as JSON, defaults filled in."""
     cost: CostAnswer
@@ -156,6 +164,8 @@ class SheetAnswer(Answer):
     """Which earlier releases touch the same columns."""
     overlaps: list[OverlapAnswer]
     """Other data sets about the same people."""
+    same_people: StatedPeople
+    """What the data set's curator has stated of whether its people may be in an earlier one."""
     policy: dict[str, Any]
     """The data set's policy."""
     policy_says: list[str]
@@ -168,6 +178,16 @@ class SheetAnswer(Answer):
     """What has been voted in this turn."""
     comments: list[CommentAnswer]
     """What has been said, as far as the caller may read it."""
+
+
+def sheet_response(sheet: Sheet, *, known: Callable[[str], bool]) -> Response:
+    """Return a review sheet with its entity tag; ``known`` says whether the caller has this one."""
+    content = sheet_answer(sheet).model_dump_json().encode()
+    tag = tag_within(sheet.etag, content)
+    headers = {"Cache-Control": "private, no-cache", "ETag": tag}
+    if known(tag):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type="application/json", headers=headers)
 
 
 def sheet_answer(sheet: Sheet) -> SheetAnswer:
@@ -190,6 +210,7 @@ def sheet_answer(sheet: Sheet) -> SheetAnswer:
         ),
         purpose=sheet.purpose,
         words=sheet.words,
+        about_missing=list(sheet.about_missing),
         request=dict(sheet.request),
         cost=CostAnswer(
             epsilon=cost.epsilon,
@@ -211,6 +232,7 @@ def sheet_answer(sheet: Sheet) -> SheetAnswer:
             OverlapAnswer(dataset=each.dataset, name=each.name, why=each.why)
             for each in sheet.overlaps
         ],
+        same_people=sheet.facts.same_people,
         policy=dict(sheet.policy),
         policy_says=list(sheet.policy_says),
         checklist=list(sheet.facts.checklist),

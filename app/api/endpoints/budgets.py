@@ -29,7 +29,9 @@ def get_budget(caller: Analyst, dataset: Id, state: State) -> BudgetAnswer:
     "/grants",
     operation_id="grantBudget",
     status_code=201,
-    responses=documented("not-found", "target-fixed", "busy"),
+    responses=documented(
+        "not-found", "dataset-archived", "grant-too-large", "target-fixed", "busy", "clock-behind"
+    ),
 )
 async def grant_budget(
     caller: Curator,
@@ -39,19 +41,20 @@ async def grant_budget(
 ) -> EntryAnswer:
     """Raise a data set's total budget; the entry and its reason stay (curators).
 
-    For accounts where epsilons add up: the target of one in zCDP is fixed when it is opened.
+    For accounts where epsilons add up: the target of one in zCDP is fixed when it is opened. One
+    grant adds at most what the operator allows (`RELEASE_DESK_MAX_GRANT`).
     """
     entry = await state.services.budgets.grant(
         dataset, body.epsilon, body.reason, caller=caller, expires=body.expires
     )
     facts = await state.services.datasets.present(dataset)
-    return entry_answer(entry, facts.meter)
+    return entry_answer(entry, facts.meter, {})
 
 
 @router.put(
     "/caps",
     operation_id="capPerson",
-    responses=documented("not-found", "busy"),
+    responses=documented("not-found", "busy", "clock-behind"),
 )
 async def cap_person(
     caller: Curator,

@@ -32,7 +32,7 @@ async def dry_run_release(
     body: Annotated[DryRunRequest, json_body(DryRunRequest)],
     state: State,
 ) -> DryRunAnswer:
-    """Draw the same release from synthetic rows: free, and about nobody.
+    """Draw the same release from synthetic rows: free, and without real people.
 
     The same request has the same answer.
     """
@@ -52,10 +52,15 @@ async def dry_run_release(
         answers={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
     ),
 )  # fmt: skip
-async def get_synthetic_rows(caller: Analyst, dataset: Id, state: State) -> Response:
+async def get_synthetic_rows(
+    request: Request, caller: Analyst, dataset: Id, state: State
+) -> Response:
     """Show synthetic rows as a CSV file of the data set's form, to try a program with.
+
+    The file has the delimiter, encoding, title lines and spellings that the spec declares.
 
     They are spread evenly over the declared bounds and values, and at most 10,000.
     """
-    rows = await state.services.dry_runs.rows(dataset, caller=caller)
-    return rows_answer(rows)
+    making = state.services.dry_runs.rows(dataset, caller=caller)
+    rows, encoding = await while_there(request, making)
+    return rows_answer(rows, encoding)

@@ -21,7 +21,7 @@ router = router_of("/v1/keys", "keys")
     "",
     operation_id="createKey",
     status_code=201,
-    responses=documented("name-confusable", "busy"),
+    responses=documented("name-confusable", "busy", "clock-behind"),
 )
 async def create_key(
     caller: Admin, body: Annotated[KeyRequest, json_body(KeyRequest)], state: State

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from fastapi import Query
+
 from app.api.answers.ledger import (
     EntryAnswer,
     PublicKeysAnswer,
@@ -19,6 +23,11 @@ from app.api.endpoint import ANYONE, router_of
 
 router = router_of("/v1", "ledger")
 
+_FULL = (
+    "Walk everything from the beginning, also what an earlier verification has found sound: an "
+    "edit of old entries and results may be found by this alone."
+)
+
 
 @router.get(
     "/datasets/{dataset}/ledger",
@@ -28,19 +37,29 @@ router = router_of("/v1", "ledger")
 def list_ledger(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page[EntryAnswer]:
     """List the entries of a data set's account, oldest first, with their hashes (curators)."""
     del caller
-    entries = state.services.audit.entries(dataset, after=cut.position or 0, limit=cut.limit + 1)
+    entries, approvals = state.services.audit.entries(
+        dataset, after=cut.position or 0, limit=cut.limit + 1
+    )
     meter = state.services.datasets.facts(dataset).meter
-    return page_of([(entry.seq, entry_answer(entry, meter)) for entry in entries], cut)
+    answers = [(entry.seq, entry_answer(entry, meter, approvals)) for entry in entries]
+    return page_of(answers, cut)
 
 
 @router.get(
     "/ledger/verification",
     operation_id="verifyLedger",
 )
-async def verify_ledger(caller: Curator, state: State) -> VerificationAnswer:
-    """Walk every chain and sum; `head` is the SHA-256 over the sorted account heads (curators)."""
+async def verify_ledger(
+    caller: Curator,
+    state: State,
+    full: Annotated[bool, Query(description=_FULL, examples=[True])] = False,
+) -> VerificationAnswer:
+    """Walk every chain and sum; `head` is the SHA-256 over the sorted account heads (curators).
+
+    A ledger of more than 1,000 entries is walked from where this server last found it sound.
+    """
     del caller
-    return verification_answer(await state.services.audit.verify())
+    return verification_answer(await state.services.audit.verify(full=full))
 
 
 @router.post(

@@ -1,4 +1,4 @@
-"""The public log: its checkpoints, its proofs and its keys, for anybody."""
+"""The public log: its checkpoints, its proofs and its keys, for everyone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from app.api.answers.log import (
 )
 from app.api.answers.problems import documented
 from app.api.dependencies import State
-from app.api.endpoint import ANYONE, router_of
+from app.api.endpoint import ANYONE, kept, router_of
 
 router = router_of("/v1/log", "log")
 
-_MOST = 2**53  # what JSON readers with floats alone still tell apart
+_MOST = 2**53  # the limit of exact integers in JSON readers with floats alone
 Size = Annotated[
     int, Query(ge=1, le=_MOST, description="How many leaves the tree has.", examples=[1])
 ]
@@ -107,6 +107,7 @@ def get_stamp(
     openapi_extra=ANYONE,
     responses=documented("invalid-request", "not-found"),
 )
+@kept
 def prove_inclusion(
     state: State,
     index: Annotated[
@@ -114,7 +115,7 @@ def prove_inclusion(
     ],
     size: Size,
 ) -> InclusionAnswer:
-    """Prove that a leaf is in the tree of the first so many leaves (anyone)."""
+    """Prove that a leaf is in the tree of the first `size` leaves (anyone)."""
     return inclusion_answer(state.services.log.inclusion(index, size))
 
 
@@ -124,6 +125,7 @@ def prove_inclusion(
     openapi_extra=ANYONE,
     responses=documented("invalid-request", "not-found"),
 )
+@kept
 def prove_consistency(
     state: State,
     before: Annotated[

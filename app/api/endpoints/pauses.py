@@ -23,13 +23,13 @@ router = router_of("/v1/pauses", "pauses")
 @router.put(
     "",
     operation_id="setPause",
-    responses=documented("busy"),
+    responses=documented("busy", "clock-behind"),
 )
 async def set_pause(
     caller: Admin, body: Annotated[PauseRequest, json_body(PauseRequest)], state: State
 ) -> SetPauseAnswer:
-    """Pause a person or a data set, or resume them (admins). Nothing is charged meanwhile; jobs
-    charged before wait, and are drawn once they are resumed."""
+    """Pause a person or a data set, or resume them (admins). During a pause nothing is charged;
+    jobs that are already charged wait, and are drawn once they are resumed."""
     pauses = state.services.pauses
     if not body.paused:
         await pauses.resume(body.what, body.name, reason=body.reason, caller=caller)

@@ -37,7 +37,7 @@ _AGAIN = "It is public already, by the same person and for the same reason."
     openapi_extra=_IF_MATCH,
     responses=documented(
         "not-found", "not-released", "already-published", "publication-withdrawn",
-        "precondition", "precondition-missing", "busy",
+        "precondition", "precondition-missing", "busy", "clock-behind",
         answers={
             201: {"model": PublicationAnswer, "headers": carrying("Location")},
             200: {"model": PublicationAnswer, "description": _AGAIN},
@@ -82,7 +82,9 @@ async def get_publication(caller: Analyst, release: Id, state: State) -> Publica
 @router.post(
     "/withdrawal",
     operation_id="withdrawPublication",
-    responses=documented("not-found", "not-published", "publication-withdrawn", "busy"),
+    responses=documented(
+        "not-found", "not-published", "publication-withdrawn", "busy", "clock-behind"
+    ),
 )
 async def withdraw_publication(
     caller: Curator,

@@ -14,6 +14,6 @@ router = router_of("/v1/readings", "data sets")
 def list_readings(caller: Curator, state: State) -> ReadingsAnswer:
     """Show how far those of your uploads are that you have sent with a `Reading` (curators).
 
-    Nobody else sees them. One is there from its first rows on until all are stored.
+    Only the sender sees them. One is there from its first rows on until all are stored.
     """
     return readings_answer(state.services.datasets.readings(caller=caller))

@@ -57,7 +57,9 @@ _PARAMETERS = {
             "in": "header",
             "required": True,
             "description": "Yours to choose, once per question. It belongs to the person, not to "
-            "the API key, and never expires: the same body again gives the same stored answer.",
+            "the API key, and never expires: the same question again, in any spelling, gives the "
+            "same stored answer. With `auto` the service chooses it, by data set, question and "
+            "epsilon, so that each question is charged once.",
             "schema": {
                 "type": "string",
                 "minLength": 1,
@@ -80,7 +82,7 @@ _PARAMETERS = {
         "dataset-archived",
         "policy-refused", "empty-dataset", "idempotency-key-reused", "release-closed",
         "release-void", "internal", "busy", "too-many-jobs", "too-much-stored", "paused",
-        "dataset-unreadable", "not-ready",
+        "dataset-unreadable", "clock-behind", "not-ready",
         answers={
             201: {"model": ReleaseAnswer, "headers": carrying("Location", "ETag")},
             202: {
@@ -99,7 +101,7 @@ async def create_release(
 ) -> Response:
     """Charge the budget and release a statistic. The same key and body replay the answer.
 
-    What may take long to plan or draw is a job, by a public rule that previews tell. Every
+    What may take long to plan or draw is a job, by a public rule that previews show. Every
     answer, a refusal too, leaves at a tick of a public clock.
     """
     dataset, state = id_in_path(request, "dataset"), state_of(request)

@@ -17,10 +17,11 @@ from app.api.answers.reviews import (
     comments_answer,
     versions_answer,
 )
-from app.api.answers.sheets import SheetAnswer, sheet_answer
+from app.api.answers.sheets import SheetAnswer, sheet_response
 from app.api.dependencies import Analyst, Curator, Id, State, json_body, unchanged
 from app.api.endpoint import router_of
 from app.domain.releases import ReleaseState
+from app.web.caching import names
 from app.web.requests.questions import ReleaseRequest
 from app.web.requests.reviews import CommentRequest
 from app.web.requests.schemas import DecisionRequest
@@ -56,7 +57,7 @@ _APPROVED = (
     responses=documented(
         "own-request", "not-found", "not-awaiting-review",
         "votes-complete", "plan-changed", "precondition", "precondition-missing", "busy", "paused",
-        "dataset-unreadable",
+        "dataset-unreadable", "clock-behind",
         answers={
             200: {
                 "model": ReleaseAnswer,
@@ -103,7 +104,7 @@ async def decide_on_release(
     operation_id="withdrawRelease",
     response_class=Response,
     responses=documented(
-        "not-found", "not-awaiting-review", "busy",
+        "not-found", "not-awaiting-review", "busy", "clock-behind",
         answers={
             200: {
                 "model": ReleaseAnswer,
@@ -122,14 +123,27 @@ async def withdraw_release(caller: Analyst, release: Id, state: State) -> Respon
 @router.get(
     "/review",
     operation_id="getReviewSheet",
-    responses=documented("not-found", "not-awaiting-review", "busy"),
-)
-async def get_review_sheet(caller: Curator, release: Id, state: State) -> SheetAnswer:
+    response_class=Response,
+    responses=documented(
+        "not-found", "not-awaiting-review", "busy",
+        answers={
+            200: {"model": SheetAnswer, "headers": carrying("ETag")},
+            304: {"description": "Nothing has changed.", "headers": carrying("ETag")},
+        },
+    ),
+)  # fmt: skip
+async def get_review_sheet(
+    request: Request, caller: Curator, release: Id, state: State
+) -> Response:
     """Show all that a reviewer needs of a release (curators); nothing is read of the rows.
 
-    With two reviewers, the other's vote and comments are shown once both votes are in.
+    With two reviewers, the other's vote and comments are shown once both votes are in. The `ETag`
+    changes with anything on the sheet. A decision takes it as `If-Match`, which compares the state
+    of the release alone: a comment by someone else does not hinder a decision.
     """
-    return sheet_answer(await state.services.sheets.sheet(release, caller=caller))
+    sheet = await state.services.sheets.sheet(release, caller=caller)
+    condition = request.headers.get("if-none-match")
+    return sheet_response(sheet, known=lambda tag: names(condition, tag))
 
 
 @router.post(
@@ -141,7 +155,7 @@ async def get_review_sheet(caller: Curator, release: Id, state: State) -> SheetA
     responses=documented(
         "not-found", "not-your-turn", "precondition", "precondition-missing", "busy", "paused",
         "budget-exceeded", "dataset-archived", "policy-refused", "empty-dataset",
-        "too-much-stored", "dataset-unreadable",
+        "too-much-stored", "dataset-unreadable", "clock-behind",
         answers={
             202: {
                 "model": ReleaseAnswer,
@@ -185,7 +199,12 @@ async def list_revisions(caller: Analyst, release: Id, state: State) -> Versions
     operation_id="commentOnRelease",
     status_code=201,
     responses=documented(
-        "not-found", "not-awaiting-review", "too-many-comments", "too-much-stored", "busy"
+        "not-found",
+        "not-awaiting-review",
+        "too-many-comments",
+        "too-much-stored",
+        "busy",
+        "clock-behind",
     ),
 )
 async def comment_on_release(

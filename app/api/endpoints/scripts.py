@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Query
+from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.answers.problems import documented
@@ -12,6 +13,7 @@ from app.api.answers.scripts import script_answer
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
 from app.services.scripts.scripts import Language
+from app.web.caching import base_of
 from app.web.requests.questions import PreviewRequest
 
 router = router_of("/v1", "releases")
@@ -44,14 +46,17 @@ _Wanted = Annotated[
     responses=documented("not-found", answers=_SCRIPTS),
 )
 async def get_release_script(
-    caller: Analyst, release: Id, state: State, language: _Wanted = "python"
+    request: Request, caller: Analyst, release: Id, state: State, language: _Wanted = "python"
 ) -> Response:
     """Show a release as a program (its owner and curators): it reads the answer, for free.
 
     It holds no key: where the service is and who asks, the environment says. Asking the question
     again is in it too, and switched off.
     """
-    script = await state.services.scripts.of_release(release, language, caller=caller)
+    service = base_of(request, state.settings.public_url)
+    script = await state.services.scripts.of_release(
+        release, language, caller=caller, service=service
+    )
     return script_answer(script)
 
 
@@ -64,6 +69,8 @@ async def get_release_script(
     ),
 )
 async def write_script(
+    *,
+    request: Request,
     caller: Analyst,
     dataset: Id,
     body: Annotated[PreviewRequest, json_body(PreviewRequest)],
@@ -79,5 +86,11 @@ async def write_script(
         _, question = await state.services.previews.preview_within(
             dataset, question, body.wish, caller=caller
         )
-    script = state.services.scripts.of_question(dataset, question, body.assumed, language)
+    script = state.services.scripts.of_question(
+        dataset,
+        question,
+        body.assumed,
+        language,
+        service=base_of(request, state.settings.public_url),
+    )
     return script_answer(script)

@@ -10,11 +10,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.api.answers.problems import ProblemAnswer
 from app.api.endpoint import Endpoint
+from app.web.anonymous import KeptRoute
 from mechanisms.catalog import STATISTICS
 from mechanisms.statistics.mean import Mean
 
@@ -32,7 +32,7 @@ _FRAMEWORK_ERRORS = ("HTTPValidationError", "ValidationError")
 def install_openapi(app: FastAPI) -> None:
     """Let the application describe itself with :func:`describe`, once, and show that.
 
-    As a text it is made once, too: anybody may ask for it, and it is long.
+    As a text it is made once, too: everyone may request it, and it is long.
     """
 
     def openapi() -> dict[str, Any]:
@@ -44,12 +44,12 @@ def install_openapi(app: FastAPI) -> None:
     def text() -> str:
         return bytes(JSONResponse(app.openapi()).body).decode()
 
-    async def get_text(_: Request) -> Response:
+    async def get_text() -> Response:
         return Response(text(), media_type="application/json")
 
     app.openapi = openapi  # type: ignore[method-assign]
     app.state.openapi_text = text
-    app.add_route("/openapi.json", get_text, include_in_schema=False)
+    app.router.routes.append(KeptRoute("/openapi.json", get_text, include_in_schema=False))
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _require_discriminators(schemas: dict[str, Any]) -> None:
-    """Require the member that tells kinds apart: without it a body is refused.
+    """Require the member that distinguishes kinds: without it a body is refused.
 
     The models give it a default, for those who make them in Python.
     """
@@ -90,7 +90,7 @@ def _require_discriminators(schemas: dict[str, Any]) -> None:
         for reference in union["discriminator"]["mapping"].values():
             schema = schemas[reference.rsplit("/", 1)[-1]]
             schema["properties"][member].pop("default", None)
-            schema["properties"][member]["description"] = "Tells this kind from the others."
+            schema["properties"][member]["description"] = "Identifies this kind."
             schema["required"] = sorted({member, *schema.get("required", ())})
 
 
@@ -109,7 +109,7 @@ def _add_examples(schemas: dict[str, Any]) -> None:
 
 
 def _unions(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield every schema that is one of several, told apart by one member."""
+    """Yield every schema that is one of several, with one member as discriminator."""
     if isinstance(part, dict) and isinstance(part.get("discriminator"), dict):
         yield part
     inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()

@@ -8,7 +8,7 @@ the links in ``docs/README.md``; a folder's pages follow its own, by title.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -20,14 +20,17 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 
 from app.api.pages.layout import page
 from app.api.pages.markdown import links, parse, render
+from app.api.pages.search import MOST_CHARACTERS, Section, excerpt, found, sections
 from app.domain.problems import Problem
+from app.web.anonymous import KeptRoute
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=KeptRoute)
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs"
-"""Beside ``app``, in a checkout and where a wheel is installed."""
+"""Next to ``app``, in a checkout and where a wheel is installed."""
 
 _INDEX = "README.md"
+_ICON = FOLDER.parent / "app" / "desk" / "static" / "icon.svg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,34 @@ def tables() -> Mapping[str, Path]:
     return {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.glob("studies/*.csv")}
 
 
+_HOME = """<p>This service releases statistics about people without revealing data about any one
+of them. Each release is charged to the privacy budget of its data set.</p>
+<dl class="home">
+<dt><a href="/desk">The desk</a></dt>
+<dd>Upload data sets, set budgets, ask questions, review and publish. Sign in with a key.</dd>
+<dt><a href="/public">Public releases</a></dt>
+<dd>Published statistics, with citations and downloads. No key needed.</dd>
+<dt><a href="/docs">Documentation</a></dt>
+<dd>Start with the <a href="/docs/quickstart">quickstart</a>; the
+<a href="/docs/reference">API reference</a> lists every endpoint.</dd>
+</dl>"""
+
+
 @router.get("/")
 def get_root(request: Request) -> Response:
-    """Lead a person to the documents, and a program to the document that it can read."""
-    person = "text/html" in request.headers.get("accept", "")
-    return RedirectResponse("/docs" if person else "/openapi.json", headers={"Vary": "Accept"})
+    """Show a person where to go, and redirect a program to the OpenAPI document."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return RedirectResponse("/openapi.json", headers={"Vary": "Accept"})
+    response = page("Release Desk", _HOME)
+    response.headers["Vary"] = "Accept"
+    return response
+
+
+@router.get("/favicon.ico")
+def get_icon() -> Response:
+    """Send the icon for browsers, which ask for it under this name."""
+    headers = {"Cache-Control": "public, max-age=86400"}
+    return FileResponse(_ICON, media_type="image/svg+xml", headers=headers)
 
 
 @router.get("/docs")
@@ -83,22 +109,45 @@ def get_documents() -> Response:
     return _show("/docs")
 
 
+@router.get("/docs/search")
+def get_search(q: str = "") -> Response:
+    """Show the sections of the documents that hold every word of a query."""
+    query = q.strip()[:MOST_CHARACTERS]
+    hits = found(query, _sections())
+    if hits:
+        items = "".join(
+            f'<li><a href="{escape(hit.address)}">{escape(hit.heading)}</a>'
+            f"{'' if hit.heading == hit.page else f' · {escape(hit.page)}'}"
+            f"<p>{excerpt(query, hit.text)}</p></li>"
+            for hit in hits
+        )
+        body = f'<ol class="found">{items}</ol>'
+    elif query:
+        body = (
+            f"<p>No section holds all of these words: <q>{escape(query)}</q>. Try fewer words, or "
+            'see <a href="/docs">all pages</a>.</p>'
+        )
+    else:
+        body = "<p>Enter one or more words.</p>"
+    return page("Search", body, navigation=_navigation(_INDEX), query=query)
+
+
 @router.get("/docs/images/{picture:path}")
 def get_image(picture: str) -> Response:
     """Show a picture of the documents; the name is looked up and is never part of a path."""
-    found = images().get(f"images/{picture}")
-    if found is None:
+    path = images().get(f"images/{picture}")
+    if path is None:
         raise Problem("not-found")
-    return FileResponse(found, headers={"Cache-Control": "public, max-age=3600"})
+    return FileResponse(path, headers={"Cache-Control": "public, max-age=3600"})
 
 
 @router.get("/docs/studies/{table}.csv")
 def get_table(table: str) -> Response:
     """Show a table of figures; the name is looked up and is never part of a path."""
-    found = tables().get(f"studies/{table}.csv")
-    if found is None:
+    path = tables().get(f"studies/{table}.csv")
+    if path is None:
         raise Problem("not-found")
-    return FileResponse(found, media_type="text/csv; charset=utf-8")
+    return FileResponse(path, media_type="text/csv; charset=utf-8")
 
 
 @router.get("/docs/{name:path}")
@@ -109,10 +158,25 @@ def get_document(name: str) -> Response:
 
 def _show(address: str) -> Response:
     """Show the page at an address; the address is looked up and is never part of a path."""
-    found = {each.address: each for each in library().values()}.get(address)
-    if found is None:
+    shown = {each.address: each for each in library().values()}.get(address)
+    if shown is None:
         raise Problem("not-found")
-    return page(found.title, _body(found.path), navigation=_navigation(found.path))
+    return page(shown.title, _body(shown.path), navigation=_navigation(shown.path))
+
+
+@cache
+def _sections() -> Sequence[Section]:
+    pages = library()
+    return [
+        section
+        for path in _ordered_with_folders()
+        for section in sections(pages[path].text, pages[path].address)
+    ]
+
+
+def _ordered_with_folders() -> list[str]:
+    first = list(_ordered())
+    return [*first, *(path for path in library() if path not in first)]
 
 
 @cache

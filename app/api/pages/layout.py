@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+_NAME = "Release Desk"
 _STYLE = (Path(__file__).parent / "style.css").read_text("utf-8")
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _CSP = (
@@ -17,19 +19,33 @@ _CSP = (
 )
 
 
-def page(title: str, body: str, *, navigation: str = "") -> Response:
-    """Return a whole page; ``body`` and ``navigation`` are HTML already."""
-    beside = f'<nav aria-label="Documents">{navigation}</nav>' if navigation else ""
+def page(title: str, body: str, *, navigation: str = "", query: str = "") -> Response:
+    """Return a whole page; ``body`` and ``navigation`` are HTML already.
+
+    ``query`` is what was searched for, shown in the form above the navigation.
+    """
+    sidebar = (
+        f'<nav aria-label="Documents">{_search_form(query)}{navigation}</nav>' if navigation else ""
+    )
     return HTMLResponse(
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)} · Release Desk</title><style>{_STYLE}</style></head>"
-        '<body><header><a href="/docs">Release Desk</a> · <a href="/docs/reference">Reference</a>'
-        ' · <a href="/problems">Problems</a></header>'
-        f'<div class="sheet">{beside}<main><h1>{escape(title)}</h1>{body}</main></div>'
+        f"<title>{escape(title)}{'' if title == _NAME else f' · {_NAME}'}</title>"
+        f'<link rel="icon" href="/favicon.ico"><style>{_STYLE}</style></head>'
+        f'<body><header><a href="/">{_NAME}</a> · <a href="/docs">Documentation</a>'
+        ' · <a href="/docs/reference">API reference</a> · <a href="/problems">Error reference</a>'
+        ' · <a href="/public">Public releases</a> · <a href="/client">Clients</a>'
+        ' · <a href="/desk">Desk</a></header>'
+        f'<div class="sheet">{sidebar}<main><h1>{escape(title)}</h1>{body}</main></div>'
         "</body></html>",
         headers={"Content-Security-Policy": _CSP},
     )
+
+
+def wants_json(request: Request) -> bool:
+    """Return whether a request of a page is a program's, which asks for JSON."""
+    accept = request.headers.get("accept", "")
+    return "json" in accept and "text/html" not in accept
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -49,4 +65,12 @@ def inline(text: str) -> str:
     pieces = escape(text, quote=False).split("`")
     return "".join(
         f"<code>{piece}</code>" if position % 2 else piece for position, piece in enumerate(pieces)
+    )
+
+
+def _search_form(query: str) -> str:
+    return (
+        '<form role="search" action="/docs/search"><label>Search the documentation '
+        f'<input type="search" name="q" maxlength="200" value="{escape(query)}"></label> '
+        "<button>Search</button></form>"
     )

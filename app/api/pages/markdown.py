@@ -33,7 +33,7 @@ def parse(text: str) -> Document:
     anchors: list[str] = []
     for opening, content in pairwise(tokens):
         if opening.type == "heading_open":
-            anchors.append(_anchor(_plain(content), anchors))
+            anchors.append(anchor_of(_plain(content), anchors))
             opening.attrSet("id", anchors[-1])
         elif opening.type in {"th_open", "td_open"}:
             opening.attrs.pop("style", None)  # which the pages' policy would not let through
@@ -100,9 +100,9 @@ def _code(renderer: Any, tokens: Sequence[Token], at: int, *_: Any) -> str:
     return f'<a href="{text}">{code}</a>' if _OWN_PAGE.fullmatch(text) else code
 
 
-def _listing(renderer: Any, *told: Any) -> str:
+def _listing(renderer: Any, *arguments: Any) -> str:
     """Return a listing that the keyboard reaches: a wide one is scrolled."""
-    return str(renderer.fence(*told)).replace("<pre>", '<pre tabindex="0">', 1)
+    return str(renderer.fence(*arguments)).replace("<pre>", '<pre tabindex="0">', 1)
 
 
 def _plain(content: Token) -> str:
@@ -111,7 +111,7 @@ def _plain(content: Token) -> str:
     )
 
 
-def _anchor(heading: str, taken: Sequence[str]) -> str:
+def anchor_of(heading: str, taken: Sequence[str]) -> str:
     """Return the anchor that repository viewers give a heading."""
     base = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     repeats = 0

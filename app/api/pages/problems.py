@@ -8,11 +8,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.api.pages.layout import page, table
+from app.api.pages.layout import page, table, wants_json
 from app.domain.problem_kind import ProblemKind
 from app.domain.problems import PROBLEMS, Problem
+from app.web.anonymous import KeptRoute
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=KeptRoute)
 
 
 @router.get("/problems")
@@ -31,14 +32,9 @@ def get_problem(request: Request, code: str) -> Response:
     kind = PROBLEMS.get(code)
     if kind is None:
         raise Problem("not-found")
-    if _wants_json(request):
+    if wants_json(request):
         return JSONResponse(_kind_json(kind))
     return page(kind.title, _kind_html(kind))
-
-
-def _wants_json(request: Request) -> bool:
-    accept = request.headers.get("accept", "")
-    return "json" in accept and "text/html" not in accept
 
 
 def _kind_json(kind: ProblemKind) -> dict[str, object]:

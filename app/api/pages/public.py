@@ -22,9 +22,10 @@ from app.services.publishing.forms import FORMS
 from app.services.publishing.publications import Published, wanted
 from app.services.publishing.signposts import FORMS as KINDS
 from app.services.publishing.signposts import back
+from app.web.anonymous import OpenRoute
 from app.web.caching import base_of, public_answer
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=OpenRoute)
 
 _MOST_IN_FEED = 50
 _TYPES = {end: kind for end, kind, _ in KINDS}
@@ -34,7 +35,6 @@ Words = Annotated[IdFilter, Query(max_length=200)]
 @router.get("/public/releases.json")
 def list_public(
     *,
-    request: Request,
     state: State,
     cut: Paging,
     q: Words = None,
@@ -50,7 +50,7 @@ def list_public(
         "items": [_item(item) for item in page.items],
         "next": None if last is None else encode_cursor(last),
     }
-    return public_answer(request, _encoded(body), "application/json")
+    return public_answer(_encoded(body), "application/json")
 
 
 @router.get("/public/feed.atom")
@@ -58,7 +58,7 @@ def get_feed(request: Request, state: State) -> Response:
     """Show what was made public last, as an Atom feed."""
     page = state.services.publications.search(wanted(), before=None, limit=_MOST_IN_FEED)
     feed = atom(page.items, base_of(request, state.settings.public_url))
-    return public_answer(request, feed.encode(), "application/atom+xml")
+    return public_answer(feed.encode(), "application/atom+xml")
 
 
 @router.get("/public/datasets/{dataset}/{form}.json")
@@ -68,9 +68,9 @@ def get_public_export(request: Request, state: State, dataset: Id, form: str) ->
         raise Problem("not-found")
     facts, items = state.services.publications.public_of(dataset)
     base = base_of(request, state.settings.public_url)
-    told = EXPORTS[form](facts, items, base)
+    exported = EXPORTS[form](facts, items, base)
     kind = "application/ld+json" if form == "croissant" else "application/json"
-    return public_answer(request, _encoded(told), kind)
+    return public_answer(_encoded(exported), kind)
 
 
 @router.get("/public/releases/{release}.csl.json")
@@ -94,7 +94,7 @@ def _shown(request: Request, state: State, release: str, ending: str) -> Respons
         content = state.services.public_documents.document(published)
     else:
         content = FORMS[ending](published, base)
-    return public_answer(request, content, _TYPES[ending], headers={"Link": back(published, base)})
+    return public_answer(content, _TYPES[ending], headers={"Link": back(published, base)})
 
 
 def _item(item: Published) -> dict[str, Any]:

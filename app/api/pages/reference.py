@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.pages.layout import inline, page, paragraphs, table
+from app.web.anonymous import KeptRoute
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=KeptRoute)
 
 
 @router.get("/docs/reference")

@@ -1,9 +1,9 @@
-"""Connections that wait for nobody: the server's protocol, with deadlines for slow clients.
+"""Connections with deadlines: the server's protocol, which closes those of slow clients.
 
 What uvicorn leaves open is closed here, below the application, so that a
 client who dawdles costs one socket for a bounded time and never a thread, a
 task or memory: a request head that does not end, a body that trickles, an
-answer nobody reads, heads without bound, and connections without number
+answer that is not read, heads without bound, and connections without number
 (:mod:`app.web.crowd`). What leaves instead of an answer is a problem like any
 other.
 
@@ -17,8 +17,9 @@ import asyncio
 import logging
 import secrets
 from enum import Enum, auto
-from typing import Any
+from urllib.parse import unquote_to_bytes
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -26,8 +27,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from app.api.answers.problems import problem_response
-from app.api.serving.middleware import SAFE_HEADERS
+from app.api.answers.problems import refusal
+from app.api.serving.middleware import address_in, safe_headers
 from app.domain.problems import Problem
 from app.settings import Settings
 from app.web.crowd import Crowd, Entry
@@ -52,6 +53,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to watch the clock, and come in if there is room."""
         super().connection_made(transport)
+        self.url = b""  # until a request names one
         self._settings: Settings = self.app_state["app"].settings
         self._crowd: Crowd = self.app_state["app"].crowd
         self._unread_s = 0.0
@@ -88,7 +90,7 @@ class PatientProtocol(HttpToolsProtocol):
             self._refuse(None if self.cycle.response_started else _head_too_long(limit))
 
     def on_message_begin(self) -> None:
-        """Note that a head has begun; behind another request, nobody knows where in the bytes."""
+        """Note that a head has begun; behind another request, its place in the bytes is unknown."""
         if self._phase is _Phase.NOTHING:
             self._await(_Phase.HEAD)
             self._behind = True
@@ -154,7 +156,7 @@ class PatientProtocol(HttpToolsProtocol):
     def _look(self) -> None:
         """Look at the clock: what the client owes, and what it has not read."""
         self._watch = self.loop.call_later(_TICK_S, self._look)
-        # Closing, with bytes that nobody takes: such a client would keep its socket for ever.
+        # Closing, with bytes that the client does not read: it would keep its socket for ever.
         stuck = self.transport.is_closing() or self.flow.write_paused
         self._unread_s = self._unread_s + _TICK_S if stuck else 0.0
         if self._unread_s > self._settings.write_timeout_s:
@@ -186,38 +188,51 @@ class PatientProtocol(HttpToolsProtocol):
             return
         self._give_up()
         if problem is not None:
-            _log_refusal(problem)
-            self.transport.write(_last_words(problem))
+            _log_refusal(problem, {"client": self.client, "state": self.app_state})
+            self.transport.write(_last_words(problem, self._scope()))
         self.transport.close()
         self._phase = _Phase.NOTHING
 
+    def _scope(self) -> Scope:
+        """Return what is known of the request that is refused; of some, not even the address."""
+        path = unquote_to_bytes(self.url.partition(b"?")[0]).decode("ascii", "replace")
+        about = {"path": path, "raw_path": b"", "query_string": b"", "headers": [], "root_path": ""}
+        return {"type": "http", "method": "GET", "state": self.app_state, **about}
+
     def _give_up(self) -> None:
-        """Tell whoever makes an answer that nobody reads it; others may wait behind that one."""
+        """Cancel an answer that the client does not read; others may wait behind it."""
         for cycle in (self._answered, self.cycle):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
 
 
-def _log_refusal(problem: Problem) -> None:
-    _LOG.info("connection refused", extra={"code": problem.code, "status": problem.status})
+def _log_refusal(problem: Problem, scope: Scope) -> None:
+    _LOG.info(
+        "connection refused",
+        extra={"code": problem.code, "status": problem.status, **address_in(scope)},
+    )
 
 
 def _request_id() -> str:
     return f"req_{secrets.token_hex(8)}"
 
 
-def _last_words(problem: Problem) -> bytes:
-    """Return a problem as the bytes of a whole answer, the connection's last."""
+def _last_answer(problem: Problem, scope: Scope) -> Response:
+    """Return a problem as a whole answer, the connection's last."""
     request_id = _request_id()
-    answer = problem_response(problem, request_id)
-    headers = [
-        *answer.raw_headers,
-        *SAFE_HEADERS,
+    answer = refusal({**scope, "request_id": request_id}, problem, {"Connection": "close"})
+    answer.raw_headers += [
+        *safe_headers(answer.raw_headers),
         (b"x-request-id", request_id.encode()),
-        (b"connection", b"close"),
     ]
-    lines = [b"%s: %s\r\n" % header for header in headers]
+    return answer
+
+
+def _last_words(problem: Problem, scope: Scope) -> bytes:
+    """Return a problem's answer as bytes."""
+    answer = _last_answer(problem, scope)
+    lines = [b"%s: %s\r\n" % header for header in answer.raw_headers]
     return b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", bytes(answer.body)])
 
 
@@ -252,9 +267,5 @@ class _Refusal:
         self._problem = problem
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        _log_refusal(self._problem)
-        request_id = _request_id()
-        answer: Any = problem_response(self._problem, request_id, {"Connection": "close"})
-        answer.headers.update({"X-Request-Id": request_id})
-        answer.raw_headers.extend(SAFE_HEADERS)
-        await answer(scope, receive, send)
+        _log_refusal(self._problem, scope)
+        await _last_answer(self._problem, scope)(scope, receive, send)

@@ -1,6 +1,6 @@
 """How a server stops: it says so first, and then all that it still does has one deadline.
 
-A server that is told to stop shuts its door at once, and whatever a load balancer sends it in the
+A server that stops closes its socket at once, and a request from a load balancer in the
 next moment is refused. So before that it serves on for a while, with ``/readyz`` at 503.
 """
 
@@ -29,17 +29,17 @@ class Stop:
         self._at = time.monotonic()
 
     def left_s(self, timeout_s: float) -> float:
-        """Return what is left of so many seconds: all of them before it has begun."""
+        """Return what is left of a number of seconds: all of them before the stop has begun."""
         gone = 0.0 if self._at is None else time.monotonic() - self._at
         return max(timeout_s - gone, min(timeout_s, _SHORTEST_S))
 
 
 @contextmanager
 def stopping_in_order(*, notice_s: float, say: Callable[[], None]) -> Iterator[Stop]:
-    """Have a server that is told to stop say so, and stop after its notice.
+    """Have a stopping server report it, and stop after its notice period.
 
-    Whoever runs the application handles the signals. SIGTERM is passed on to them after
-    ``notice_s`` seconds, Ctrl-C and any second signal at once. Where nobody does, as in a
+    The server's runner handles the signals. SIGTERM is passed on to it after
+    ``notice_s`` seconds, Ctrl-C and any second signal at once. Without a handler, as in a
     thread, nothing is changed.
     """
     stop, loop = Stop(), asyncio.get_running_loop()

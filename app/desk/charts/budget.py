@@ -7,7 +7,7 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from app.desk.charts.frame import Scale, beside, path, picture, text
+from app.desk.charts.frame import Scale, left_axis, path, picture, text
 from app.services.datasets.accounting import Epsilons
 from app.services.journal import Moment
 from mechanisms.privacy import Epsilon
@@ -45,7 +45,7 @@ def course(moments: Sequence[Moment]) -> Markup | None:
         return None
     across = Scale(times[0], times[-1], _LEFT, _RIGHT)
     up = Scale(0.0, most, _BOTTOM, 12)
-    parts = beside(up, _LEFT, _RIGHT, 4)
+    parts = left_axis(up, _LEFT, _RIGHT, 4)
     lines = (
         ("total", [_number(each.epsilons.total) for each in moments]),
         ("taken", [_taken(each.epsilons) for each in moments]),

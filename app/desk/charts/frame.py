@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from app.services.releases.numerals import number, spaced
+from app.tidy.numerals import number, spaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Scale:
         return math.log10(max(value, 1e-300)) if self.by_logarithm else value
 
     def ticks(self, about: int = 5) -> list[tuple[float, str]]:
-        """Return round values within the scale, about so many, as they are written."""
+        """Return round values within the scale, roughly ``about`` of them, as they are written."""
         if self.high <= self.low:
             return [(self.low, number(self.low))]
         if self.by_logarithm:
@@ -52,7 +52,7 @@ class Scale:
 
 
 def picture(height: int, name: str, parts: Iterable[Markup]) -> Markup:
-    """Return an SVG picture with an accessible name, so many pixels high."""
+    """Return an SVG picture with an accessible name and a height in pixels."""
     return Markup(
         '<svg class="chart" xmlns="http://www.w3.org/2000/svg" width="100%" height="{}"'
         ' role="img" aria-label="{}">{}</svg>'
@@ -79,7 +79,7 @@ def dot(x: float, y: float, radius: int) -> Markup:
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", aside: int = 0) -> Markup:
-    """Return words at a position, so many pixels to the right of it."""
+    """Return words at a position, ``aside`` pixels to the right of it."""
     return Markup('<text x="{}%" y="{}" dx="{}" text-anchor="{}">{}</text>').format(
         x, y, aside, anchor, words
     )
@@ -88,18 +88,18 @@ def text(x: float, y: float, words: str, anchor: str = "start", aside: int = 0) 
 def below(scale: Scale, y: float, top: float, about: int = 5) -> list[Markup]:
     """Return a horizontal axis at ``y`` with its numbers, and lines up to ``top``."""
     parts = [line((scale.start, y), (scale.end, y), "axis")]
-    for value, told in scale.ticks(about):
+    for value, label in scale.ticks(about):
         x = scale.at(value)
         parts.append(line((x, y), (x, top), "tick"))
-        parts.append(text(x, y + 16, told, "middle"))
+        parts.append(text(x, y + 16, label, "middle"))
     return parts
 
 
-def beside(scale: Scale, x: float, end: float, about: int = 5) -> list[Markup]:
+def left_axis(scale: Scale, x: float, end: float, about: int = 5) -> list[Markup]:
     """Return a vertical axis at ``x`` with its numbers, and lines over to ``end``."""
     parts = [line((x, scale.start), (x, scale.end), "axis")]
-    for value, told in scale.ticks(about):
+    for value, label in scale.ticks(about):
         y = scale.at(value)
         parts.append(line((x, y), (end, y), "tick"))
-        parts.append(text(x, y + 4, told, "end", -6))
+        parts.append(text(x, y + 4, label, "end", -6))
     return parts

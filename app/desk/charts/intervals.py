@@ -1,7 +1,7 @@
 """Numbers with their intervals, one below the other.
 
 Numbers of one size share a scale. Where one spans far more than another, each has a scale of its
-own, with its ends written below it: a small number would be a dot at nought beside a large one.
+own, with its ends written below it: a small number would be a dot at 0 next to a large one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from app.desk.charts.frame import Scale, below, dot, line, picture, text
-from app.services.releases.numerals import within
+from app.tidy.numerals import within
 
 _LEFT, _RIGHT = 6, 94
 _ROW, _OWN_ROW, _NAME, _BAR, _ENDS = 40, 56, 14, 28, 46
@@ -21,14 +21,14 @@ _ALIKE = 20.0
 """How many times wider the widest number may be than the narrowest, on one scale."""
 _LONGEST = 44
 MOST = 40
-"""More numbers than this make no picture that anybody can read."""
+"""More numbers than this make an unreadable picture."""
 
 
 class Measured(NamedTuple):
-    """A number and where it lies, low and high."""
+    """A number and where it is, low and high; None for one that cannot be said."""
 
     name: str
-    value: float
+    value: float | None
     low: float | None = None
     high: float | None = None
 
@@ -77,7 +77,7 @@ def _drawn(row: Measured, scale: Scale, top: int) -> list[Markup]:
         left, right = scale.at(row.low), scale.at(row.high)
         parts.append(line((left, y), (right, y), "error"))
         parts += [line((x, y - 4), (x, y + 4), "error") for x in (left, right)]
-    return [*parts, dot(scale.at(row.value), y, 4)]
+    return parts if row.value is None else [*parts, dot(scale.at(row.value), y, 4)]
 
 
 def _short(name: str) -> str:

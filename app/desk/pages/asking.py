@@ -5,12 +5,13 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.asking import Asking
+from app.desk.asking import FRESH, Asking
 from app.desk.forms import FORM_KEY, read_form, see
 from app.desk.rendering import path_of
 from app.desk.routes import State, Visitor, router_of
 from app.domain.problems import Problem
 from app.services.people.keys import Caller
+from app.services.releases.releases import OWN_KEY
 from app.web.state import AppState
 
 router = router_of("asking")
@@ -25,15 +26,19 @@ async def show_form(request: Request, visitor: Visitor, state: State, dataset: s
 
 @router.post("/datasets/{dataset}/ask")
 async def pay(request: Request, visitor: Visitor, state: State, dataset: str) -> Response:
-    """Charge and release; the form's key is the question's, so that it is asked once."""
+    """Charge and release, once for each question; again where a new draw is asked for.
+
+    Then the form's key makes it one, however often the form is sent.
+    """
     form = await read_form(request)
     asking = await _asking(request, visitor, state, dataset)
     releases = state.services.releases
     try:
         asked = await asking.sent(form)
+        key = f"{FORM_KEY}:{form.key}" if form.text(FRESH) else OWN_KEY
         async with state.clock.answer() as answer:
             record = await releases.submit(
-                asking.facts.id, asked.question, idem=f"{FORM_KEY}:{form.key}", caller=visitor
+                asking.facts.id, asked.question, idem=key, caller=visitor
             )
             answer.hold(releases.moments.public_from_ms(record))
             return see(path_of("releases", record.id))

@@ -29,7 +29,8 @@ _WAIT_S, _WAIT_ANEW_S = 2.0, 20.0  # a page does not wait for a long walk: it sa
 _LONGEST = 200
 _KINDS: Sequence[str] = (
     "open", "grant", "expire", "debit", "reserve", "unreserve", "burn",
-    "account_opened", "dataset_created", "dataset_edited", "dataset_archived", "cap_set",
+    "account_opened", "dataset_created", "dataset_edited", "dataset_archived", "dataset_deleted",
+    "account_closed", "cap_set",
     "key_created", "key_revoked", "overlap_refused", "overlap_override", "pause_set",
     "review_vote", "release_changes_requested", "release_returned", "release_withdrawn",
     "release_published", "publication_withdrawn",
@@ -65,11 +66,11 @@ async def show_audit(request: Request, visitor: Visitor, state: State) -> Respon
 
 @router.post("/audit")
 async def verify(request: Request, visitor: CuratorVisitor, state: State) -> Response:
-    """Walk the ledger anew."""
+    """Verify the ledger again."""
     form = await read_form(request)
 
     async def act() -> str:
-        await state.services.audit.verified(wait_s=_WAIT_ANEW_S, anew=True)
+        await state.services.audit.verified(wait_s=_WAIT_ANEW_S, afresh=True)
         return _HERE
 
     return await act_once(request, form, caller=visitor, act=act)

@@ -8,18 +8,37 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.desk.confirmation import (
+    Irrevocable,
+    changed_since,
+    confirm_page,
+    lacking,
+    require_sentence,
+)
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
 from app.desk.lists import address, number_in
 from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of, state_of
+from app.desk.words import grouped
 from app.domain.problems import Problem
 from app.services.datasets.accounting import in_epsilons
+from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.web.requests.schemas import CapRequest, GrantRequest
+from mechanisms.privacy import Epsilon
 
 router = router_of("budgets")
 
 _PAGE = 100
+_TOTAL = "total"
+"""The field with the total that was shown before a grant is confirmed."""
+_TOTAL_CHANGED = (
+    "the total has changed since you saw it: read this page again, and tick the box if the grant "
+    "is still meant; nothing has been granted"
+)
+_MOST_DIGITS = 20  # of a total, which fits 64 bits
+_LARGE, _TIMES = Epsilon.parse("10"), 2
+"""A grant above the first, or above the second times the total, is typed a second time."""
 _LIFT = "lift"
 
 
@@ -31,22 +50,87 @@ def show_grant(request: Request, visitor: CuratorVisitor, dataset: str) -> Respo
 
 @router.post("/datasets/{dataset}/grants")
 async def grant(request: Request, visitor: CuratorVisitor, state: State, dataset: str) -> Response:
-    """Raise the total of a data set's account."""
+    """Raise the total of a data set's account, once that is confirmed."""
     form = await read_form(request)
-
-    async def act() -> str:
-        asked = read_as(GrantRequest, _grant_fields(form))
-        await state.services.budgets.grant(
-            dataset, asked.epsilon, asked.reason, caller=visitor, expires=asked.expires
-        )
-        return address(path_of("datasets", dataset), done="granted")
-
     try:
-        return await act_once(request, form, caller=visitor, act=act)
+        asked = read_as(GrantRequest, _grant_fields(form))
+        require_sentence("reason", asked.reason)
+        facts, amount = await state.services.budgets.granting(dataset, asked.epsilon)
     except Problem as problem:
         return await run_in_threadpool(
             _grant_page, request, visitor, dataset, form, Faults(problem)
         )
+    seen = _seen_total(form)
+    faults: Faults | None = NONE
+    if seen is not None:
+        faults = lacking(form, asked.epsilon if _is_large(asked.epsilon, amount, seen) else None)
+
+    async def act() -> str:
+        await state.services.budgets.grant(
+            dataset,
+            asked.epsilon,
+            asked.reason,
+            caller=visitor,
+            expires=asked.expires,
+            total=seen,
+        )
+        return address(path_of("datasets", dataset), done="granted")
+
+    if faults is None:
+        try:
+            return await act_once(request, form, caller=visitor, act=act)
+        except Problem as problem:
+            if problem.code != "precondition":
+                return await run_in_threadpool(
+                    _grant_page, request, visitor, dataset, form, Faults(problem)
+                )
+            faults = changed_since(_TOTAL_CHANGED)
+    view = await run_in_threadpool(state.services.budgets.view, dataset, caller=visitor)
+    total = view.balance.total
+    again = asked.epsilon if _is_large(asked.epsilon, amount, total) else None
+    shown = _irrevocable(facts, asked, total, total + amount, again)
+    return confirm_page(request, form.changed(**{_TOTAL: str(total)}), shown, faults)
+
+
+def _seen_total(form: Form) -> int | None:
+    """Return the total that the page of the confirmation showed, in the account's unit."""
+    text = form.text(_TOTAL)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS else None
+
+
+def _is_large(epsilon: Epsilon, amount: int, total: int) -> bool:
+    """Say whether a grant is so large that its amount is typed a second time."""
+    return epsilon.nanos > _LARGE.nanos or amount > _TIMES * total
+
+
+def _irrevocable(
+    facts: DatasetFacts, asked: GrantRequest, before: int, after: int, again: Epsilon | None
+) -> Irrevocable:
+    """Return what is said of a grant before it is made."""
+    shown = grouped(str(asked.epsilon))
+    totals = [grouped(str(facts.meter.epsilon(each))) for each in (before, after)]
+    ends = [] if asked.expires is None else [("Ends", f"{asked.expires:%Y-%m-%d %H:%M} UTC")]
+    times = f", {after / before:.3g} times as much" if before else ""
+    return Irrevocable(
+        heading=f"Grant epsilon {shown}?",
+        button="Grant",
+        happens=(
+            f"The total rises from epsilon {totals[0]} to {totals[1]}{times}.",
+            "The people in the data have a weaker privacy guarantee from then on.",
+            f"The grant is for all data sets of the account {facts.record.account}.",
+            "It cannot be taken back.",
+        ),
+        facts=(
+            ("Data set", facts.record.name),
+            ("Epsilon", shown),
+            ("Total now", totals[0]),
+            ("Total afterwards", totals[1]),
+            ("Reason", asked.reason),
+            *ends,
+        ),
+        back=(path_of("datasets", facts.id), facts.record.name),
+        amount=again,
+    )
 
 
 def _grant_fields(form: Form) -> Mapping[str, object]:

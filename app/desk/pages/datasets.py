@@ -13,7 +13,7 @@ from app.desk.charts import budget
 from app.desk.lists import address, number_in
 from app.desk.rendering import page, path_of
 from app.desk.routes import State, Visitor, router_of
-from app.domain.datasets import columns_json, derived_json
+from app.domain.datasets import SAME_PEOPLE, columns_json, derived_json
 from app.domain.roles import Role
 from app.services.datasets.accounting import in_epsilons
 from app.services.datasets.datasets import DatasetFacts
@@ -21,6 +21,7 @@ from app.services.datasets.policies import policy_json
 from app.services.journal import Wanted
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
+from app.services.plans.missing import fills_in_words
 from app.web.state import AppState
 
 router = router_of("data sets")
@@ -59,10 +60,13 @@ def show_dataset(request: Request, visitor: Visitor, state: State, dataset: str)
         facts=facts,
         policy=policy_json(facts.policy),
         columns=shown,
+        fills=fills_in_words(facts.columns),
+        same_people=SAME_PEOPLE[facts.same_people],
         hidden_columns=len(columns) - len(shown),
         now=now,
         bar=budget.bar(now),
         report=reports.sent_back(request, dataset),
+        deletable=services.deleting.may_delete(dataset),
         mine=mine,
         cap=None if mine.cap is None else mine.cap.amount,
         **_versions(request, state, facts),
@@ -78,7 +82,9 @@ def _versions(request: Request, state: AppState, facts: DatasetFacts) -> Mapping
     found = state.services.extending.versions(facts.id)
     every = request.query_params.get("versions") == "all"
     shown = found if every else found[:_VERSIONS]
-    return {"versions": shown, "newest": found[0], "older_versions": len(found) - len(shown)}
+    # Of a deleted data set nothing is newer, and there may be no version at all.
+    newer = found[0] if found and found[0].id != facts.id else None
+    return {"versions": shown, "newer": newer, "older_versions": len(found) - len(shown)}
 
 
 def _releases(
@@ -109,7 +115,7 @@ def _history(state: AppState, facts: DatasetFacts) -> Mapping[str, Any]:
 
 
 def _few(moments: Sequence[Any], most: int = 12) -> Sequence[Any]:
-    """Return so many moments of a course, the first and the last too."""
+    """Return some moments of a course, the first and the last too."""
     if len(moments) <= most:
         return moments
     return [moments[index * (len(moments) - 1) // (most - 1)] for index in range(most)]

@@ -73,7 +73,7 @@ async def edit(request: Request, visitor: CuratorVisitor, state: State, dataset:
 def _at_fields(problem: Problem, form: Form, labelled: Sequence[str]) -> Problem:
     """Return a refusal by fields of the form; ``labelled`` are the columns whose labels were sent.
 
-    What is wrong with a line of several is told by the line's number.
+    A fault in one of several lines is reported with the line's number.
     """
     if problem.code != "invalid-request":
         return problem

@@ -13,11 +13,9 @@ from app.desk import declaring
 from app.desk.forms import EMPTY, NONE, Faults, Form, faulted, read_as, require_own_site
 from app.desk.rendering import page
 from app.desk.routes import CuratorVisitor, State, router_of
-from app.desk.sending import DELIMITERS, content_of, limits_of, take_in_once
+from app.desk.sending import DELIMITERS, ENCODINGS, content_of, limits_of, stage_once
 from app.domain.problems import Problem, invalid_requests
 from app.domain.sources import Source
-from app.domain.upload_reports import UploadReport
-from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
 from app.web.requests.leaving import waiting
 from app.web.requests.uploads import SentForm, receive_form
@@ -38,27 +36,25 @@ def show_extending(
 
 @router.post("/datasets/{dataset}/versions")
 async def extend(request: Request, visitor: CuratorVisitor, state: State, dataset: str) -> Response:
-    """Add rows as the next version, whose page then says, this once, how they were read."""
+    """Take in rows; the page that follows says how they were read, and adds them."""
     require_own_site(request)
     with state.uploads.entered():
         async with receive_form(
             request, directory=state.settings.data_dir, limits=limits_of(state)
         ) as sent:
             form = Form(sent.pairs)
-            store = partial(_extended, request, dataset, form, sent, caller=visitor)
+            stage = partial(_staged, request, dataset, form, sent, caller=visitor)
             try:
-                return await take_in_once(
-                    request, form, caller=visitor, done="extended", store=store
-                )
+                return await stage_once(request, form, caller=visitor, stage=stage)
             except Problem as problem:
                 faults = Faults(problem)
     return await run_in_threadpool(_shown, request, state, dataset, form, faults)
 
 
-async def _extended(
+async def _staged(
     request: Request, dataset: str, form: Form, sent: SentForm, *, caller: Caller
-) -> tuple[DatasetView, UploadReport]:
-    """Store the rows that a form is sent with.
+) -> str:
+    """Store the rows that a form is sent with; they wait to be confirmed.
 
     Raises
     ------
@@ -68,15 +64,20 @@ async def _extended(
     state: AppState = request.state.app
     try:
         new, rows = _asked(state, form, sent)
-        return await state.services.extending.extend(
-            dataset, new.declared(), rows, caller=caller, waiting=waiting(request)
+        declared = await state.services.extending.declared(dataset, new.declared())
+        return await state.services.datasets.stage(
+            declared,
+            rows,
+            declared=new.model_dump_json(exclude_defaults=True),
+            caller=caller,
+            waiting=waiting(request),
         )
     except Problem as problem:
         raise declaring.at_cells(problem, form) from None
 
 
 def _asked(state: AppState, form: Form, sent: SentForm) -> tuple[VersionSpec, BinaryIO | Source]:
-    """Return what a form says of the rows, and where they are; all mistakes are told at once."""
+    """Return what a form says of the rows, and where they are; it reports all mistakes."""
     try:
         new = _declared(form)
     except Problem as problem:
@@ -92,7 +93,9 @@ def _asked(state: AppState, form: Form, sent: SentForm) -> tuple[VersionSpec, Bi
 def _declared(form: Form) -> VersionSpec:
     """Return what a form says of the rows."""
     fields: dict[str, Any] = {name: form.text(name) for name in ("name", "max_rows")}
-    fields["delimiter"] = form.raw("delimiter")
+    fields |= {name: form.raw(name) for name in ("delimiter", "encoding")}
+    if skipped := form.text("skip_rows"):
+        fields["skip_rows"] = declaring.number_of(skipped)
     if fields["max_rows"]:
         fields["max_rows"] = declaring.number_of(fields["max_rows"])
     if reason := form.text("overlap"):
@@ -104,7 +107,8 @@ def _shown(
     request: Request, state: AppState, dataset: str, form: Form, faults: Faults = NONE
 ) -> Response:
     facts = state.services.datasets.facts(dataset)
-    newest = state.services.extending.versions(dataset)[0]
+    versions = state.services.extending.versions(dataset)
+    newest = versions[0] if versions else None
     unit = facts.columns.unit
     return page(
         request,
@@ -112,7 +116,7 @@ def _shown(
         status=faulted(request, faults),
         facts=facts,
         newest=newest,
-        is_newest=newest.id == facts.id,
+        is_newest=newest is not None and newest.id == facts.id,
         is_fixed=unit is not None and unit.reduce is not None,
         again=unit is not None,
         bounded=facts.columns.max_rows is not None,
@@ -120,5 +124,6 @@ def _shown(
         faults=faults,
         labels=declaring.labelled(form),
         delimiters=DELIMITERS,
+        encodings=ENCODINGS,
         sources=bool(state.settings.source_roots),
     )

@@ -6,6 +6,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.desk.confirmation import lacking
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
 from app.desk.lists import address, number_in
 from app.desk.once import ShownOnce
@@ -69,8 +70,10 @@ def show_revocation(request: Request, visitor: AdminVisitor, key: str) -> Respon
 
 @router.post("/keys/{key}/revocation")
 async def revoke_key(request: Request, visitor: AdminVisitor, state: State, key: str) -> Response:
-    """Revoke a key at once and for good."""
+    """Revoke a key at once and for good, once that is confirmed."""
     form = await read_form(request)
+    if (faults := lacking(form)) is not None:
+        return await run_in_threadpool(_revocation, request, key, faults, form)
 
     async def act() -> str:
         await state.services.keys.revoke(key, caller=visitor)
@@ -82,9 +85,15 @@ async def revoke_key(request: Request, visitor: AdminVisitor, state: State, key:
         return await run_in_threadpool(_revocation, request, key, Faults(problem))
 
 
-def _revocation(request: Request, key: str, faults: Faults = NONE) -> Response:
-    found = state_of(request).services.keys.get(key)
-    return page(request, "revoke.html", status=faulted(request, faults), key=found, faults=faults)
+def _revocation(request: Request, key: str, faults: Faults = NONE, form: Form = EMPTY) -> Response:
+    return page(
+        request,
+        "revoke.html",
+        status=faulted(request, faults),
+        key=state_of(request).services.keys.get(key),
+        form=form,
+        faults=faults,
+    )
 
 
 def _shown(

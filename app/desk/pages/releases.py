@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -11,6 +11,7 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.desk.confirmation import Irrevocable, confirm_page, lacking
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
 from app.desk.numbers import numbers_of
 from app.desk.rendering import page, path_of
@@ -20,9 +21,13 @@ from app.domain.releases import ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.answers import answer_of, etag_of, heading_of, state_called
+from app.services.plans.wording import asked_in_full
 from app.services.publishing.published import columns_of
+from app.services.publishing.sentences import changes_at_most
 from app.services.releases.tidy import tidy_csv
 from app.services.scripts.scripts import Language
+from app.tidy.names import labels_of
+from app.web.caching import base_of
 from app.web.requests.publishing import PublicationRequest, PublicationWithdrawalRequest
 from app.web.state import AppState
 
@@ -79,7 +84,9 @@ def _name(state: AppState, dataset: str) -> str:
 def _told(facts: DatasetFacts) -> str:
     """Return a data set's name; another one may have that of an archived one."""
     name = facts.record.name
-    return f"{name} (archived)" if facts.record.status.value == "archived" else name
+    return (
+        name if facts.record.status.value == "active" else f"{name} ({facts.record.status.value})"
+    )
 
 
 @router.get("/releases/{release}")
@@ -108,10 +115,15 @@ async def download_csv(visitor: Visitor, state: State, release: str) -> Response
 
 @router.get("/releases/{release}/script")
 async def download_script(
-    visitor: Visitor, state: State, release: str, language: Language
+    request: Request, visitor: Visitor, state: State, release: str, language: Language
 ) -> Response:
     """Send a program that reads the release, and could ask its question again."""
-    script = await state.services.scripts.of_release(release, language, caller=visitor)
+    script = await state.services.scripts.of_release(
+        release,
+        language,
+        caller=visitor,
+        service=base_of(request, state.settings.public_url),
+    )
     return _file(script.text.encode(), f"{script.media_type}; charset=utf-8", script.name)
 
 
@@ -134,35 +146,86 @@ async def withdraw_release(
 async def publish_release(
     request: Request, visitor: CuratorVisitor, state: State, release: str
 ) -> Response:
-    """Make a release public, if it is still what the curator has seen."""
+    """Make a release public, once that is confirmed, if it is still what the curator has seen."""
     form = await read_form(request)
+    faults = lacking(form)
 
     async def act() -> str:
         asked = read_as(PublicationRequest, {"reason": form.text("reason")})
         await state.services.publications.publish(
             release,
             asked.reason,
-            unchanged=lambda found: etag_of(found) == form.text("seen"),
+            unchanged=lambda found: faults is None and etag_of(found) == form.text("seen"),
             caller=visitor,
         )
         return f"{path_of('releases', release)}?done=published"
 
-    return await _done(request, visitor, release, form, act)
+    async def announced() -> Irrevocable | None:
+        asked = read_as(PublicationRequest, {"reason": form.text("reason")})
+        answer, _, etag = await _answer(visitor, state, release)
+        known = await state.services.publications.known(release, caller=visitor)
+        if answer["status"] != "released" or known is not None or etag != form.text("seen"):
+            return None
+        return Irrevocable(
+            heading="Publish this release?",
+            button="Publish",
+            happens=(
+                "Anyone can read it without a key, and find it in searches and feeds.",
+                "You can withdraw it later, but copies that others have made stay.",
+                "Its address keeps a notice then, and it cannot be published again.",
+            ),
+            facts=await _facts_of(state, answer, ("Reason", asked.reason)),
+            back=(path_of("releases", release), "The release"),
+        )
+
+    return await _done(request, visitor, release, form, act, faults=faults, announced=announced)
 
 
 @router.post("/releases/{release}/publication/withdrawal")
 async def withdraw_publication(
     request: Request, visitor: CuratorVisitor, state: State, release: str
 ) -> Response:
-    """Withdraw a release from the public, for good."""
+    """Withdraw a release from the public, for good, once that is confirmed."""
     form = await read_form(request)
+    faults = lacking(form)
 
     async def act() -> str:
         asked = read_as(PublicationWithdrawalRequest, {"note": form.text("note")})
         await state.services.publications.withdraw(release, asked.note, caller=visitor)
         return f"{path_of('releases', release)}?done=unpublished"
 
-    return await _done(request, visitor, release, form, act)
+    async def announced() -> Irrevocable | None:
+        asked = read_as(PublicationWithdrawalRequest, {"note": form.text("note")})
+        answer, _, _ = await _answer(visitor, state, release)
+        known = await state.services.publications.known(release, caller=visitor)
+        if known is None or known.withdrawn_at is not None:
+            return None
+        return Irrevocable(
+            heading="Withdraw this publication?",
+            button="Withdraw publication",
+            happens=(
+                "Its public page shows the note and no numbers from now on.",
+                "It cannot be published again, and copies that others have made stay.",
+                "The epsilon that the release has cost stays spent.",
+            ),
+            facts=await _facts_of(state, answer, ("Note", asked.note)),
+            back=(path_of("releases", release), "The release"),
+        )
+
+    return await _done(request, visitor, release, form, act, faults=faults, announced=announced)
+
+
+async def _facts_of(
+    state: AppState, answer: Mapping[str, Any], said: tuple[str, str]
+) -> Sequence[tuple[str, str]]:
+    """Return what is shown of a release before something is done with it."""
+    facts = await state.services.datasets.present(answer["dataset"])
+    return (
+        ("Data set", _told(facts)),
+        ("Statistic", asked_in_full(answer["statistic"])),
+        ("Epsilon", answer["epsilon"]),
+        said,
+    )
 
 
 async def _done(
@@ -171,9 +234,18 @@ async def _done(
     release: str,
     form: Form,
     act: Callable[[], Awaitable[str]],
+    *,
+    faults: Faults | None = None,
+    announced: Callable[[], Awaitable[Irrevocable | None]] | None = None,
 ) -> Response:
-    """Do what a form of the page asks for; where it is refused, show the page and say so there."""
+    """Do what a form of the page asks for; where it is refused, show the page and say so there.
+
+    ``announced`` returns what the page says of an act that is not confirmed; ``faults`` are what is
+    about; None where it would be refused.
+    """
     try:
+        if faults is not None and announced and (found := await announced()) is not None:
+            return confirm_page(request, form, found, faults)
         return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
         if problem.code in ("not-found", "forbidden"):
@@ -190,9 +262,11 @@ async def _shown(
 ) -> Response:
     state = state_of(request)
     answer, again_s, etag = await _answer(visitor, state, release)
-    numbers = numbers_of(answer, "The released numbers") if answer["value"] else None
     publication = await state.services.publications.known(release, caller=visitor)
     facts = await state.services.datasets.present(answer["dataset"])
+    columns = columns_of(facts, answer["statistic"])
+    labels = labels_of(columns)
+    numbers = numbers_of(answer, "The released numbers", labels) if answer["value"] else None
     return page(
         request,
         "release.html",
@@ -201,7 +275,10 @@ async def _shown(
         numbers=numbers,
         again_s=again_s,
         name=_told(facts),
-        columns=columns_of(facts, answer["statistic"]),
+        columns=columns,
+        guaranteed=changes_at_most(
+            float(answer["guarantee"]["epsilon"]), answer["guarantee"]["adjacency"]
+        ),
         own=answer["requested_by"] == visitor.person,
         etag=etag,
         publication=publication,

@@ -12,16 +12,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.desk.asking import SEEN, Asking
+from app.desk.confirmation import Irrevocable, confirm_page, lacking
+from app.desk.estimating import expected_of
 from app.desk.filled import form_of
-from app.desk.foreseen import expected_of
 from app.desk.forms import Faults, Form, act_once, read_as, read_form, see
 from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of
+from app.desk.words import about
+from app.domain.datasets import SAME_PEOPLE
 from app.domain.problems import Problem
 from app.domain.releases import UNDECIDED, ReleaseState
+from app.domain.reviews import Decision
 from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, heading_of
+from app.services.plans.questions import read_question, spelled
 from app.services.releases.releases import ReleaseRecord
 from app.web.requests.reviews import CommentRequest
 from app.web.requests.schemas import DecisionRequest
@@ -80,7 +85,7 @@ def list_reviews(
         rows=rows,
         names=names,
         chosen=chosen,
-        statuses=[(each, each.replace("_", " ") or "all that waits") for each in _STATES],
+        statuses=[(each, each.replace("_", " ") or "all pending") for each in _STATES],
         notices=services.inbox.list(caller=visitor, before=None, limit=_NOTICES),
         more=more,
         first="/desk/reviews" if before != _LATEST else None,
@@ -103,19 +108,26 @@ async def show_review(request: Request, visitor: Visitor, state: State, release:
 
 @router.post("/reviews/{release}/decision")
 async def decide(request: Request, visitor: CuratorVisitor, state: State, release: str) -> Response:
-    """Vote; of two who vote at once on the last vote, one is told what the other has done."""
+    """Vote; if two people cast the last vote at once, the second sees what the first did.
+
+    An approval is confirmed first, since it may charge the budget.
+    """
     form = await read_form(request)
     try:
         fields = {name: form.text(name) for name in ("decision", "reason")}
-        asked = read_as(DecisionRequest, fields)
+        asked, seen = read_as(DecisionRequest, fields), form.text("seen")
+        faults = lacking(form) if asked.decision is Decision.APPROVE else None
+        if faults is not None:
+            act_shown = await _approval(state, visitor, release, asked.reason, seen=seen)
+            if act_shown is not None:
+                return confirm_page(request, form, act_shown, faults)
 
         async def act() -> str:
-            seen = form.text("seen")
             await state.services.reviews.decide(
                 release,
                 asked.decision,
                 asked.reason,
-                unchanged=lambda found: etag_of(found) == seen,
+                unchanged=lambda found: faults is None and etag_of(found) == seen,
                 caller=visitor,
             )
             return f"{path_of('reviews', release)}?done={asked.decision.value}"
@@ -124,6 +136,38 @@ async def decide(request: Request, visitor: CuratorVisitor, state: State, releas
             return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
         return await _shown(request, visitor, state, release, form=form, problem=problem)
+
+
+async def _approval(
+    state: AppState, visitor: Caller, release: str, reason: str, *, seen: str
+) -> Irrevocable | None:
+    """Return what is said of an approval before it is given; None where it would be refused."""
+    record = await state.services.releases.get(release, caller=visitor)
+    own, waiting = record.principal == visitor.person, record.state is ReleaseState.RESERVED
+    if own or not waiting or etag_of(record) != seen:
+        return None
+    sheet = await state.services.sheets.sheet(release, caller=visitor)
+    cost, share = sheet.cost, about(100 * sheet.cost.share)
+    charged = f"epsilon {cost.epsilon} is charged, and the numbers are drawn"
+    return Irrevocable(
+        heading="Approve this release?",
+        button="Approve",
+        happens=(
+            f"If your vote is the last one needed, {charged}."
+            if sheet.votes.needed > 1
+            else f"{charged[0].upper()}{charged[1:]}.",
+            "A charge is never given back, whatever the numbers are.",
+        ),
+        facts=(
+            ("Data set", sheet.facts.record.name),
+            ("Statistic", sheet.words),
+            ("Requested by", sheet.asker.person),
+            ("Cost", f"epsilon {cost.epsilon}"),
+            ("Remaining budget", f"{cost.remaining}, of which this is {share}%"),
+            ("Reason", reason),
+        ),
+        back=(path_of("reviews", release), "The review"),
+    )
 
 
 @router.post("/reviews/{release}/comments")
@@ -155,7 +199,8 @@ async def show_revision(request: Request, visitor: Visitor, state: State, releas
         raise Problem("not-your-turn")
     asking = await _asking(request, visitor, state, record)
     again = await asking.sent(asking.first)
-    whole = json.loads(again.question.canonical) == json.loads(record.request)
+    before = read_question(record.request)
+    whole = spelled(again.question, asking.facts.schema) == spelled(before, asking.facts.schema)
     return await (asking if whole else replace(asking, note=_PARTED)).shown()
 
 
@@ -193,7 +238,7 @@ async def _asking(
         request=request,
         visitor=visitor,
         facts=facts,
-        heading=f"Ask {facts.record.name} anew",
+        heading=f"Resubmit the request on {facts.record.name}",
         about=(path_of("reviews", record.id), "The review"),
         sends="Send again",
         last="Send this again?",
@@ -214,7 +259,7 @@ async def _shown(
     form: Form | None = None,
     problem: Problem | None = None,
 ) -> Response:
-    """Return the page of a review, and beside it what an act on it was refused for."""
+    """Return the page of a review, with what an act on it was refused for."""
     if problem is not None:
         request.scope["problem"] = problem.code
         if problem.code in ("not-found", "forbidden", "unauthorized"):
@@ -231,6 +276,7 @@ async def _shown(
         "heading": heading_of(record),
         "name": facts.record.name,
         "facts": facts,
+        "same_people": SAME_PEOPLE[facts.same_people],
         "own": own,
         "etag": etag_of(record),
         "sheet": sheet,
@@ -254,7 +300,7 @@ async def _shown(
 
 
 def _expected(sheet: Any) -> Sequence[Any]:
-    """Return the expected errors that a sheet tells."""
+    """Return the expected errors that a sheet shows."""
     if sheet is None or sheet.expected.expected_error is None:
         return ()
     return expected_of(

@@ -10,6 +10,7 @@ from app.desk.forms import read_form, require_own_site, see
 from app.desk.rendering import page
 from app.desk.routes import SIGN_IN, State, router_of
 from app.domain.problems import Problem
+from app.domain.roles import Role
 
 router = router_of("sign in")
 
@@ -22,19 +23,21 @@ async def show_sign_in(request: Request) -> Response:
 
 @router.post("/sign-in")
 async def sign_in(request: Request, state: State) -> Response:
-    """Begin a session; a wrong key is told as such, and no more."""
-    if request.scope.get("crowded"):  # anybody could keep a form coming, in the place of a probe
+    """Begin a session; a wrong key is reported as such, and no more."""
+    if request.scope.get("crowded"):  # everyone could keep requesting a form
         raise Problem("busy")
     form = await read_form(request)
     wanted = _own(form.text("next"))
     secret = form.text("key").strip()
     try:
         caller = await state.services.keys.recognise(secret.encode())
+        caller.require(Role.ANALYST)
         await state.rates.take(caller.key)
         token = await state.services.sessions.begin(secret)
     except Problem as problem:
         if problem.code != "unauthorized":
             raise
+        await state.anonymous.admit(request.scope)
         request.scope["problem"] = problem.code
         return _shown(request, wanted, wrong=True)
     response = see(wanted)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -17,16 +16,13 @@ from app.desk.bounds import TYPICAL, typical_of
 from app.desk.forms import EMPTY, NONE, Faults, Form, faulted, require_own_site
 from app.desk.rendering import page
 from app.desk.routes import CuratorVisitor, State, router_of
-from app.desk.sending import DELIMITERS, addressed, content_of, limits_of, take_in_once
+from app.desk.sending import DELIMITERS, ENCODINGS, addressed, content_of, limits_of, stage_once
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.sources import Source
-from app.domain.upload_reports import UploadReport
 from app.services.datasets.admitting import NewDataset
-from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
 from app.services.plans.questions import POLICY_KINDS
-from app.uploads.drafts import Draft, drafted, header_of
-from app.uploads.trouble import UnreadableError
+from app.uploads.drafting.drafts import Draft
 from app.web.requests.bodies import made_of, spec_in
 from app.web.requests.leaving import waiting
 from app.web.requests.uploads import SentForm, receive_form
@@ -34,21 +30,35 @@ from app.web.state import AppState
 
 router = router_of("new data set")
 
+_UNANSWERED = "is required: choose no, yes, or that you do not know"
 _CHOICES: Mapping[str, Any] = {
     "types": declaring.TYPES,
     "reviews": [(each, each) for each in declaring.REVIEWS],
     "adjacencies": [
         ("replace_one", "replace_one: one row differs, the row count is public"),
-        ("add_remove", "add_remove: one has a row more, the row count is private"),
+        ("add_remove", "add_remove: one person is added or removed, the row count is private"),
     ],
     "delimiters": DELIMITERS,
+    "encodings": ENCODINGS,
+    "unit_ids": [
+        ("", "numbers or texts: 7 and 7.0 are the same person, 007 is another"),
+        ("number", "numbers: 7, 7.0 and 007 are the same person"),
+        ("text", "texts: 7, 7.0 and 007 are three persons"),
+    ],
+    "reading": declaring.READING,
     "decimals": [(".", "point"), (",", "comma")],
     "thousands": [
         ("", "none"),
         (",", "comma"),
         (".", "point"),
-        (" ", "space"),
-        ("'", "apostrophe"),
+        (" ", "space, of any kind"),
+        ("'", "apostrophe, of any kind"),
+    ],
+    "same_people": [
+        ("", "choose an answer"),
+        ("no", "no, as far as I know"),
+        ("yes", "yes, or some of them"),
+        ("unknown", "I do not know"),
     ],
     "kinds": [(kind, kind.replace("_", " ")) for kind in POLICY_KINDS],
     "typical": TYPICAL,
@@ -72,7 +82,8 @@ async def show_new(request: Request, visitor: CuratorVisitor) -> Response:
 
 @router.post("/datasets/new/draft")
 async def draft(request: Request, visitor: CuratorVisitor, state: State) -> Response:
-    """Fill the table with the columns of the file's header; nothing else of it is read."""
+    """Fill the table with the file's columns, by its first megabyte and a dictionary."""
+    del visitor
     require_own_site(request)
     with state.uploads.entered():
         async with receive_form(
@@ -80,7 +91,7 @@ async def draft(request: Request, visitor: CuratorVisitor, state: State) -> Resp
         ) as sent:
             form, faults = Form(sent.pairs), NONE
             try:
-                found, name = await _drafted(state, visitor, sent)
+                found, name = await _drafted(state, sent)
             except Problem as problem:
                 faults = Faults(problem)
             else:
@@ -89,54 +100,30 @@ async def draft(request: Request, visitor: CuratorVisitor, state: State) -> Resp
     return _shown(request, form, faults)
 
 
-async def _drafted(state: AppState, visitor: Caller, sent: SentForm) -> tuple[Draft, str]:
-    """Return what the header tells, and the file's name; a process beside the server reads it.
+async def _drafted(state: AppState, sent: SentForm) -> tuple[Draft, str]:
+    """Return the draft of what is sent, and the file's name; a confined process reads it.
 
     Raises
     ------
     Problem
-        ``invalid-request``: there is no file, or it has no header; what a source is refused for.
+        ``invalid-request``: there is no file, or it is no table; what a source is refused for.
     """
-    url = Form(sent.pairs).text("source")
-    partitions: Sequence[str] = ()
-    if sent.file_name or not url:
-        header, name = await run_in_threadpool(_header, sent), sent.file_name
-    else:
-        try:
-            header, name, partitions = await run_in_threadpool(_first_of, state, url)
-        except Problem as problem:
-            raise declaring.at_source(problem) from None
-    draft = await state.services.reading.run(visitor.person, _draft, header, name)
-    return declaring.with_partitions(draft, partitions), name
-
-
-def _first_of(state: AppState, url: str) -> tuple[bytes, str, Sequence[str]]:
-    sources = state.services.sources
+    drafts, url = state.services.drafts, Form(sent.pairs).text("source")
+    if sent.file_name:
+        name = sent.file_name
+        return await drafts.of_file(sent.file, name, sent.dictionary), name
+    if not url:
+        raise invalid_request("file", "is required: choose the file whose columns are drafted")
     try:
-        return sources.header(sources.located(url))
-    except UnreadableError as error:
-        raise invalid_request("source", str(error)) from None
-
-
-def _header(sent: SentForm) -> bytes:
-    if not sent.file_name:
-        raise invalid_request("file", "is required: choose the file whose header is to be read")
-    try:
-        return header_of(sent.file)
-    except UnreadableError as error:
-        raise invalid_request("file", str(error)) from None
-
-
-def _draft(header: bytes, name: str) -> Draft:
-    try:
-        return drafted(header, name=name)
-    except UnreadableError as error:
-        raise invalid_request("file", str(error)) from None
+        source = state.services.sources.located(url)
+        return await drafts.of_source(source, sent.dictionary)
+    except Problem as problem:
+        raise declaring.of_source(declaring.at_source(problem)) from None
 
 
 @router.post("/datasets/new/check")
 async def check(request: Request, visitor: CuratorVisitor, state: State) -> Response:
-    """Tell all that is wrong with what is filled in, and which bounds look odd; nothing is kept."""
+    """Report all faults of a filled-in form, and which bounds look odd; nothing is stored."""
     require_own_site(request)
     with state.uploads.entered():
         async with receive_form(
@@ -152,7 +139,7 @@ async def check(request: Request, visitor: CuratorVisitor, state: State) -> Resp
 
 @router.post("/datasets/new")
 async def upload(request: Request, visitor: CuratorVisitor, state: State) -> Response:
-    """Take in a data set; the page of it then says, this once, how the file was read."""
+    """Take in a file; the page that follows says how it was read, and creates the data set."""
     require_own_site(request)
     with state.uploads.entered():
         async with receive_form(
@@ -160,15 +147,13 @@ async def upload(request: Request, visitor: CuratorVisitor, state: State) -> Res
         ) as sent:
             form = Form(sent.pairs)
 
-            async def store() -> tuple[DatasetView, UploadReport]:
+            async def stage() -> str:
                 content = partial(content_of, state, form, sent)
                 new, rows = await _asked(state, visitor, form, content)
-                return await _created(request, visitor, form, new, rows)
+                return await _staged(request, visitor, form, new, rows)
 
             try:
-                return await take_in_once(
-                    request, form, caller=visitor, done="uploaded", store=store
-                )
+                return await stage_once(request, form, caller=visitor, stage=stage)
             except Problem as problem:
                 return _shown(request, form, Faults(problem))
 
@@ -200,14 +185,18 @@ async def _asked(
     return new, content()
 
 
-async def _created(
+async def _staged(
     request: Request, visitor: Caller, form: Form, new: NewDataset, rows: BinaryIO | Source
-) -> tuple[DatasetView, UploadReport]:
-    """Take in a data set; what it is refused for is told by the form's fields."""
+) -> str:
+    """Store a file that waits; a refusal is reported at the form's fields."""
     state: AppState = request.state.app
     try:
-        return await state.services.datasets.create(
-            new, rows, caller=visitor, waiting=waiting(request)
+        return await state.services.datasets.stage(
+            new,
+            rows,
+            declared=json.dumps(declaring.spec_of(form)),
+            caller=visitor,
+            waiting=waiting(request),
         )
     except Problem as problem:
         raise declaring.at_cells(problem, form) from None
@@ -223,10 +212,17 @@ async def _declared(state: AppState, visitor: Caller, form: Form) -> NewDataset:
     """
     content = json.dumps(declaring.spec_of(form)).encode()
     most = state.settings.max_columns
+    unanswered = [] if form.text("same_people") else [("same_people", _UNANSWERED)]
     try:
-        return await made_of(content, visitor.person, state.services.reading, spec_in, most)
+        new = await made_of(content, visitor.person, state.services.reading, spec_in, most)
     except Problem as problem:
-        raise declaring.at_cells(problem, form) from None
+        placed = declaring.at_cells(problem, form)
+        if unanswered and placed.code == "invalid-request":
+            placed = invalid_requests([*Faults(placed).all, *unanswered])
+        raise placed from None
+    if unanswered:
+        raise invalid_requests(unanswered)
+    return new
 
 
 def _shown(

@@ -23,6 +23,7 @@ from app.services.publishing.linked_data import schema_org
 from app.services.publishing.pictures import chart
 from app.services.publishing.publications import Published, wanted
 from app.services.publishing.signposts import FORMS, signposts
+from app.tidy.rows import notes_of
 from app.web.caching import base_of, public_answer
 
 router = APIRouter(prefix="/public", tags=["public"], route_class=Page)
@@ -41,7 +42,7 @@ def _told(text: str) -> str:
 
 
 def _first(text: str) -> str:
-    """Return as much of a text as is searched for: whoever pastes a page is shown what is found."""
+    """Return as much of a text as is searched for: a pasted page is cut to its beginning."""
     return _told(text[:_MOST_SAID])
 
 
@@ -59,7 +60,7 @@ def show_public(
     statistic: Said = "",
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
 ) -> Response:
-    """Show what is public, newest first, and let anybody search it."""
+    """Show what is public, newest first, with a search for everyone."""
     publications = state.services.publications
     found = publications.search(wanted(q, dataset, statistic), before=before, limit=_ON_A_PAGE)
     asked = {"q": q, "dataset": dataset, "statistic": statistic}
@@ -116,8 +117,11 @@ def _shown(published: Published, base: str) -> dict[str, Any]:
         "address": address,
         "rows": published.rows[:_MOST_ROWS],
         "left_out": max(len(published.rows) - _MOST_ROWS, 0),
+        "notes": notes_of(published.rows),
         # Drawn by us, every name in it escaped.
-        "chart": Markup(chart(published.rows, title=f"Numbers of {published.title}")),  # noqa: S704
+        "chart": Markup(  # noqa: S704
+            chart(published.rows, title=f"Numbers of {published.title}", labels=published.labels)
+        ),
         "bars": sentences.bars(published),
         "meaning": sentences.meaning(published),
         "guarantee": sentences.guarantee(published),
@@ -138,9 +142,7 @@ def _kept(
     status: int = 200,
     **shown: Any,
 ) -> Response:
-    """Return a page that anybody may keep."""
+    """Return a page that every cache may store."""
     made = page(request, template, status=status, **shown)
     policy = {"Content-Security-Policy": made.headers["Content-Security-Policy"]}
-    return public_answer(
-        request, bytes(made.body), _HTML, status=status, headers={**policy, **headers}
-    )
+    return public_answer(bytes(made.body), _HTML, status=status, headers={**policy, **headers})

@@ -12,7 +12,7 @@ document.addEventListener("submit", (event) => {
   window.addEventListener("pageshow", () => delete form.dataset.sent, { once: true });
 });
 
-// A choice that changes the form loads it anew, and keeps the focus.
+// A choice that changes the form reloads it, and keeps the focus.
 for (const form of document.querySelectorAll("form[data-reload]")) {
   form.addEventListener("change", (event) => {
     sessionStorage.setItem("chosen", event.target.id);
@@ -31,7 +31,7 @@ if (question) {
   let asking = new AbortController();
   const look = async () => {
     const turn = ++latest;
-    asking.abort(); // the service gives up what nobody waits for
+    asking.abort(); // the service cancels a request without a client
     asking = new AbortController();
     const filled = new URLSearchParams(new FormData(question));
     if (!filled.get("epsilon") && !filled.get("accuracy")) return;
@@ -60,33 +60,14 @@ for (const waiting of document.querySelectorAll("[data-poll]")) {
   setTimeout(() => location.reload(), 1000 * Number(waiting.dataset.poll));
 }
 
-// A new data set: the table is drafted from the header alone, and an upload shows how far it is.
+// A new data set: the table is drafted from the first megabyte, and an upload shows how far it is.
 const FIRST = 1 << 20;
 
-// The first line of a CSV file, packed or not; null where a header is told otherwise.
-async function headerOf(file) {
-  const magic = new Uint8Array(await file.slice(0, 4).arrayBuffer());
-  if (String.fromCharCode(...magic) === "PAR1") return null;
-  const packed = magic[0] === 0x1f && magic[1] === 0x8b;
-  const bytes = packed
-    ? file.stream().pipeThrough(new DecompressionStream("gzip"))
-    : file.slice(0, FIRST).stream();
-  const reader = bytes.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  let quoted = false;
-  for (let at = 0; at < FIRST; ) {
-    const { value, done } = await reader.read();
-    if (done) return text;
-    text += value;
-    for (; at < text.length; at++) {
-      if (text[at] === '"') quoted = !quoted;
-      if (text[at] === "\n" && !quoted) {
-        reader.cancel();
-        return text.slice(0, at + 1);
-      }
-    }
-  }
-  return null;
+// What a draft looks at of a file: its beginning; all of a Parquet file or an Excel workbook, which
+// say at their end what is in them.
+async function sampleOf(file) {
+  const magic = String.fromCharCode(...new Uint8Array(await file.slice(0, 4).arrayBuffer()));
+  return magic === "PAR1" || magic.startsWith("PK") ? file : file.slice(0, FIRST);
 }
 
 // Show the page that a form was answered with, and keep the file that is chosen.
@@ -95,9 +76,13 @@ function show(answer, form) {
   const main = next.querySelector("main");
   if (!main) return location.assign(answer.responseURL || location.href);
   const chosen = form.querySelector("input[type=file]");
-  const empty = main.querySelector("form[data-upload] input[type=file]");
+  const kept = [...form.querySelectorAll("input[type=file]")];
+  const empty = [...main.querySelectorAll("form[data-upload] input[type=file]")];
   document.querySelector("main").replaceWith(main);
-  if (empty && chosen) empty.replaceWith(chosen);
+  for (const each of empty) {
+    const known = kept.find((input) => input.id === each.id);
+    if (known) each.replaceWith(known);
+  }
   document.title = next.title;
   const stays = answer.responseURL.endsWith("/draft") || answer.responseURL.endsWith("/check");
   if (!stays) history.replaceState(null, "", answer.responseURL);
@@ -105,9 +90,9 @@ function show(answer, form) {
   (main.querySelector("[role=alert]") || drafted || main).focus();
 }
 
-// Tell how far the file is read that was sent with this text, until there is an answer. It is asked
+// Show the progress of the file that was sent with this text, until there is an answer. It is asked
 // for ever less often: at most a twentieth of the time that has passed goes by unseen.
-async function tellReading(reading, began, request, tell) {
+async function tellReading(reading, began, request, show) {
   const passed = () => (Date.now() - began) / 1000;
   let [far, next] = [null, 0];
   while (request.readyState !== XMLHttpRequest.DONE) {
@@ -117,7 +102,7 @@ async function tellReading(reading, began, request, tell) {
       far = found.find((each) => each.reading === reading) ?? far;
       next = passed() + Math.max(1, passed() / 20);
     }
-    if (request.readyState !== XMLHttpRequest.DONE) tell(far, Math.round(passed()));
+    if (request.readyState !== XMLHttpRequest.DONE) show(far, Math.round(passed()));
     await new Promise((done) => setTimeout(done, 1000));
   }
 }
@@ -126,9 +111,9 @@ async function send(form, button) {
   const chosen = form.querySelector("input[type=file]").files[0];
   const filled = new FormData(form);
   if (button.dataset.sends === "fields") filled.delete("file");
+  if (button.dataset.sends !== "header") filled.delete("dictionary");
   if (button.dataset.sends === "header" && chosen) {
-    const header = await headerOf(chosen).catch(() => null);
-    if (header !== null) filled.set("file", new Blob([header]), chosen.name);
+    filled.set("file", await sampleOf(chosen), chosen.name);
   }
   const progress = form.querySelector("progress");
   const words = form.querySelector("[role=status]:not(.notice)");
@@ -186,7 +171,8 @@ document.addEventListener("submit", (event) => {
 
 document.addEventListener("change", (event) => {
   const header = event.target.closest("form[data-upload]")?.querySelector("[data-sends=header]");
-  if (header && event.target.type === "file" && event.target.files.length) {
+  const file = header?.form.querySelector("input[type=file]");
+  if (header && event.target.type === "file" && file.files.length) {
     header.form.requestSubmit(header);
   }
 });

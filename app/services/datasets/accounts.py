@@ -43,6 +43,8 @@ def origin_of(
     )
     if account is None:
         return asked
+    if reader.datasets.is_closed(account):
+        raise invalid_request("spec.account", "is closed, since its data sets are deleted")
     fixed = _fixed(reader, account, asked)
     if fixed.adjacency != asked.adjacency:
         raise invalid_request(
@@ -62,7 +64,7 @@ def meter_of_lost(reader: Reader, found: Findings, account: str) -> Meter | None
     """Return what an account counts in that is about to be charged for what was forgotten.
 
     Known from its data sets, or from the digests of those that are forgotten too;
-    None where nothing tells.
+    None where nothing shows it.
     """
     digests = (each.origin for each in found.forgotten if each.origin is not None)
     origin = (

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 
-from app.domain.datasets import ColumnsSpec, columns_json, derived_json
+from app.domain.datasets import (
+    ColumnsSpec,
+    StatedPeople,
+    TextFile,
+    columns_json,
+    derived_json,
+)
 from app.domain.policies import Policy
-from app.domain.problems import Problem
+from app.domain.problems import Problem, invalid_request
 from app.domain.units import unit_json
 from app.services.datasets.accounting import meter_of
 from app.services.datasets.accounts import origin_of
@@ -39,7 +45,9 @@ class NewDataset:
 
     ``account`` attaches it to an existing budget; then ``budget`` opens
     nothing and may be None. A ``delta`` makes the new account one in zCDP. What ``extends``
-    another data set has its spec, and ``columns`` say how to read the rows that are added.
+    another data set has its spec, and ``columns`` say how to read the rows that are added. What
+    ``replaces`` another one that has no releases deletes it when it is registered. ``same_people``
+    is what was stated of whether its people may be in an earlier data set.
     """
 
     name: str
@@ -53,6 +61,8 @@ class NewDataset:
     notices: tuple[str, ...] = ()
     checklist: tuple[str, ...] = ()
     extends: Extension | None = None
+    replaces: str | None = None
+    same_people: StatedPeople = "not_stated"
 
     @property
     def stored_before(self) -> tuple[str, str | None] | None:
@@ -93,7 +103,10 @@ def register(upload: Admission, work: UnitOfWork) -> None:
         total = 0 if new.budget is None else meter_of(new.delta).opening(new.budget)
         work.accounts.open(total=total, principal=person, reason=_occasion(new), id=origin.account)
     else:
-        origin = origin_in(work, new)  # looked up anew: it may have changed while the file was read
+        origin = origin_in(work, new)  # looked up again: it may have changed during the reading
+    replaced = None
+    if new.replaces is not None:
+        replaced = work.datasets.delete(new.replaces, principal=person)
     if new.overlap_reason is not None:
         note = f"{upload.dataset} over {upload.comparison.named}: {new.overlap_reason}"
         work.accounts.system_entry("overlap_override", principal=person, note=note)
@@ -118,6 +131,9 @@ def register(upload: Admission, work: UnitOfWork) -> None:
         manifest=upload.manifest,
         extends=earlier,
     )
+    # Only now: the new data set may share the account.
+    if replaced is not None:
+        work.accounts.close_if_empty(replaced.account, principal=person)
 
 
 def _declared(new: NewDataset, origin: Origin) -> Mapping[str, object]:
@@ -132,9 +148,12 @@ def _declared(new: NewDataset, origin: Origin) -> Mapping[str, object]:
         "delta": origin.delta,
         "notices": list(new.notices),
         "checklist": list(new.checklist),
+        "same_people": new.same_people,
     }
     if new.columns.unit is not None:
         spec["unit"] = unit_json(new.columns.unit)
+    if new.columns.text != TextFile():
+        spec["text"] = asdict(new.columns.text)
     return spec
 
 
@@ -151,6 +170,18 @@ def _extended(earlier: DatasetRecord, added: ColumnsSpec) -> Mapping[str, object
 
 def _occasion(new: NewDataset) -> str:
     """Return the reason an account is opened, for its first entry."""
+    said = (
+        f"data set upload, same people in an earlier data set: {new.same_people.replace('_', ' ')}"
+    )
     if new.overlap_reason is None:
-        return "data set upload"
-    return f"data set upload, overlap overridden: {new.overlap_reason}"
+        return said
+    return f"{said}, overlap overridden: {new.overlap_reason}"
+
+
+def require_replaceable(reader: Reader, dataset: str) -> None:
+    """Pass for a data set that may be deleted now; it is looked at again when that happens."""
+    found = reader.datasets.get(dataset)
+    if found is None or found.status is DatasetStatus.DELETED:
+        raise invalid_request("spec.replaces", "is not the id of a data set that is there")
+    reader.datasets.require_unreleased(dataset)
+    reader.datasets.require_newest(dataset)

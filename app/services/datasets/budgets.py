@@ -14,17 +14,17 @@ from app.domain.ledger import Balance, Entry
 from app.domain.problems import Problem, invalid_request
 from app.logs import describe
 from app.services.datasets.accounting import Meter
-from app.services.datasets.datasets import DatasetService
+from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
 from app.services.people.names import known_person
-from app.store import CapRecord, Store, UnitOfWork
+from app.store import CapRecord, DatasetStatus, Store, UnitOfWork
 from app.store.ledger.ids import text_of
 from mechanisms.privacy import Epsilon
 
 __all__ = ["BudgetService", "BudgetView", "CapRecord"]
 
 _LOG = logging.getLogger(__name__)
-LOOK_EVERY_S = 15.0  # charges see what is due by themselves, so nobody waits for this
+LOOK_EVERY_S = 15.0  # charges see what is due by themselves, so no request waits for this
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,11 @@ class BudgetView:
 class BudgetService:
     """Reads balances, grants more, and cuts slices."""
 
-    def __init__(self, store: Store, datasets: DatasetService) -> None:
+    def __init__(self, store: Store, datasets: DatasetService, *, most: Epsilon) -> None:
+        """``most`` is what one grant may add."""
         self._store = store
         self._datasets = datasets
+        self._most = most
 
     def view(self, dataset: str, *, caller: Caller) -> BudgetView:
         """Return the budget of a data set's account.
@@ -70,6 +72,26 @@ class BudgetService:
             cap = reader.accounts.cap(account, caller.person)
         return BudgetView(balance, yours, cap, facts.meter)
 
+    async def granting(self, dataset: str, epsilon: Epsilon) -> tuple[DatasetFacts, int]:
+        """Return a data set, and what a grant would add to its account; nothing is changed.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``target-fixed`` for an account in zCDP; ``grant-too-large``.
+        """
+        facts = await self._datasets.present(dataset)
+        amount = facts.meter.granting(epsilon)
+        if epsilon.nanos > self._most.nanos:
+            raise Problem(
+                "grant-too-large",
+                f"One grant may add at most epsilon {self._most} here, and this is {epsilon}. "
+                "Nothing was granted.",
+                requested=str(epsilon),
+                maximum=str(self._most),
+            )
+        return facts, amount
+
     async def grant(
         self,
         dataset: str,
@@ -78,26 +100,34 @@ class BudgetService:
         *,
         caller: Caller,
         expires: datetime | None = None,
+        total: int | None = None,
     ) -> Entry:
         """Raise the total of a data set's account; the reason stays in the ledger.
 
         A grant that ``expires`` lowers the total again then, as far as nothing
-        has been spent of it.
+        has been spent of it. With ``total`` it is made only while the account still has that one.
 
         Raises
         ------
         Problem
-            ``not-found``; ``target-fixed`` for an account in zCDP; ``invalid-request`` above
-            the largest total.
+            As :meth:`granting`; ``dataset-archived`` for a deleted one; ``invalid-request`` above
+            the largest total; ``precondition``: the account has another total than ``total``.
         """
-        facts = await self._datasets.present(dataset)
-        account, amount = facts.record.account, facts.meter.granting(epsilon)
+        facts, amount = await self.granting(dataset, epsilon)
+        account = facts.record.account
         expires_at = None if expires is None else text_of(expires)
-        return await self._store.awrite(
-            lambda work: work.by(caller.acting).accounts.grant(
+
+        def write(work: UnitOfWork) -> Entry:
+            found = work.datasets.get(dataset)
+            if found is not None and found.status is DatasetStatus.DELETED:
+                raise Problem("dataset-archived")
+            if total is not None and work.accounts.balance(account).total != total:
+                raise Problem("precondition", "The total has changed. Nothing was granted.")
+            return work.by(caller.acting).accounts.grant(
                 account, amount, principal=caller.person, reason=reason, expires_at=expires_at
             )
-        )
+
+        return await self._store.awrite(write)
 
     async def set_cap(
         self, dataset: str, person: str, epsilon: Epsilon | None, reason: str, *, caller: Caller
@@ -137,10 +167,10 @@ class BudgetService:
             return reader.accounts.caps(account, after=after or 0, limit=limit)
 
     async def keep_expiring(self) -> None:
-        """Enter the ends of grants as they come, and those that came while nobody served.
+        """Enter the ends of grants as they come, and those that came while no server was running.
 
-        Nothing waits for this: whoever charges an account first enters what is
-        due there, and balances are shown without it.
+        Nothing waits for this: a charge of an account first enters what is due there, and
+        balances are shown without it.
         """
         while True:
             try:

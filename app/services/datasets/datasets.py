@@ -2,80 +2,74 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
 from functools import partial
 from typing import BinaryIO, Protocol
 
 import anyio
 import anyio.to_thread
 
-from app.domain.datasets import ColumnsSpec, parse_columns
-from app.domain.ledger import Balance
-from app.domain.policies import Ask, Policy, enforce
 from app.domain.problems import Problem
 from app.domain.roles import Role
 from app.domain.sources import Source
 from app.domain.upload_reports import UploadProgress, UploadReport
-from app.engine.schema import schema_of
-from app.services.datasets.accounting import Meter, meter_of
-from app.services.datasets.accounts import delta_of
-from app.services.datasets.admitting import Admission, NewDataset, origin_in, register
+from app.services.datasets.admitting import (
+    Admission,
+    NewDataset,
+    origin_in,
+    register,
+    require_replaceable,
+)
+from app.services.datasets.comparing import Digested
+from app.services.datasets.facts import (
+    DatasetFacts,
+    DatasetView,
+    facts_of,
+    require_active,
+    require_askable,
+)
 from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
-from app.services.datasets.policies import read_policy
 from app.services.datasets.refusals import OverlapRefusals
-from app.services.datasets.storing import NOBODY, Intake, Stored, Waiting, stored_while_there
+from app.services.datasets.staged import (
+    MOST,
+    MOST_OF_A_PERSON,
+    WAITS_S,
+    Staged,
+    owner_of,
+)
+from app.services.datasets.storing import (
+    NO_WAITER,
+    Erasing,
+    Intake,
+    Stored,
+    Waiting,
+    note_name,
+    note_of,
+    stored_while_there,
+)
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.people.keys import Caller
 from app.store import (
     DatasetRecord,
-    DatasetStatus,
     Reader,
     Store,
     UnitOfWork,
     new_id,
 )
 from app.vault.lineage import Origin
+from app.vault.waiting import WaitingNote
 from mechanisms.contract import Data
-from mechanisms.domain import Schema
-from mechanisms.privacy import Adjacency, Epsilon
+
+__all__ = [
+    "DataPlane", "DatasetFacts", "DatasetService", "DatasetView", "facts_of", "require_active",
+    "require_askable",
+]  # fmt: skip
 
 _LOG = logging.getLogger(__name__)
 _MAX_CACHED = 1_024
 _PAGE = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetFacts:
-    """A data set as everybody may see it, its columns and policy parsed.
-
-    ``notices`` are for whoever asks it, ``checklist`` is what its reviewers look at.
-    """
-
-    record: DatasetRecord
-    description: str
-    notices: tuple[str, ...]
-    checklist: tuple[str, ...]
-    columns: ColumnsSpec
-    policy: Policy
-    schema: Schema
-    meter: Meter
-
-    @property
-    def id(self) -> str:
-        """Return the data set's id."""
-        return self.record.id
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetView:
-    """Public facts and the present balance."""
-
-    facts: DatasetFacts
-    balance: Balance
 
 
 class DataPlane(Protocol):
@@ -99,6 +93,7 @@ class DatasetService:
         unfinished: UnfinishedUploads,
         refusals: OverlapRefusals,
         *,
+        erasing: Erasing,
         threads: int = 1,
     ) -> None:
         self._store = store
@@ -106,10 +101,12 @@ class DatasetService:
         self._lineage = lineage
         self._unfinished = unfinished
         self._refusals = refusals
-        # reading an upload in takes memory and time: only so many at once, and
+        self._erasing = erasing
+        # reading an upload in takes memory and time: a limited number at once, and
         # never all the threads that answer plain reads
         self._turns = anyio.CapacityLimiter(threads)
         self._facts: dict[str, DatasetFacts] = {}
+        self.changes = 0
 
     async def create(
         self,
@@ -117,79 +114,214 @@ class DatasetService:
         content: BinaryIO | Source,
         *,
         caller: Caller,
-        waiting: Waiting = NOBODY,
+        waiting: Waiting = NO_WAITER,
     ) -> tuple[DatasetView, UploadReport]:
         """Store an upload or a source, open its budget, and say how it was read: here only.
 
-        It is given up, and nothing is left of it, when whoever sends it leaves before it is read.
-        Meanwhile :meth:`readings` tells them how far it is.
+        The upload is cancelled, and nothing of it is stored, when the sender disconnects before it
+        is read. Until then :meth:`readings` reports its progress to them.
 
         Raises
         ------
         Problem
             ``name-taken``, ``forbidden`` (an overlap override by a curator),
             ``invalid-request`` (an account it cannot have), what ingest
-            refuses, ``overlapping-dataset``, ``too-few-rows``, ``too-many-overlaps`` or
-            ``lineage-lost``.
+            refuses, ``overlapping-dataset``, ``too-few-rows``, ``too-many-overlaps``,
+            ``lineage-lost``, ``dataset-has-releases`` or ``newer-version`` (of what it replaces).
         StoppedError
             They have left while the rows were read and stored.
         """
-        if new.overlap_reason is not None:
-            caller.require(Role.ADMIN)
-        origin = await anyio.to_thread.run_sync(self._check_free, new, caller.person)
+        origin = await self._allowed(new, caller)
         dataset = new_id("ds")
         async with self._unfinished.begun(dataset):
-            stored = await stored_while_there(
-                self._intake,
-                dataset,
-                content,
-                new.columns,
-                new.stored_before,
-                leaving=waiting.leaving,
-                note=_note_of(caller, waiting),
-                turns=self._turns,
-            )
-            await self._admit(dataset, new, stored, caller, origin=origin)
+            stored = await self._stored(dataset, new, content, caller, waiting)
+            staged = await self._staged(dataset, new, stored, origin, declared="")
+            await self._admit(staged, new, caller)
+        return await self._made(dataset, new), stored.report
+
+    async def check(
+        self,
+        new: NewDataset,
+        content: BinaryIO | Source,
+        *,
+        caller: Caller,
+        waiting: Waiting = NO_WAITER,
+    ) -> UploadReport:
+        """Say how an upload would be read, and keep nothing of it.
+
+        With what it is compared is not looked at.
+
+        Raises
+        ------
+        Problem, StoppedError
+            As :meth:`create`, but for overlaps.
+        """
+        await self._allowed(new, caller)
+        dataset = new_id("ds")
+        async with self._unfinished.begun(dataset, kept=False):
+            stored = await self._stored(dataset, new, content, caller, waiting)
+        return stored.report
+
+    async def stage(
+        self,
+        new: NewDataset,
+        content: BinaryIO | Source,
+        *,
+        declared: str,
+        caller: Caller,
+        waiting: Waiting = NO_WAITER,
+    ) -> str:
+        """Store an upload that waits for its sender's word, and return the id it would have.
+
+        ``declared`` is kept for :meth:`confirm`, which is given what it says.
+
+        Raises
+        ------
+        Problem, StoppedError
+            As :meth:`create`; ``busy`` where too many wait.
+        """
+        origin = await self._allowed(new, caller)
+        dataset = new_id("ds")
+        async with self._unfinished.begun(dataset):
+            stored = await self._stored(dataset, new, content, caller, waiting)
+            staged = await self._staged(dataset, new, stored, origin, declared=declared)
+            await self._compared(staged, new, caller, since=Comparison())
+            note = WaitingNote(dataset, _in_ms(WAITS_S), owner_of(caller.person))
+            keep = partial(self._unfinished.keep_waiting, most=MOST_OF_A_PERSON, in_all=MOST)
+            await anyio.to_thread.run_sync(keep, note, staged.to_bytes())
+        return dataset
+
+    def staged(self, dataset: str, *, caller: Caller) -> Staged:
+        """Return an upload of the caller's own that waits.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        return Staged.of_bytes(self._note(dataset, caller)[1])
+
+    async def confirm(self, dataset: str, new: NewDataset, *, caller: Caller) -> DatasetView:
+        """Create the data set of an upload that waits: its budget is opened now.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, and what :meth:`create` raises; then nothing is left of it.
+        """
+        note, content = await anyio.to_thread.run_sync(self._note, dataset, caller)
+        async with self._unfinished.taken_up(note):
+            await self._allowed(new, caller)
+            await self._admit(Staged.of_bytes(content), new, caller)
+        return await self._made(dataset, new)
+
+    def discard(self, dataset: str, *, caller: Caller) -> None:
+        """Clear away an upload of the caller's own that waits.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        self._unfinished.withdraw(self._note(dataset, caller)[0])
+
+    def _note(self, dataset: str, caller: Caller) -> tuple[WaitingNote, bytes]:
+        found = self._unfinished.waiting(dataset, owner_of(caller.person))
+        if found is None:
+            raise Problem("not-found", "No upload of yours waits here. Send the file again.")
+        return found
+
+    async def _allowed(self, new: NewDataset, caller: Caller) -> Origin:
+        """Return whose an upload is that the caller may send."""
+        if new.overlap_reason is not None:
+            caller.require(Role.ADMIN)
+        return await anyio.to_thread.run_sync(self._check_free, new, caller.person)
+
+    async def _stored(
+        self,
+        dataset: str,
+        new: NewDataset,
+        content: BinaryIO | Source,
+        caller: Caller,
+        waiting: Waiting,
+    ) -> Stored:
+        return await stored_while_there(
+            self._intake,
+            dataset,
+            content,
+            new.columns,
+            new.stored_before,
+            leaving=waiting.leaving,
+            note=note_of(caller, waiting),
+            turns=self._turns,
+        )
+
+    async def _made(self, dataset: str, new: NewDataset) -> DatasetView:
         _LOG.info("data set created", extra={"dataset": dataset})
-        return await anyio.to_thread.run_sync(self.view, dataset), stored.report
+        if new.replaces is not None:
+            await self._replaced(new.replaces)
+        return await anyio.to_thread.run_sync(self.view, dataset)
+
+    async def _replaced(self, dataset: str) -> None:
+        """Forget what is known of a data set that another one has replaced, and erase it."""
+        self._facts.pop(dataset, None)
+        _LOG.info("data set replaced", extra={"dataset": dataset})
+        await self._erasing.erase_deleted(dataset)
 
     def readings(self, *, caller: Caller) -> Sequence[UploadProgress]:
         """Return how far the caller's own uploads are; see :class:`Waiting`."""
         notes = self._intake.staged_files(note_name(caller.person))
         return [UploadProgress.of(note) for note in notes]
 
-    async def _admit(
-        self, dataset: str, new: NewDataset, stored: Stored, caller: Caller, *, origin: Origin
-    ) -> None:
-        """Register a stored upload, once it has been compared with everything registered before."""
-        digests, kept = stored.digests, None
-        comparison = Comparison()
+    async def _staged(
+        self, dataset: str, new: NewDataset, stored: Stored, origin: Origin, *, declared: str
+    ) -> Staged:
+        """Keep the digests of a stored upload, if it has any, and return what is known of it."""
         manifest = await anyio.to_thread.run_sync(self._intake.manifest, dataset)
-        if digests is not None:
-            keep = partial(self._lineage.keep, dataset, digests, origin)
-            kept = await anyio.to_thread.run_sync(keep)
-        while True:
-            if kept is not None:
-                compare = partial(
-                    self._lineage.compare,
-                    kept,
-                    account=new.account,
-                    person=caller.person,
-                    since=comparison,
-                    family=new.family,
+        sha256 = None
+        if stored.digests is not None:
+            keep = partial(self._lineage.keep, dataset, stored.digests, origin)
+            sha256 = (await anyio.to_thread.run_sync(keep)).sha256
+        return Staged(
+            dataset=dataset, name=new.name, declared=declared,
+            extends=None if new.extends is None else new.extends.record.id,
+            rows=stored.rows, report=stored.report, sha256=sha256, manifest=manifest, origin=origin,
+        )  # fmt: skip
+
+    async def _compared(
+        self, staged: Staged, new: NewDataset, caller: Caller, *, since: Comparison
+    ) -> Comparison:
+        """Compare an upload with what came since, and refuse one that overlaps it."""
+        if staged.sha256 is None:
+            return since
+        compare = partial(
+            self._lineage.compare,
+            Digested(staged.dataset, staged.sha256),
+            account=new.account,
+            person=caller.person,
+            since=since,
+            family=new.family,
+            replaces=new.replaces,
+        )
+        comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
+        if new.overlap_reason is None:
+            # Recorded before it is shown, so that a request whose client disconnects counts too.
+            if comparison.found is not None:
+                await self._store.awrite(
+                    partial(self._refusals.record, caller=caller, comparison=comparison)
                 )
-                comparison = await anyio.to_thread.run_sync(compare, limiter=self._turns)
-            if new.overlap_reason is None:
-                # Written down before it is told, so that asking and going away is counted too.
-                if comparison.found is not None:
-                    await self._store.awrite(
-                        partial(self._refusals.record, caller=caller, comparison=comparison)
-                    )
-                require_unrelated(comparison)
+            require_unrelated(comparison)
+        return comparison
+
+    async def _admit(self, staged: Staged, new: NewDataset, caller: Caller) -> None:
+        """Register a stored upload, once it has been compared with everything registered before."""
+        comparison = Comparison()
+        while True:
+            comparison = await self._compared(staged, new, caller, since=comparison)
             admission = Admission(
-                dataset=dataset, new=new, rows=stored.rows, caller=caller, origin=origin,
-                sha256=None if kept is None else kept.sha256, comparison=comparison,
-                manifest=manifest,
+                dataset=staged.dataset, new=new, rows=staged.rows, caller=caller,
+                origin=staged.origin, sha256=staged.sha256, comparison=comparison,
+                manifest=staged.manifest,
             )  # fmt: skip
             if await self._store.awrite(partial(self._register, admission)):
                 return
@@ -204,12 +336,16 @@ class DatasetService:
         return True
 
     def _check_free(self, new: NewDataset, person: str) -> Origin:
+        self._store.require_clock()
         with self._store.reading() as reader:
             if new.overlap_reason is None:
                 self._refusals.require_left(reader, person)
             if new.extends is not None:
                 reader.datasets.require_newest(new.extends.record.id)
-            if reader.datasets.by_name(new.name) is not None:
+            if new.replaces is not None:
+                require_replaceable(reader, new.replaces)
+            named = reader.datasets.by_name(new.name)
+            if named is not None and named.id != new.replaces:
                 raise Problem("name-taken", "Another data set has this name.")
             return origin_in(reader, new)
 
@@ -271,7 +407,7 @@ class DatasetService:
     def list(
         self, *, before: int | None, limit: int, most_bytes: int
     ) -> tuple[Sequence[DatasetView], bool]:
-        """Return data sets, newest first, so many bytes at most, and whether there are more."""
+        """Return data sets, newest first, limited by size, and whether there are more."""
         with self._store.reading() as reader:
             records, more = reader.datasets.page(before=before, limit=limit, most_bytes=most_bytes)
             balances = {
@@ -286,6 +422,7 @@ class DatasetService:
     def remember(self, record: DatasetRecord) -> None:
         """Know a data set from now on as this record says: it has been archived or edited."""
         self._facts[record.id] = facts_of(record)
+        self.changes += 1
 
     async def close(self) -> None:
         """End the uploads that are still being taken in."""
@@ -302,65 +439,5 @@ class DatasetService:
         return frozenset(found)
 
 
-def _note_of(caller: Caller, waiting: Waiting) -> tuple[str, str] | None:
-    """Return where it is noted how far an upload is, and for which text; None: nobody looks."""
-    return None if waiting.reading is None else (note_name(caller.person), waiting.reading)
-
-
-def note_name(person: str) -> str:
-    """Return the name of the file that says how far an upload of a person's is."""
-    return hashlib.sha256(person.encode()).hexdigest() + ".progress"
-
-
-def facts_of(record: DatasetRecord) -> DatasetFacts:
-    """Return the public facts that a data set's record holds."""
-    spec = json.loads(record.spec)
-    said = {**spec, **json.loads(record.edits or "{}")}
-    labels: Mapping[str, str | None] = said.get("labels", {})
-    columns = parse_columns(
-        {
-            name: {**column, "label": labels[name]} if name in labels else column
-            for name, column in spec["columns"].items()
-        },
-        adjacency=Adjacency(spec["adjacency"]),
-        max_rows=spec["max_rows"],
-        derived=spec.get("derive"),
-        unit=spec.get("unit"),
-    )
-    return DatasetFacts(
-        record=record,
-        description=said["description"],
-        notices=tuple(said.get("notices", ())),
-        checklist=tuple(said.get("checklist", ())),
-        columns=columns,
-        policy=read_policy(said["policy"]),
-        schema=schema_of(columns, rows=record.rows),
-        meter=meter_of(delta_of(spec.get("delta"))),
-    )
-
-
-def require_active(record: DatasetRecord | None) -> DatasetRecord:
-    """Return a data set that has its rows.
-
-    Raises
-    ------
-    Problem
-        ``not-found`` or ``dataset-archived``.
-    """
-    if record is None:
-        raise Problem("not-found", "There is no such data set.")
-    if record.status is not DatasetStatus.ACTIVE:
-        raise Problem("dataset-archived")
-    return record
-
-
-def require_askable(facts: DatasetFacts, *, kinds: tuple[str, ...], epsilon: Epsilon) -> None:
-    """Pass for a data set that has its rows and whose policy allows the question.
-
-    Raises
-    ------
-    Problem
-        ``dataset-archived`` or ``policy-refused``.
-    """
-    require_active(facts.record)
-    enforce(facts.policy, Ask(kinds=kinds, epsilon=epsilon))
+def _in_ms(seconds: float) -> int:
+    return int(1000 * (time.time() + seconds))

@@ -60,7 +60,7 @@ def _derived_faults(
         with suppress(InvalidSpecError):
             sound[name] = parse_column(column)
     try:
-        # whoever the rows are about, expressions mean the same
+        # expressions mean the same under every privacy unit
         spec = ColumnsSpec(columns=sound, adjacency=Adjacency.ADD_REMOVE, max_rows=1)
     except InvalidSpecError:
         _, faults = read_definitions(wanted)

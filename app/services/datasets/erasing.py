@@ -1,6 +1,6 @@
-"""Erasing the rows of archived data sets, once no charged release needs them any more.
+"""Erasing the rows of archived and deleted data sets, once no charged release needs them any more.
 
-Whoever archives a data set erases it from the disk and from its own memory. Other
+A process that archives or deletes a data set erases it from the disk and its own memory. Other
 servers and workers on the same database may have read it too, and look for such
 data sets from time to time.
 """
@@ -8,7 +8,8 @@ data sets from time to time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
+from collections.abc import Sequence, Set
+from typing import Protocol
 
 import anyio
 import anyio.to_thread
@@ -22,12 +23,23 @@ LOOK_EVERY_S = 10.0
 _PAGE = 500
 
 
+class Digests(Protocol):
+    """Where row digests are kept."""
+
+    def kept(self) -> Sequence[str]:
+        """Return the data sets whose digests are there."""
+
+    def forget(self, dataset: str, /) -> None:
+        """Remove those of a data set."""
+
+
 class ErasingService:
     """Erases rows, and says which may not be."""
 
-    def __init__(self, store: Store, plane: DataPlane) -> None:
+    def __init__(self, store: Store, plane: DataPlane, digests: Digests) -> None:
         self._store = store
         self.plane = plane
+        self._digests = digests
 
     def with_rows(self) -> frozenset[str]:
         """Return the data sets whose rows must be kept: open ones, and what charges still need."""
@@ -47,6 +59,18 @@ class ErasingService:
         """
         if dataset not in await anyio.to_thread.run_sync(self.with_rows):
             await anyio.to_thread.run_sync(self.plane.erase, dataset)
+
+    async def erase_deleted(self, dataset: str) -> None:
+        """Erase a deleted data set's rows, and the digests that would recognise its people."""
+        await anyio.to_thread.run_sync(self.plane.erase, dataset)
+        await anyio.to_thread.run_sync(self._digests.forget, dataset)
+
+    def forget_deleted(self) -> None:
+        """Remove the digests of deleted data sets that a crash left; for the start."""
+        with self._store.reading() as reader:
+            deleted = reader.datasets.deleted()
+        for dataset in deleted.intersection(self._digests.kept()):
+            self._digests.forget(dataset)
 
     async def erase_if_archived(self, dataset: str) -> None:
         """Erase the rows of a data set that was archived while they were still needed."""
@@ -73,14 +97,14 @@ class ErasingService:
     def _found(self) -> Set[str]:
         """Return the archived data sets that no charged release waits for.
 
-        While a ledger is frozen nobody knows: it may be an old copy, or another one.
+        While a ledger is frozen this is unknown: it may be an old copy, or another one.
         """
         if self._store.frozen is not None:
             return frozenset()
         try:
             with self._store.reading() as reader:
                 waiting = {release.dataset for release in reader.releases.debited()}
-                return reader.datasets.archived() - waiting
+                return reader.datasets.without_rows() - waiting
         except Exception as error:
             _LOG.error("archived data not looked for", extra=describe(error))
             return frozenset()

@@ -7,7 +7,7 @@ from. Then all releases from all versions together are (sum of epsilon_i)-DP for
 ``(B_1, ..., B_m)``, where neighbours differ in one row of one file (``replace_one``: how many rows
 each file has is public) or one file has one row more (``add_remove``). *Proof.* Such neighbours
 give, for each j, equal versions (the row's file comes after v_j) or neighbouring ones in the same
-sense. So each release is epsilon_i-DP for the files, whoever chooses it in view of earlier
+sense. So each release is epsilon_i-DP for the files, even if chosen in view of earlier
 answers, and costs add up: the account is one, and compares their sum with its total.
 
 *With a unit* neighbours differ in one person, with any number of rows in any of the files. Of them
@@ -17,20 +17,20 @@ most k rows, each planned for at epsilon_i / k.
 **What is refused.** Without a unit a person's rows are one row, so files whose rows largely come
 again are refused as any other overlap is, also within the account. A unit that ``reduce``\ s makes
 one row of all rows of a person: with a new file that row would have to change, and the old rows
-are gone. What is told of an extension follows from its file and public facts: whoever extends
-another's data set is not told what it holds.
+are gone. The answer to an extension follows from its file and public facts: it does not reveal
+to a person who extends another's data set what that holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import BinaryIO
 
 import anyio.to_thread
 
-from app.domain.datasets import ColumnsSpec
+from app.domain.datasets import ColumnsSpec, TextFile
 from app.domain.problems import Problem, invalid_request
 from app.domain.sources import Source
 from app.domain.upload_reports import UploadReport
@@ -59,7 +59,7 @@ class NewRows:
 
     name: str | None = None
     max_rows: int | None = None
-    delimiter: str = ","
+    text: TextFile = field(default_factory=TextFile)
     overlap_reason: str | None = None
 
 
@@ -87,9 +87,39 @@ class ExtendingService:
             ``not-found``, ``dataset-archived``, ``newer-version``, ``not-extendable``,
             ``invalid-request``, and what :meth:`DatasetService.create` raises.
         """
-        facts = await self._datasets.present(dataset)
-        declared = await anyio.to_thread.run_sync(partial(self._declared, facts, new))
+        declared = await self.declared(dataset, new)
         return await self._datasets.create(declared, content, caller=caller, waiting=waiting)
+
+    async def check(
+        self,
+        dataset: str,
+        new: NewRows,
+        content: BinaryIO | Source,
+        *,
+        caller: Caller,
+        waiting: Waiting,
+    ) -> UploadReport:
+        """Say how rows would be read that are added to a data set, and keep nothing of them.
+
+        Raises
+        ------
+        Problem
+            As :meth:`extend`, but for overlaps.
+        """
+        declared = await self.declared(dataset, new)
+        return await self._datasets.check(declared, content, caller=caller, waiting=waiting)
+
+    async def declared(self, dataset: str, new: NewRows) -> NewDataset:
+        """Return what is declared of a data set's next version.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, ``dataset-archived``, ``newer-version``, ``not-extendable``,
+            ``invalid-request``.
+        """
+        facts = await self._datasets.present(dataset)
+        return await anyio.to_thread.run_sync(partial(self._declared, facts, new))
 
     def versions(self, dataset: str) -> Sequence[VersionRecord]:
         """Return all versions of which a data set is one, newest first.
@@ -117,13 +147,14 @@ class ExtendingService:
         with self._store.reading() as reader:
             reader.datasets.require_newest(record.id)
             versions = reader.datasets.versions(record.first)
+            number = reader.datasets.next_version(record.first)
             manifest = reader.datasets.manifest(record.id)
         added = _bound(facts.columns, new.max_rows)
-        columns = replace(facts.columns, max_rows=added, delimiter=new.delimiter)
+        columns = replace(facts.columns, max_rows=added, text=new.text)
         # who a unit names may come again: it bounds their rows over all versions
         family = () if facts.columns.unit is not None else tuple(each.id for each in versions)
         return NewDataset(
-            name=new.name or _name(versions[-1].name, record.version + 1),
+            name=new.name or _name(versions[-1].name, number),
             description=facts.description,
             columns=columns,
             budget=None,

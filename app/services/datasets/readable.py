@@ -113,7 +113,7 @@ class ReadableData:
             self._unreadable[dataset] = (pause, now + pause)
 
     async def _look(self, dataset: str) -> None:
-        """Look at a data set, together with whoever else waits for that."""
+        """Look at a data set; concurrent callers share one look."""
         look = self._looks.get(dataset)
         if look is None:
             look = self._looks[dataset] = asyncio.ensure_future(self._looked(dataset))

@@ -1,10 +1,10 @@
 """Uploads that were refused because they overlap earlier data: written down, and few a day.
 
-Such a refusal tells that some rows are in data that somebody else may have uploaded.
-So the system account has an entry of each: who was told of which data set. A person
-is told of others' data only so often in 24 hours; then no upload of theirs is taken
-in, whatever is in it, so that the limit tells nothing either. Refusals by what one has
-uploaded oneself are written down and not counted.
+Such a refusal reveals that some rows are in data that another person may have uploaded.
+So the system account has an entry of each: which person learned of which data set. A person
+may learn of others' data only a few times in 24 hours. After that every upload of theirs is
+refused, whatever is in it, so that the limit reveals nothing either. Refusals by what one has
+uploaded oneself are recorded and not counted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class OverlapRefusals:
     Parameters
     ----------
     most_per_day
-        How often a person is told in 24 hours of what others have uploaded.
+        How often in 24 hours a person may learn of what others have uploaded.
     """
 
     def __init__(self, *, most_per_day: int) -> None:
         self._most = most_per_day
 
     def require_left(self, reader: Reader | UnitOfWork, person: str) -> None:
-        """Pass for somebody who may be told of another overlap.
+        """Pass for a person who may learn of another overlap.
 
         Raises
         ------
@@ -53,12 +53,12 @@ class OverlapRefusals:
             )
 
     def record(self, work: UnitOfWork, *, caller: Caller, comparison: Comparison) -> None:
-        """Write down that a person is about to be told of an overlap.
+        """Record that a person is about to learn of an overlap.
 
         Raises
         ------
         Problem
-            ``too-many-overlaps``, and then it is not told.
+            ``too-many-overlaps``, and then it is not shown.
         """
         if not comparison.own:
             self.require_left(work, caller.person)
@@ -67,7 +67,7 @@ class OverlapRefusals:
 
 
 def _told(reader: Reader | UnitOfWork, person: str, *, since: datetime) -> Iterator[datetime]:
-    """Yield when a person was told of what others have uploaded."""
+    """Yield the times when a person learned of what others have uploaded."""
     for entry in reader.entries.of_system(KIND):
         at = datetime.fromisoformat(entry.at)
         if entry.principal == person and at > since:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import BinaryIO
 
 from app.domain.problems import invalid_request
 from app.domain.sources import InvalidSourceError, Root, Source, located, partitions_of
-from app.uploads.drafts import header_of
 from app.uploads.sources.folders import Folders
 
 
@@ -42,30 +42,27 @@ class SourceService:
         except InvalidSourceError as error:
             raise invalid_request("source", str(error)) from None
 
-    def header(self, source: Source) -> tuple[bytes, str, Sequence[str]]:
-        """Return the header of a source's first file, its name, and columns that its folders tell.
-
-        No row is in that.
+    @contextmanager
+    def first_file(self, source: Source) -> Iterator[tuple[BinaryIO, str, Sequence[str]]]:
+        """Give a source's first file, its name, and the columns that its folders give.
 
         Raises
         ------
         Problem
-            ``invalid-request``: it lies in a bucket; ``source-unreadable`` or ``too-large``.
-        UnreadableError
-            The file has no header.
+            ``invalid-request``: it is in a bucket; ``source-unreadable`` or ``too-large``.
         """
         if source.root.scheme != "file":
             raise invalid_request(
-                "source", "of objects no header is read: choose a file that has the same columns"
+                "source", "objects are not read for a draft: choose a file with the same columns"
             )
         with closing(Folders(source)) as place:
             path = next(iter(place.found()))
             try:
-                told = tuple(partitions_of(path))
+                partitions = tuple(partitions_of(path))
             except InvalidSourceError as error:
                 raise invalid_request("source", str(error)) from None
             with (
                 closing(place.opened(path)) as opened,
                 os.fdopen(os.dup(opened.descriptor), "rb") as file,
             ):
-                return header_of(file), path[-1], told
+                yield file, path[-1], partitions

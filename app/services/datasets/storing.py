@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
@@ -13,10 +14,11 @@ import anyio.to_thread
 from app.domain.datasets import ColumnsSpec
 from app.domain.sources import Source
 from app.domain.upload_reports import UploadReport
+from app.services.people.keys import Caller
 from app.uploads.intake import Stop
 
 Leaving = Callable[[], Coroutine[Any, Any, None]] | None
-"""What comes to its end when whoever sends an upload has gone; None: nobody can."""
+"""Ends when the sender of an upload has disconnected; None where none can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Waiting:
     reading: str | None = None
 
 
-NOBODY = Waiting()
+NO_WAITER = Waiting()
 Before = tuple[str, str | None] | None
 """A data set whose rows come first, and its manifest's SHA-256 if it is known."""
 
@@ -72,6 +74,13 @@ class Intake(Protocol):
         """End the uploads that are being taken in."""
 
 
+class Erasing(Protocol):
+    """What erases the data of deleted data sets."""
+
+    async def erase_deleted(self, dataset: str) -> None:
+        """Erase a deleted data set's rows and digests."""
+
+
 async def stored_while_there(
     intake: Intake,
     dataset: str,
@@ -83,9 +92,9 @@ async def stored_while_there(
     note: tuple[str, str] | None = None,
     turns: anyio.CapacityLimiter,
 ) -> Stored:
-    """Store an upload when its turn comes, unless whoever sends it leaves before it is stored.
+    """Store an upload when its turn comes, unless its sender disconnects before it is stored.
 
-    Meanwhile a file in staging says how far it is: see :class:`Stop`.
+    Until then a file in staging holds its progress: see :class:`Stop`.
 
     Raises
     ------
@@ -108,3 +117,13 @@ async def stored_while_there(
         )
     finally:
         left.cancel()
+
+
+def note_of(caller: Caller, waiting: Waiting) -> tuple[str, str] | None:
+    """Return where an upload's progress is noted, and under which text; None for nowhere."""
+    return None if waiting.reading is None else (note_name(caller.person), waiting.reading)
+
+
+def note_name(person: str) -> str:
+    """Return the name of the file that says how far an upload of a person's is."""
+    return hashlib.sha256(person.encode()).hexdigest() + ".progress"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 import time
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from app.store.ledger.records import KeyRecord
 
 __all__ = ["BOOTSTRAP_NAME", "Caller", "KeyRecord", "KeyService", "NewKey", "secret_hash"]
 
+_LOG = logging.getLogger(__name__)
 SECRET_BYTES = 32  # 256 bits: nothing to guess, and no need of salt or stretching
 BOOTSTRAP_NAME = "bootstrap"
 _MAX_SECRET_LENGTH = 1_000  # a longer one is none of ours, and is not worth hashing
@@ -134,7 +136,7 @@ class KeyService:
         return Caller(key=record.id, person=record.person, role=record.role)
 
     def _note_use(self, key: str) -> None:
-        """Have the use of a key written down once a minute; nobody waits for it."""
+        """Record the use of a key once a minute; no request waits for it."""
         minute = int(time.time()) // 60
         if self._noted.get(key) == minute:
             return
@@ -215,8 +217,8 @@ class KeyService:
                 expires_at=expires_at,
                 principal=caller.person,
             )
-            twins = twins_of(work.keys.holders()).get(meant, ())
-            return NewKey(record, twins, secret=secret)
+            lookalikes = twins_of(work.keys.holders()).get(meant, ())
+            return NewKey(record, lookalikes, secret=secret)
 
         return await self._store.awrite(make)
 
@@ -229,7 +231,9 @@ class KeyService:
             ``not-found``, ``last-admin-key``.
         """
         record = await self._store.awrite(
-            lambda work: work.by(caller.acting).keys.revoke(key, principal=caller.person)
+            lambda work: work.by(caller.acting, urgent=True).keys.revoke(
+                key, principal=caller.person
+            )
         )
         self._found[record.secret_hash] = record
 
@@ -237,25 +241,28 @@ class KeyService:
         """Return keys, newest first, each with the persons that its person may be taken for."""
         with self._store.reading() as reader:
             records = reader.keys.list(before=before, limit=limit)
-            twins = twins_of(reader.keys.holders())
-        return [KnownKey(record, twins.get(record.person, ())) for record in records]
+            lookalikes = twins_of(reader.keys.holders())
+        return [KnownKey(record, lookalikes.get(record.person, ())) for record in records]
 
     def bootstrap(self, secret: str | None) -> str | None:
         """Make sure of a first admin key; return its secret if it had to be made up.
 
         A given secret becomes an admin key unless it is one already, or was
-        one that has been revoked. Without a given secret one is made only
-        while the service has no key at all.
+        one that has been revoked. It replaces the bootstrap keys before it, which
+        are revoked. Without a given secret one is made only while the service
+        has no key at all. The log has a line for each key that is made, replaced or not accepted.
         """
         given = secret or f"rd_{secrets.token_urlsafe(SECRET_BYTES)}"
         digest = secret_hash(given.encode())
 
         # In the writer, so that of several processes that start at once only one makes a key.
-        def make_sure(work: UnitOfWork) -> bool:
-            wanted = secret is not None or work.keys.count() == 0
-            if not wanted or work.keys.by_secret_hash(digest) is not None:
-                return False
-            work.keys.insert(
+        def make_sure(work: UnitOfWork) -> _Bootstrap:
+            if secret is None and work.keys.count() > 0:
+                return _Bootstrap()
+            if (known := work.keys.by_secret_hash(digest)) is not None:
+                return _Bootstrap(known=known)
+            replaced = work.keys.valid_of(BOOTSTRAP_NAME, role=Role.ADMIN)
+            made = work.keys.insert(
                 name=BOOTSTRAP_NAME,
                 role=Role.ADMIN,
                 person=BOOTSTRAP_NAME,
@@ -263,14 +270,38 @@ class KeyService:
                 expires_at=None,
                 principal=BOOTSTRAP_NAME,
             )
-            return True
+            ended = [work.keys.revoke(each.id, principal=BOOTSTRAP_NAME) for each in replaced]
+            return _Bootstrap(made=made, replaced=ended)
 
-        made = self._store.write(make_sure)
-        return given if made and secret is None else None
+        found = self._store.write(make_sure)
+        found.log()
+        self._found.update({each.secret_hash: each for each in found.replaced})
+        return given if found.made is not None and secret is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Bootstrap:
+    """What came of a first admin key: one that was known before, or a new one for others."""
+
+    known: KeyRecord | None = None
+    made: KeyRecord | None = None
+    replaced: Sequence[KeyRecord] = ()
+
+    def log(self) -> None:
+        """Say what has happened to which key."""
+        if self.known is not None and self.known.revoked_at is not None:
+            _LOG.warning(
+                "the bootstrap key of the settings is revoked, and opens nothing",
+                extra={"key": self.known.id},
+            )
+        for key in self.replaced:
+            _LOG.warning("a bootstrap key was replaced and is revoked", extra={"key": key.id})
+        if self.made is not None:
+            _LOG.warning("a bootstrap key was made", extra={"key": self.made.id})
 
 
 def _person_for(work: UnitOfWork, name: str, *, principal: str) -> str:
-    """Return the person whom an admin calls ``name``; nobody takes a new one for somebody else."""
+    """Return the person whom an admin calls ``name``; a new name must resemble no other."""
     person = work.keys.person_called(name, principal=principal)
     if not work.keys.is_person(person):
         require_no_twin(person, work.keys.persons())

@@ -1,6 +1,6 @@
 """Names of persons: one spelling of each, and no two that look alike.
 
-Caps, reviews and releases tell persons apart by their names, letter by letter. So a
+Caps, reviews and releases identify persons by their names, letter by letter. So a
 new name is spelled in one way (:func:`spelled`), and may not be taken for the name of
 somebody who is there (:func:`twins_of`). The likeness is Unicode's, UTS #39: two names
 are confusable when their skeletons are equal, as they are written or in small letters.
@@ -42,7 +42,7 @@ _RANGES = (
     (0xE0100, 0xE01EF),
 )
 _INVISIBLE = frozenset(chr(code) for first, last in _RANGES for code in range(first, last + 1))
-"""Letters that Python counts as printable and nobody sees."""
+"""Letters that Python counts as printable but that are invisible."""
 
 
 class Persons(Protocol):
@@ -70,7 +70,7 @@ def spelled(name: str) -> str:
     if len(name) > MAX_LENGTH:
         raise invalid_request("name", f"must have at most {MAX_LENGTH} letters, spelled out")
     if controls or not name.isprintable() or not _INVISIBLE.isdisjoint(name):
-        raise invalid_request("name", "must not hold letters that nobody sees")
+        raise invalid_request("name", "must not hold invisible letters")
     return name
 
 
@@ -79,7 +79,8 @@ def _spelled(name: str) -> str:
 
 
 def known_person(persons: Persons, named: str) -> str | None:
-    """Return who is meant: the person of exactly this name, or of its one spelling; None: nobody.
+    """Return who is meant: the person of exactly this name, or of its one spelling; None if there
+    is none.
 
     The exact name goes first, since persons of earlier versions may be spelled in any way.
     """
@@ -87,7 +88,7 @@ def known_person(persons: Persons, named: str) -> str | None:
 
 
 def require_no_twin(name: str, persons: Iterable[str]) -> None:
-    """Pass for a new person whom nobody takes for another one.
+    """Pass for a new person whose name resembles no other.
 
     Raises
     ------
@@ -103,7 +104,7 @@ def require_no_twin(name: str, persons: Iterable[str]) -> None:
 
 
 def twins_of(persons: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    """Return which other persons may be taken for each, of those who have such twins.
+    """Return which other persons may be taken for each, of those whose names have lookalikes.
 
     >>> twins_of(["Ada", "Bob", "Ada "])
     {'Ada': ['Ada '], 'Ada ': ['Ada']}
@@ -112,11 +113,11 @@ def twins_of(persons: Iterable[str]) -> Mapping[str, Sequence[str]]:
     for person in persons:
         for look in _looks(person):
             alike[look].add(person)
-    twins: dict[str, set[str]] = defaultdict(set)
+    lookalikes: dict[str, set[str]] = defaultdict(set)
     for group in alike.values():
         for person in group if len(group) > 1 else ():
-            twins[person] |= group - {person}
-    return {person: sorted(others) for person, others in sorted(twins.items())}
+            lookalikes[person] |= group - {person}
+    return {person: sorted(others) for person, others in sorted(lookalikes.items())}
 
 
 @lru_cache(maxsize=4_096)

@@ -17,15 +17,15 @@ _LOG = logging.getLogger(__name__)
 _WINDOW_S = 60.0
 _MAX_KNOWN = 4_096
 _PORTIONS = 64
-"""A minute's requests are shared out between processes in so many portions, or one by one."""
+"""A minute's requests are shared out between processes in this many portions, or one by one."""
 
 Share = Callable[[str, int], Awaitable[Portion]]
-"""Gives out so many requests of a key, or what is left of its minute for all processes."""
+"""Gives out requests of a key, at most what is left of its minute for all processes."""
 
 
 @dataclass(slots=True)
 class _Window:
-    """What this process may still take of a key's minute; ``over``: nobody gets more of it."""
+    """What this process may still take of a key's minute; ``over``: the minute is used up."""
 
     end: float
     left: int
@@ -88,7 +88,7 @@ class RateLimiter:
                 await self._asked(key, self._share)
 
     async def _asked(self, key: str, share: Share) -> None:
-        """Ask for a portion, together with whoever else waits for one of the same key."""
+        """Ask for a portion; concurrent requests of the same key share one call."""
         asking = self._asking.get(key)
         if asking is None:
             asking = self._asking[key] = asyncio.ensure_future(self._ask(key, share))

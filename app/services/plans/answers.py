@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -13,8 +13,9 @@ from app.domain.hashing import sha256_hex
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.deadlines import Job
-from app.services.plans.foretold import assumed_of, usefulness_before, usefulness_of
+from app.services.plans.missing import column_members
 from app.services.plans.questions import Question
+from app.services.plans.stored_estimates import assumed_of, usefulness_before, usefulness_of
 from app.store import ReleaseRecord
 from mechanisms.contract import Inference, Noise, Outcome, Plan, Term
 from mechanisms.presentation import shown
@@ -27,12 +28,12 @@ _STATUS: Mapping[ReleaseState, str] = {
     ReleaseState.RESERVED: "awaiting_review",
     ReleaseState.DEBITED: "running",
 }
-"""What readers are told of a state, where that is another word than the ledger's."""
+"""The public word for a state, where it differs from the ledger's."""
 
 
 def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
     """Return what a release promises."""
-    told: dict[str, object] = {
+    stated: dict[str, object] = {
         "definition": guarantee.definition,
         "epsilon": str(guarantee.epsilon),
         "adjacency": str(guarantee.adjacency),
@@ -43,8 +44,8 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
         "exact": guarantee.exact,
     }
     if guarantee.reduction is not None:
-        told["reduction"] = guarantee.reduction
-    return told
+        stated["reduction"] = guarantee.reduction
+    return stated
 
 
 def noise_json(noise: Noise | None) -> dict[str, object] | None:
@@ -52,6 +53,12 @@ def noise_json(noise: Noise | None) -> dict[str, object] | None:
     if noise is None:
         return None
     return {"std": noise.std, "interval_95": noise.interval_95}
+
+
+def edges_json(outcome: Outcome) -> dict[str, object]:
+    """Return the member that names numbers at the edge of what is possible; often none."""
+    edges = [{"place": list(edge.place), "reason": edge.reason} for edge in outcome.edges]
+    return {"at_edge": edges} if edges else {}
 
 
 def inference_json(inference: Inference | None) -> dict[str, object] | None:
@@ -67,16 +74,20 @@ def inference_json(inference: Inference | None) -> dict[str, object] | None:
 
 
 def _term_json(term: Term) -> dict[str, object]:
-    told: dict[str, object] = {"term": term.term}
+    described: dict[str, object] = {"term": term.term}
     if term.by:
-        told["by"] = dict(term.by)
-    told |= {
+        described["by"] = dict(term.by)
+    if term.place:
+        described["place"] = list(term.place)
+    if term.reason is not None:
+        described["reason"] = term.reason
+    described |= {
         "estimate": term.estimate,
         "std_error": term.std_error,
         "confidence_95": list(term.confidence_95),
         "noise_95": None if term.noise_95 is None else list(term.noise_95),
     }
-    return told
+    return described
 
 
 def _method(inference: Inference) -> str:
@@ -104,6 +115,7 @@ def plan_json(plan: Plan, epsilon: Epsilon) -> dict[str, object]:
         "guarantee": guarantee_json(plan.guarantee),
         "grid": plan.grid,
         "details": plan.details,
+        **column_members(plan.details),
     }
 
 
@@ -122,16 +134,19 @@ def release_answer(
     """
     asked, promised = _FIXED.texts(plan, question)
     # Of dates and moments, texts: the mechanisms know them as numbers.
-    told = shown(outcome, question.statistic, facts.schema)
+    answer = shown(outcome, question.statistic, facts.schema)
     begins = _texts(id=record.id, dataset=record.dataset, status="released")
     members: dict[str, object] = {
-        "value": told.value,
-        "noise": noise_json(told.noise),
-        "usefulness": usefulness_of(record.plan, question.kinds, outcome),
+        "value": answer.value,
+        "noise": noise_json(answer.noise),
+        **edges_json(answer),
+        "usefulness": usefulness_of(
+            record.plan, question.kinds, replace(outcome, edges=answer.edges)
+        ),
         **assumed_of(record.plan),
     }
-    if outcome.inference is not None:
-        members["inference"] = inference_json(outcome.inference)
+    if answer.inference is not None:
+        members["inference"] = inference_json(answer.inference)
     drawn = _members(members)
     ends = _texts(
         requested_by=record.principal,
@@ -175,6 +190,7 @@ class _FixedTexts:
                 "grid": plan.grid,
                 "details": plan.details,
                 "reason": plan.reason,
+                **column_members(plan.details),
             }
             known = plan, _members(asked), _members(promised)
             if len(self._known) >= self._most:
@@ -215,6 +231,7 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "grid": plan["grid"],
         "details": plan["details"],
         "reason": plan["reason"],
+        **column_members(plan["details"]),
         **_job(record, plan),
         "requested_by": record.principal,
         "created_at": _second(record.created_at),
@@ -237,10 +254,14 @@ def _job(record: ReleaseRecord, plan: Mapping[str, Any]) -> dict[str, object]:
 def _review_json(record: ReleaseRecord) -> dict[str, object] | None:
     """Return what became of a release's review, or null where there was none to be."""
     if record.state in UNDECIDED:
-        told: dict[str, object] = {"decided_at": None, "reason": record.reason}
+        described: dict[str, object] = {"decided_at": None, "reason": record.reason}
         if _has_gone_on(record):
-            told |= {"version": record.version, "turn": record.turn, "conflict": record.shown > 0}
-        return told
+            described |= {
+                "version": record.version,
+                "turn": record.turn,
+                "conflict": record.shown > 0,
+            }
+        return described
     if record.finished_at is not None and record.state in GIVEN_BACK:
         return {"decided_at": _second(record.finished_at), "reason": record.reason}
     if record.charged_at != record.created_at:
@@ -255,7 +276,7 @@ def _has_gone_on(record: ReleaseRecord) -> bool:
 
 
 def status_of(state: ReleaseState) -> str:
-    """Return the word that readers are told a state as."""
+    """Return the public word for a state."""
     return _STATUS.get(state, state.value)
 
 
@@ -293,7 +314,7 @@ def heading_of(record: ReleaseRecord) -> Heading:
 
 
 def state_called(status: str) -> ReleaseState:
-    """Return the state that readers are told as this word."""
+    """Return the state that this public word stands for."""
     return next(state for state in ReleaseState if status_of(state) == status)
 
 
@@ -309,6 +330,21 @@ def etag_of(record: ReleaseRecord) -> str:
     if record.result is None:
         return f'"{record.state.value}"'
     return f'"{sha256_hex(record.result)[:32]}"'
+
+
+def tag_within(tag: str, content: bytes) -> str:
+    """Return the entity tag of what is shown of a release at more length: the release's first.
+
+    >>> tag_of_release(tag_within('"reserved"', b"a review sheet"))
+    '"reserved"'
+    """
+    return f'{tag[:-1]};{sha256_hex(content)[:32]}"'
+
+
+def tag_of_release(tag: str) -> str:
+    """Return a release's own entity tag of one that begins with it."""
+    own, mark, _ = tag.partition(";")
+    return f'{own}"' if mark else tag
 
 
 def _bytes(answer: Mapping[str, object]) -> bytes:

@@ -2,7 +2,7 @@
 
 A release is charged by a plan, and may be drawn by another process than the one
 that planned it: after a restart, an approval or an upgrade, or by a worker of
-another version. Whoever draws from what is stored plans anew, and compares.
+another version. A process that draws from a stored plan plans again, and compares.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from app.store import ReleaseRecord
 from mechanisms.contract import Plan, Statistic
 from mechanisms.samplers.base_measure import FLAT, FLAT_ON_GRID
 from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import Stack
 
 _MEMBERS = ("mechanism", "norm", "epsilon", "guarantee", "grid", "details")
-_PROSE = frozenset({"reason", "noise", "adjacent_output_space", "design", "method"})
+_PROSE = frozenset({"reason", "noise", "adjacent_output_space", "design", "method", "warnings"})
 _EXACT = frozenset({"guarantee", "grid"})
 _EXPLAINED = frozenset({"reduction", "protects"})
 """What of a guarantee is in words: how filter and groups were treated, and who is protected. How
@@ -58,7 +57,7 @@ def as_charged(question: Question, plan: str) -> Question:
 def _as_drawn(statistic: Statistic, plan: Mapping[str, Any]) -> Statistic:
     """Return a regression by kng with the base measure, and the bound, of the plan it had."""
     if plan["mechanism"] != "kng" or not isinstance(
-        statistic, LinearRegression | LogisticRegression | QuantileRegression
+        statistic, LinearRegression | QuantileRegression
     ):
         return statistic
     details = plan["details"]
@@ -86,8 +85,8 @@ def require_charged_plan(record: ReleaseRecord, *, plan: str, cost: int) -> None
     member that only one of the two plans has is a difference.
 
     What says nothing of the law may differ: sentences (``reason``; in ``details``
-    ``noise``, ``adjacent_output_space`` and the ``method`` of standard errors; the ``design``
-    follows from the question and the data set, which do not change; ``reduction`` and
+    ``noise``, ``adjacent_output_space``, ``warnings`` and the ``method`` of standard errors; the
+    ``design`` follows from the question and the data set, which do not change; ``reduction`` and
     ``protects`` in the guarantee), and ``job``, since a release keeps the deadline it was
     promised. Floats in ``details`` may differ in their last digits: they describe, and another
     processor may round them otherwise.

@@ -24,7 +24,7 @@ LONGEST_DEADLINE_S = 3600
 """No job's first deadline is later than this, however long its draw may take."""
 
 SHORTEST_DEADLINE_S = 2
-# Few draws take so many times what is expected, and those are shown at a doubling.
+# Few draws take that many times the expected time, and those are shown at a doubling.
 _MARGIN = 8
 
 
@@ -32,8 +32,8 @@ _MARGIN = 8
 class Job:
     """A release that is drawn in the background, and the first moment it may be shown.
 
-    ``expected_s`` is about how long its draw takes, by the same public facts; None where an
-    earlier version planned it.
+    Of 100 draws from realistic rows 95 take at most ``expected_s``, by the same public facts; None
+    where an earlier version planned it.
     """
 
     deadline_s: int
@@ -44,9 +44,9 @@ class Job:
         return {"deadline_s": self.deadline_s, "expected_s": self.expected_s}
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any]) -> Job:
+    def of_json(cls, stored: Mapping[str, Any]) -> Job:
         """Return the inverse of :meth:`to_json`."""
-        return cls(told["deadline_s"], told.get("expected_s"))
+        return cls(stored["deadline_s"], stored.get("expected_s"))
 
 
 def job_of(plan: Plan, *, later: bool = False, planning_ms: float = 0.0) -> Job | None:
@@ -59,22 +59,23 @@ def job_of(plan: Plan, *, later: bool = False, planning_ms: float = 0.0) -> Job 
     """
     if not (later or plan.drawn_on_boxes or plan.expected_ms > LONGEST_INLINE_MS):
         return None
-    expected_s = max(1, math.ceil((plan.expected_ms + planning_ms) / 1000))
-    return Job(_deadline_s(plan.expected_ms), expected_s)
+    bound_ms = plan.slowness * plan.expected_ms
+    expected_s = max(1, math.ceil((bound_ms + planning_ms) / 1000))
+    return Job(_deadline_s(max(_MARGIN * plan.expected_ms, bound_ms)), expected_s)
 
 
 def batched_ms(plan: Plan) -> float:
     """Return about how many milliseconds of a batch a draw takes up; infinitely many: draw alone.
 
-    Nobody else's draw is to wait for one whose time may depend on the data.
+    No other person's draw may wait for one whose time may depend on the data.
     """
     return math.inf if plan.time_depends_on_data else plan.expected_ms
 
 
-def _deadline_s(expected_ms: float) -> int:
-    """Return the deadline of a draw that takes so long: a power of two, up to the longest."""
-    wanted_s = _MARGIN * expected_ms / 1000
-    # A power of two tells little of what was reckoned, and few deadlines mean few different waits.
+def _deadline_s(wanted_ms: float) -> int:
+    """Return the first deadline that is no earlier: a power of two, up to the longest."""
+    wanted_s = wanted_ms / 1000
+    # A power of two reveals little of the estimate, and few deadlines mean few different waits.
     deadline_s = SHORTEST_DEADLINE_S
     while deadline_s < min(wanted_s, LONGEST_DEADLINE_S):
         deadline_s *= 2

@@ -6,11 +6,13 @@ data set's public facts.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
+from app.domain.columns import Reading
+from app.domain.datasets import Encoding
 from app.domain.hashing import sha256_hex
 from app.services.datasets.datasets import (
     DatasetFacts,
@@ -19,16 +21,18 @@ from app.services.datasets.datasets import (
     require_askable,
 )
 from app.services.people.keys import Caller
-from app.services.plans.answers import inference_json, noise_json, plan_json
-from app.services.plans.foretold import kept_json, usefulness_of
+from app.services.plans.answers import edges_json, inference_json, noise_json, plan_json
 from app.services.plans.plans import PlanService, foretell, make_plan
-from app.services.plans.questions import Question
+from app.services.plans.questions import Question, asked_json
+from app.services.plans.stored_estimates import kept_json, usefulness_of
 from app.services.plans.typical import with_typical
+from app.tidy.csv_text import csv_text
 from mechanisms.domain import CategoryColumn, Column
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.dry_runs import MOST_ROWS, dry_rows, dry_run
 from mechanisms.foresight.foresee import foreseeing_ms
 from mechanisms.presentation import shown
+from mechanisms.times import zone_named
 
 FILE_ROWS = 10_000
 """As many rows has a synthetic file at most."""
@@ -57,6 +61,10 @@ class DryRunService:
         facts = await self._datasets.present(dataset)
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         self._plans.require_askable(question)
+        asked, question = (
+            question,
+            await self._plans.spelled(facts, question, person=caller.person, free=True),
+        )
         made = min(assumed.rows_of(facts.schema), MOST_ROWS) * len(facts.schema.columns)
         expected_ms = (
             question.planning_ms(facts.schema)
@@ -66,10 +74,10 @@ class DryRunService:
         run = await self._plans.compute(
             _dry_run, facts, question, assumed, person=caller.person, expected_ms=expected_ms
         )
-        return {**run, "requested_by": caller.person}
+        return {**run, **asked_json(asked), "requested_by": caller.person}
 
-    async def rows(self, dataset: str, *, caller: Caller) -> bytes:
-        """Return synthetic rows as a CSV file of the data set's form.
+    async def rows(self, dataset: str, *, caller: Caller) -> tuple[bytes, Encoding]:
+        """Return synthetic rows as a CSV file of the data set's form, and its encoding.
 
         Raises
         ------
@@ -79,9 +87,10 @@ class DryRunService:
         facts = await self._datasets.present(dataset)
         require_active(facts.record)
         written = FILE_ROWS * len(facts.schema.columns)
-        return await self._plans.compute(
-            _file, facts, person=caller.person, expected_ms=_MS_PER_WRITTEN * written
+        file = await self._plans.compute(
+            synthetic_file, facts, person=caller.person, expected_ms=_MS_PER_WRITTEN * written
         )
+        return file, facts.columns.text.encoding
 
 
 def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> dict[str, object]:
@@ -93,9 +102,11 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
         assumed,
         lambda schema: make_plan(replace(facts, schema=schema), question),
     )
-    told = shown(run.outcome, question.statistic, facts.schema)
+    answer = shown(run.outcome, question.statistic, facts.schema)
     told_assumed = assumed.to_json(facts.schema)
-    kept = json.dumps({"foresight": kept_json(found, told_assumed)}, allow_nan=False)
+    kept = json.dumps(
+        {"foresight": kept_json(found, told_assumed), "details": run.plan.details}, allow_nan=False
+    )
     name = sha256_hex(f"{facts.id} {question.canonical} {assumed!r}".encode())
     return {
         "id": f"dry_{name[:32]}",
@@ -105,11 +116,12 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
         "rows": run.rows,
         "assume": told_assumed,
         "cost": "0",
-        "statistic": question.to_json()["statistic"],
-        "value": told.value,
-        "noise": noise_json(told.noise),
-        "inference": inference_json(run.outcome.inference),
-        "usefulness": usefulness_of(kept, question.kinds, run.outcome),
+        **asked_json(question),
+        "value": answer.value,
+        "noise": noise_json(answer.noise),
+        **edges_json(answer),
+        "inference": inference_json(answer.inference),
+        "usefulness": usefulness_of(kept, question.kinds, replace(run.outcome, edges=answer.edges)),
         **plan_json(run.plan, question.epsilon),
         "created_at": None,
         "released_at": None,
@@ -118,28 +130,47 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
     }
 
 
-def _file(facts: DatasetFacts) -> bytes:
+def synthetic_file(facts: DatasetFacts) -> bytes:
+    """Return synthetic rows as a CSV file that the data set's own spec reads.
+
+    A character that the declared encoding does not have is a question mark: no file in it has one.
+    """
     data = dry_rows(facts.schema, with_typical(Assumptions(), facts.columns), most=FILE_ROWS)
     names = [name for name in facts.columns.columns if name in data.codes]
-    cells = {name: _cells(facts.schema.columns[name], data.codes[name].tolist()) for name in names}
+    columns, headers = facts.schema.columns, facts.columns.headers
+    cells = {
+        headers[name]: _cells(
+            columns[name], data.values_of(name).tolist(), facts.columns.columns[name].reading
+        )
+        for name in names
+        if name in headers
+    }
     unit = facts.columns.unit
     if unit is not None:
-        cells = {unit.column: [f"person {row + 1}" for row in range(data.rows)], **cells}
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter=facts.columns.delimiter, lineterminator="\n")
-    writer.writerow(cells)
-    writer.writerows(zip(*cells.values(), strict=True))
-    return text.getvalue().encode()
+        before = "" if unit.id == "number" else "person "
+        cells = {unit.column: [f"{before}{row + 1}" for row in range(data.rows)], **cells}
+    rows, file = zip(*cells.values(), strict=True), facts.columns.text
+    titles = "".join(f"title {line + 1}\n" for line in range(file.skip_rows))
+    text = csv_text(cells, rows, delimiter=file.delimiter, line_end="\n")
+    return (titles + text).encode(file.encoding, "replace")
 
 
-def _cells(column: Column, codes: list[int]) -> list[str]:
+def _cells(column: Column, values: list[Any], reading: Reading) -> list[str]:
     """Return cells as the data set's own file may have them."""
     if isinstance(column, CategoryColumn):
-        return [column.values[code] for code in codes]
+        return [column.values[place] for place in values]
     if column.boolean:
-        return ["true" if code > 0 else "false" for code in codes]
-    middle, step = float(column.midpoint), float(column.step)
-    numbers = (middle + step * code for code in codes)
-    if column.whole:
-        return [column.shown(round(number)) for number in numbers]
-    return [f"{number:.6g}" for number in numbers]
+        return [(reading.true if value else reading.false)[0] for value in values]
+    if column.timed is not None:
+        texts = [column.shown(value) for value in values]
+        return [_by_format(text, reading) for text in texts] if reading.format else texts
+    texts = [str(value) if column.whole else f"{value:.6g}" for value in values]
+    return [text.replace(".", reading.decimal) for text in texts]
+
+
+def _by_format(text: str, reading: Reading) -> str:
+    """Return a date, or an instant in the column's time zone, by its first pattern."""
+    moment = datetime.fromisoformat(text)
+    zone = None if reading.timezone is None else zone_named(reading.timezone)
+    local = moment if moment.tzinfo is None or zone is None else moment.astimezone(zone)
+    return local.strftime(reading.format[0])

@@ -1,21 +1,23 @@
-"""What an answer would be worth, told in previews and releases: from public facts, for free.
+"""Expected quality of an answer, shown in previews and releases: free, from public facts.
 
-Laws that depend on the data are simulated, which takes up to some seconds: that is done in a
-process beside the server, and the last answers are remembered. Nothing here is given data.
+Laws that depend on the data are simulated, which takes up to two seconds: that is done in a
+separate process, and the last answers are cached. No release waits for it: it shows
+the cached answer, or what a coarse simulation finds in a few milliseconds, and says which.
+Nothing here is given data.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from functools import partial
 
 from app.domain.errors import ProcessLostError
 from app.services.datasets.datasets import DatasetFacts
-from app.services.plans.foretold import kept_json
 from app.services.plans.plans import Offer, PlanService, foretell
 from app.services.plans.questions import Question
+from app.services.plans.stored_estimates import kept_json
 from app.services.plans.typical import with_typical
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.foresee import Foresight, foreseeing_ms
@@ -29,9 +31,10 @@ _MAX_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What follows from a question with what a release keeps, and of which facts it was made."""
+    """What follows from a question with what a release keeps, and of what it was made."""
 
     facts: DatasetFacts
+    found: Foresight | None
     offer: Offer
 
 
@@ -42,68 +45,36 @@ class ForesightService:
         self._plans = plans
         self._known: OrderedDict[_Key, Foresight] = OrderedDict()
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
-        self._running: dict[_Key, asyncio.Task[Foresight]] = {}
 
     async def of(
-        self,
-        facts: DatasetFacts,
-        question: Question,
-        assumed: Assumptions,
-        *,
-        person: str,
-        patient: bool = False,
+        self, facts: DatasetFacts, question: Question, assumed: Assumptions, *, person: str
     ) -> Foresight:
         """Return what an answer would be worth under these assumptions.
-
-        Whoever asks while it is being found out waits for the same calculation.
 
         Raises
         ------
         Problem
-            ``invalid-request`` when they do not fit the data set; ``busy``, unless patient.
+            ``invalid-request`` when they do not fit the data set; ``busy``.
         """
-        key = facts.id, question.canonical, assumed
-        known = self.known(facts, question, assumed)
-        if known is not None:
-            return known
-        running = self._running.get(key)
-        if running is None:
-            found = self._find(facts, question, assumed, person=person, patient=patient)
-            # A task of its own: whoever asked first may go away, and others wait for it.
-            running = self._running[key] = asyncio.ensure_future(found)
-            running.add_done_callback(lambda done: self._remember(key, done))
-        return await asyncio.shield(running)
-
-    async def _find(
-        self,
-        facts: DatasetFacts,
-        question: Question,
-        assumed: Assumptions,
-        *,
-        person: str,
-        patient: bool,
-    ) -> Foresight:
-        planning_ms = question.planning_ms(facts.schema)
-        return await self._plans.compute(
-            foretell,
-            facts,
-            question,
-            assumed,
-            person=person,
-            expected_ms=planning_ms + foreseeing_ms(question.statistic, facts.schema),
-            patient=patient,
-        )
-
-    def _remember(self, key: _Key, done: asyncio.Task[Foresight]) -> None:
-        del self._running[key]
-        if done.cancelled() or done.exception() is not None:
-            return
-        self._keep(key, done.result())
+        question = await self._plans.spelled(facts, question, person=person, free=True)
+        found = self.known(facts, question, assumed)
+        if found is None:
+            planning_ms = question.planning_ms(facts.schema)
+            found = await self._plans.compute(
+                foretell,
+                facts,
+                question,
+                assumed,
+                person=person,
+                expected_ms=planning_ms + foreseeing_ms(question.statistic, facts.schema),
+            )
+            self.remember(facts, question, assumed, found)
+        return found
 
     def known(
         self, facts: DatasetFacts, question: Question, assumed: Assumptions
     ) -> Foresight | None:
-        """Return what has been found out before, if it is remembered."""
+        """Return what is remembered of a question in its one spelling."""
         key = facts.id, question.canonical, assumed
         if key in self._known:
             self._known.move_to_end(key)
@@ -112,11 +83,8 @@ class ForesightService:
     def remember(
         self, facts: DatasetFacts, question: Question, assumed: Assumptions, found: Foresight
     ) -> None:
-        """Remember what has been found out elsewhere."""
-        self._keep((facts.id, question.canonical, assumed), found)
-
-    def _keep(self, key: _Key, found: Foresight) -> None:
-        self._known[key] = found
+        """Remember what has been found out of a question in its one spelling."""
+        self._known[facts.id, question.canonical, assumed] = found
         if len(self._known) > _MAX_CACHED:
             self._known.popitem(last=False)
 
@@ -130,25 +98,42 @@ class ForesightService:
         Problem
             As :meth:`PlanService.offer`.
         """
+        question = await self._plans.spelled(facts, question, person=person)
         key = facts.id, question.canonical
-        kept = self._kept.get(key)
+        known, kept = self.known(facts, question, _USUAL), self._kept.get(key)
         # Many releases are of one question, and facts are others once anything of them changes.
-        if kept is not None and kept.facts is facts:
+        if kept is not None and kept.facts is facts and kept.found is known:
             self._kept.move_to_end(key)
             return kept.offer
         offer = await self._plans.offer(facts, question, person=person)
-        assumed = Assumptions()
         try:
-            found = offer.foresight or await self.of(
-                facts, question, assumed, person=person, patient=True
-            )
+            found = known or offer.foresight or await self._coarse(facts, question, person=person)
         # A foresight is a courtesy: a release must not fail for want of one.
         except ProcessLostError:
             return offer
-        told = with_typical(assumed, facts.columns).to_json(facts.schema)
-        text = {**json.loads(offer.text), "foresight": kept_json(found, told)}
+        offered = with_typical(_USUAL, facts.columns).to_json(facts.schema)
+        text = {**json.loads(offer.text), "foresight": kept_json(found, offered)}
         offer = replace(offer, text=json.dumps(text, allow_nan=False))
-        self._kept[key] = _Kept(facts, offer)
+        self._kept[key] = _Kept(facts, known, offer)
         if len(self._kept) > _MAX_KEPT:
             self._kept.popitem(last=False)
         return offer
+
+    async def _coarse(self, facts: DatasetFacts, question: Question, *, person: str) -> Foresight:
+        """Return what takes some milliseconds to find out, in a lane where nothing free is made."""
+        planning_ms = question.planning_ms(facts.schema)
+        takes_ms = foreseeing_ms(question.statistic, facts.schema, coarse=True)
+        return await self._plans.compute(
+            partial(foretell, coarse=True),
+            facts,
+            question,
+            _USUAL,
+            person=person,
+            expected_ms=planning_ms + takes_ms,
+            free=False,
+            patient=True,
+        )
+
+
+_USUAL = Assumptions()
+"""What a release assumes, which says nothing."""

@@ -1,15 +1,17 @@
-"""Lanes that keep costly plans apart.
+"""Lanes: where calculations are made, and how people take turns at them.
 
-Most plans take a millisecond or two; one of 64 columns' moments takes a second
-of one core. Those are made in another process, one at a time, and wait in
-queues of bounded length, one for each person, so that whoever asks for many holds
-up nobody but themselves.
+What is quick is made in threads of the server, everything else in processes next to it. In every
+lane one of a person's calculations is made at a time, and behind it the others wait in a queue of
+the person's own, so that a person who asks for many holds up no one else. Releases have lanes
+of their own: none waits for what is free. A calculation in a process ends when no one waits for it
+any more, and after as much processor time as it may take (:mod:`app.services.plans.budgets`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
@@ -18,111 +20,59 @@ import anyio
 import anyio.to_thread
 
 from app.domain.problems import Problem
+from app.uploads.intake import Stop
 
 T = TypeVar("T")
 
-LONGEST_SHORT_MS = 100.0
-"""A plan that is expected to take longer than this is costly."""
+AT_ONCE = 2
+"""How many people's calculations a lane of processes makes at once."""
 
 
 class Calculator(Protocol):
     """Other processes, in which what takes long is calculated."""
 
-    def run(self, function: Callable[..., T], *arguments: object) -> T:
+    def run(
+        self,
+        function: Callable[..., T],
+        *arguments: object,
+        stop: Stop,
+        seconds: float,
+        urgent: bool,
+    ) -> T:
         """Return what a function of a module comes to, or raise the Problem that it raises.
 
-        All that it takes and returns can be pickled.
+        All that it takes and returns can be pickled. ``stop`` ends it, and the process with it;
+        it may use at most ``seconds`` of CPU time. What is ``urgent`` goes before the rest.
         """
 
     def close(self) -> None:
         """End the calculations under way."""
 
 
-class CalculationQueue:
-    """Calculations in another process, one at a time, for which people take turns.
-
-    Parameters
-    ----------
-    calculator
-        Where they are made.
-    most
-        How many of one person's may be made or wait.
-    """
-
-    def __init__(self, calculator: Calculator, *, most: int) -> None:
-        self._calculator = calculator
-        self._lane = FairLane(most=most)
-
-    async def run(self, person: str, function: Callable[..., T], *arguments: object) -> T:
-        """Return what a function of a module comes to.
-
-        Raises
-        ------
-        Problem
-            What the function raises; ``busy``, when as many of the person's as may are there.
-        """
-        return await self._lane.run(person, self._calculator.run, function, *arguments)
-
-
-class Lane:
-    """Threads for calculations of one sort, and a queue before them.
-
-    Parameters
-    ----------
-    threads
-        How many run at once.
-    most
-        How many may run or wait.
-    """
-
-    def __init__(self, *, threads: int, most: int) -> None:
-        self._turns = anyio.CapacityLimiter(threads)
-        self._most = most
-        self._there = 0
-
-    async def run(self, function: Callable[..., T], *arguments: object, patient: bool = False) -> T:
-        """Run a calculation in another thread when its turn has come.
-
-        ``patient``: for what has been charged already, and is never turned away.
-
-        Raises
-        ------
-        Problem
-            ``busy``, when as many as may are there.
-        """
-        # Refused before anything is begun: a queue without bound would hold every request's memory.
-        if self._there >= self._most and not patient:
-            raise Problem("busy")
-        self._there += 1
-        try:
-            return await anyio.to_thread.run_sync(function, *arguments, limiter=self._turns)
-        finally:
-            self._there -= 1
-
-
-class FairLane:
-    """A thread for calculations that take long, and for each person a queue before it.
+class Turns:
+    """Limits how many people's calculations run at once, with one per person.
 
     The first of every queue stand in line, so a person waits for one calculation of each other
     person's at most, however many those have asked for.
 
     Parameters
     ----------
+    at_once
+        How many may be made.
     most
-        How many of one person's may run or wait.
+        How many of one person's may be made or wait.
     """
 
-    def __init__(self, *, most: int) -> None:
+    def __init__(self, *, at_once: int, most: int) -> None:
         self._most = most
-        self._line = anyio.CapacityLimiter(1)
+        self._line = anyio.CapacityLimiter(at_once)
         self._queues: dict[str, _Queue] = {}
 
-    async def run(
-        self, person: str, function: Callable[..., T], *arguments: object, patient: bool = False
-    ) -> T:
-        """Run a person's calculation in another thread when its turn has come.
+    @asynccontextmanager
+    async def turn(self, person: str, *, patient: bool = False) -> AsyncIterator[None]:
+        """Run a block when the person's turn has come.
 
-        ``patient`` is as in :meth:`Lane.run`.
+        ``patient``: for what has been charged already, and is never turned away.
 
         Raises
         ------
@@ -130,33 +80,19 @@ class FairLane:
             ``busy``, when as many of the person's as may are there.
         """
         queue = self._queues.setdefault(person, _Queue())
+        # Refused before anything is begun: a queue without bound would hold every request's memory.
         if queue.there >= self._most and not patient:
             raise Problem("busy")
         queue.there += 1
         try:
             # One of each person stands in line; the others wait behind it, in its own queue.
             async with queue.first, self._line:
-                return await _to_its_end(function, *arguments)
+                yield
         finally:
             queue.there -= 1
             # Else there would be a queue for everybody who has ever asked.
             if not queue.there:
                 del self._queues[person]
-
-
-async def _to_its_end(function: Callable[..., T], *arguments: object) -> T:
-    """Run a calculation in another thread; whoever goes away meanwhile goes when it has ended.
-
-    No thread can be stopped: one that nobody waits for would run beside the next.
-    """
-    own = anyio.CapacityLimiter(1)
-    running = asyncio.ensure_future(
-        anyio.to_thread.run_sync(partial(function, *arguments), limiter=own)
-    )
-    try:
-        return await asyncio.shield(running)
-    finally:
-        await asyncio.wait((running,))
 
 
 @dataclass(slots=True)
@@ -165,3 +101,109 @@ class _Queue:
 
     there: int = 0
     first: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+class ThreadLane:
+    """Calculations that are quick, in threads.
+
+    Parameters
+    ----------
+    threads
+        How many run at once.
+    most
+        How many of one person's may run or wait.
+    """
+
+    def __init__(self, *, threads: int, most: int) -> None:
+        self._turns = Turns(at_once=threads, most=most)
+        self._threads = anyio.CapacityLimiter(threads)
+
+    async def run(
+        self, person: str, function: Callable[..., T], *arguments: object, patient: bool = False
+    ) -> T:
+        """Run a person's calculation in another thread.
+
+        Raises
+        ------
+        Problem
+            ``busy``, unless patient; what the function raises.
+        """
+        async with self._turns.turn(person, patient=patient):
+            return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
+
+
+class ProcessLane:
+    """Calculations that take longer, in other processes.
+
+    Parameters
+    ----------
+    calculator
+        Where they are made.
+    most
+        How many of one person's may be made or wait.
+    seconds
+        How much processor time one may take.
+    urgent
+        Whether they go before others.
+    """
+
+    def __init__(
+        self, calculator: Calculator, *, most: int, seconds: float, urgent: bool = False
+    ) -> None:
+        self._urgent = urgent
+        self._calculator = calculator
+        self._seconds = seconds
+        self._turns = Turns(at_once=AT_ONCE, most=most)
+
+    async def run(
+        self,
+        person: str,
+        function: Callable[..., T],
+        *arguments: object,
+        patient: bool = False,
+        known: Callable[[], T | None] = lambda: None,
+    ) -> T:
+        """Return what a function of a module comes to, in another process.
+
+        ``known`` says, when the turn has come, what it would come to if another caller has computed
+        it in the meantime.
+
+        Raises
+        ------
+        Problem
+            ``busy``, unless patient; what the function raises.
+        """
+        async with self._turns.turn(person, patient=patient):
+            found = known()
+            if found is not None:
+                return found
+            return await self._while_wanted(function, *arguments)
+
+    async def _while_wanted(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run a calculation, which ends with who waits for it: no thread can be stopped."""
+        stop, own = Stop(), anyio.CapacityLimiter(1)
+        run = partial(
+            self._calculator.run,
+            function,
+            *arguments,
+            stop=stop,
+            seconds=self._seconds,
+            urgent=self._urgent,
+        )
+        running = asyncio.ensure_future(anyio.to_thread.run_sync(run, limiter=own))
+        try:
+            return await asyncio.shield(running)
+        finally:
+            if not running.done():
+                stop.ask()
+                # Its turn is over when it has ended, or it would run in parallel with the next.
+                await asyncio.wait((running,))
+                running.exception()  # no one waits for it, so it is dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Where calculations of one sort are made: what is quick, and what is not."""
+
+    threads: ThreadLane
+    processes: ProcessLane

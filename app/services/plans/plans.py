@@ -8,31 +8,36 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar, cast
 
-from app.domain.hashing import sha256_hex
 from app.domain.policies import Review
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.answers import plan_json
+from app.services.plans.budgets import (
+    FREE_S,
+    LONGEST_CHARGED_S,
+    LONGEST_S,
+    OutOfTimeError,
+    at_most,
+)
 from app.services.plans.charged_plan import as_charged, require_charged_plan
 from app.services.plans.deadlines import Job, job_of
-from app.services.plans.lanes import (
-    LONGEST_SHORT_MS,
-    Calculator,
-    FairLane,
-    Lane,
-)
-from app.services.plans.questions import Question, read_question
+from app.services.plans.lanes import Calculator, Lanes, ProcessLane, ThreadLane
+from app.services.plans.missing import with_column_facts
+from app.services.plans.questions import Question, read_question, spelled, spelling_ms
 from app.services.plans.sizes import answer_bytes, require_storable
 from app.services.plans.typical import with_typical
 from app.store import ReleaseRecord
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
+from mechanisms.foresight.asked import Asked
 from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.choice import choose, decided, remember, undecided
+from mechanisms.foresight.choice import Choice, choose, decided, remember, undecided
 from mechanisms.foresight.foresee import Foresight, foresee
 from mechanisms.privacy import Adjacency
 
@@ -41,6 +46,13 @@ T = TypeVar("T")
 _Key = tuple[str, str, Review]
 
 _MAX_CACHED = 64
+LONGEST_SHORT_MS = 100.0
+"""A plan that is expected to take longer than this is costly, and its release a job."""
+QUICK_MS = 25.0
+"""What is expected to take longer is calculated in another process, but for plans that are drawn
+here: in a thread it would hold up everybody else in the server."""
+_AT_ONCE_MS = 2.0
+"""What takes no longer is done on the event loop: a thread would take as long."""
 _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon", "inference", "assume"})
 
 
@@ -80,16 +92,18 @@ class Offer:
 class PlanService:
     """Calibration, off the event loop, with a memory.
 
+    What is free has lanes of its own, so that no release waits for it.
+
     Parameters
     ----------
     threads
-        How many plans are made here at once.
+        How many calculations are made here at once.
     max_waiting, max_waiting_costly
-        How many may be made or wait for it: here, and of one person's in the calculator.
+        How many of one person's may be made or wait for it: here, and in the calculator.
     calculator
-        Where the costly ones are made, one at a time.
+        Where the costly ones are made.
     most_bytes
-        How large a question may be that is asked anew.
+        How large a new question may be.
     """
 
     def __init__(
@@ -101,17 +115,62 @@ class PlanService:
         calculator: Calculator,
         most_bytes: int,
     ) -> None:
+        def lanes(seconds: float, *, urgent: bool) -> Lanes:
+            return Lanes(
+                ThreadLane(threads=threads, most=max_waiting),
+                ProcessLane(calculator, most=max_waiting_costly, seconds=seconds, urgent=urgent),
+            )
+
         self._most_bytes = most_bytes
-        self._short = Lane(threads=threads, most=max_waiting)
-        self._costly = FairLane(most=max_waiting_costly)
+        self._free = lanes(LONGEST_S, urgent=False)
+        self._charged = lanes(LONGEST_CHARGED_S, urgent=True)
         self._calculator = calculator
         self._known: OrderedDict[_Key, Offer] = OrderedDict()
-        self._left: OrderedDict[str, object] = OrderedDict()
+        self._spelled: OrderedDict[tuple[str, str], Question] = OrderedDict()
+
+    async def spelled(
+        self,
+        facts: DatasetFacts,
+        question: Question,
+        *,
+        person: str,
+        free: bool = False,
+        patient: bool = False,
+    ) -> Question:
+        """Return a question in the one spelling that it has for a data set.
+
+        Raises
+        ------
+        Problem
+            ``busy``, of a question that takes long to spell, unless patient.
+        """
+        key = facts.id, question.canonical
+        found = self._spelled.get(key)
+        if found is not None:
+            self._spelled.move_to_end(key)
+        else:
+            takes_ms = spelling_ms(question)
+            if takes_ms <= _AT_ONCE_MS:
+                found = spelled(question, facts.schema)
+            else:
+                found = await self.compute(
+                    spelled,
+                    question,
+                    facts.schema,
+                    person=person,
+                    expected_ms=takes_ms,
+                    free=free,
+                    patient=patient,
+                )
+            self._spelled[key] = found
+            if len(self._spelled) > _MAX_CACHED:
+                self._spelled.popitem(last=False)
+        return found
 
     async def offer(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
         """Return what follows from a question before any data, and how it is drawn.
 
-        ``person`` is who asks: people take turns at what is costly.
+        ``person`` is who asks: people take turns.
 
         Raises
         ------
@@ -120,10 +179,10 @@ class PlanService:
             public description or is not offered; ``empty-dataset``; ``too-large``; ``busy``.
         """
         self.require_askable(question)
-        return await self._offer(facts, question, person=person, patient=False)
+        return await self._offer(facts, question, person=person, lanes=self._charged)
 
     def require_askable(self, question: Question) -> None:
-        """Pass for a question that is not too large to be asked anew.
+        """Pass for a question that is not too large for a new request.
 
         Raises
         ------
@@ -133,48 +192,34 @@ class PlanService:
         require_storable(question, self._most_bytes)
 
     async def _offer(
-        self, facts: DatasetFacts, question: Question, *, person: str, patient: bool
+        self,
+        facts: DatasetFacts,
+        question: Question,
+        *,
+        person: str,
+        lanes: Lanes,
+        patient: bool = False,
     ) -> Offer:
-        offer = self._remembered(facts, question)
-        if offer is not None:
-            return offer
-        # First, as a plan is one of what this decides; it may take a simulation.
-        await self._decide(facts, question, person=person, patient=patient)
-        if is_costly(facts, question):
-            offer = await self._costly.run(person, self._made, facts, question, patient=patient)
-        else:
-            offer = await self._short.run(self._made, facts, question, patient=patient)
-        return self._remember(facts, question, offer)
-
-    async def _decide(
-        self, facts: DatasetFacts, question: Question, *, person: str, patient: bool
-    ) -> None:
-        """Have decided what "auto" stands for, where that takes a simulation."""
-        waiting = undecided(
-            question.statistic,
-            facts.schema,
-            question.epsilon,
-            mechanism=question.mechanism,
-            norm=question.norm,
-            inference=question.inference,
+        question = await self.spelled(
+            facts, question, person=person, free=lanes is self._free, patient=patient
         )
-        if waiting:
-            remember(await self._apart(person, decided, waiting, patient=patient))
-
-    def _made(self, facts: DatasetFacts, question: Question) -> Offer:
-        """Return what another request may have had made while this one waited, or make it."""
-        known = self._known.get(_key(facts, question))
-        if known is not None:
-            return known
-        if is_costly(facts, question):
-            return self._calculator.run(_offer_alone, facts, question)
-        return make_offer(facts, question)
-
-    def _remembered(self, facts: DatasetFacts, question: Question) -> Offer | None:
         key = _key(facts, question)
-        if key in self._known:
+        known = partial(self._known.get, key)
+        found = known()
+        if found is not None:
             self._known.move_to_end(key)
-        return self._known.get(key)
+            return found
+        # First, as a plan is one of what this decides; it may take a simulation.
+        waiting = _undecided(facts, question)
+        if waiting:
+            remember(await lanes.processes.run(person, decided, waiting, patient=patient))
+        if is_costly(facts, question):
+            found = await lanes.processes.run(
+                person, _offer_alone, facts, question, patient=patient, known=known
+            )
+        else:
+            found = await lanes.threads.run(person, make_offer, facts, question, patient=patient)
+        return self._remember(facts, question, found)
 
     def _remember(self, facts: DatasetFacts, question: Question, offer: Offer) -> Offer:
         self._known[_key(facts, question)] = offer
@@ -197,7 +242,9 @@ class PlanService:
         question = read_question(record.request)
         asked = as_charged(question, record.plan)
         # charged or reserved already: it waits for its turn however many are there
-        offer = await self._offer(facts, asked, person=record.principal, patient=True)
+        offer = await self._offer(
+            facts, asked, person=record.principal, lanes=self._charged, patient=True
+        )
         require_charged_plan(record, plan=offer.text, cost=offer.cost)
         return question, offer
 
@@ -212,45 +259,25 @@ class PlanService:
     ) -> T:
         """Return what a function of a module makes of an offer, a data set's facts and a question.
 
+        It is free.
+
         Raises
         ------
         Problem
             As :meth:`offer`, and what the function raises.
         """
         self.require_askable(question)
-        if expected_ms <= LONGEST_SHORT_MS:
-            offer = await self.offer(facts, question, person=person)
-            return await self._short.run(function, offer, facts, question, *arguments)
-        offer, outcome = await self._apart(person, _weighed, function, facts, question, *arguments)
+        lanes = self._free
+        if expected_ms <= QUICK_MS:
+            offer = await self._offer(facts, question, person=person, lanes=lanes)
+            return await lanes.threads.run(person, function, offer, facts, question, *arguments)
+        offer, choices, outcome = await lanes.processes.run(
+            person, _weighed, function, facts, question, *arguments
+        )
+        remember(choices)
         if is_costly(facts, question):
             self._remember(facts, question, offer)
         return cast(T, outcome)
-
-    async def _apart(
-        self,
-        person: str,
-        function: Callable[..., T],
-        *arguments: object,
-        patient: bool = False,
-    ) -> T:
-        """Run a function in another process, or return what was left of the same request.
-
-        A client that goes before its answer often asks again. It would never get one that takes
-        longer than its patience.
-        """
-        text = sha256_hex(repr((function, arguments)).encode())
-
-        def run() -> object:
-            if text not in self._left:
-                self._left[text] = self._calculator.run(function, *arguments)
-                if len(self._left) > _MAX_CACHED:
-                    self._left.popitem(last=False)
-            return self._left[text]
-
-        found = await self._costly.run(person, run, patient=patient)
-        # Only who is still there gets here: what has been answered is not left.
-        self._left.pop(text, None)
-        return cast(T, found)
 
     async def compute(
         self,
@@ -258,6 +285,7 @@ class PlanService:
         *arguments: object,
         person: str,
         expected_ms: float,
+        free: bool = True,
         patient: bool = False,
     ) -> T:
         """Run a function of a module in another thread, or in the calculator if it takes long.
@@ -267,13 +295,25 @@ class PlanService:
         Problem
             ``busy``, unless patient.
         """
-        if expected_ms <= LONGEST_SHORT_MS:
-            return await self._short.run(function, *arguments, patient=patient)
-        return await self._apart(person, function, *arguments, patient=patient)
+        lanes = self._free if free else self._charged
+        lane = lanes.threads if expected_ms <= QUICK_MS else lanes.processes
+        return await lane.run(person, function, *arguments, patient=patient)
 
     def close(self) -> None:
         """End what is being calculated in other processes."""
         self._calculator.close()
+
+
+def _undecided(facts: DatasetFacts, question: Question) -> Sequence[Asked]:
+    """Return what a question leaves to "auto" that takes a simulation and is not known here."""
+    return undecided(
+        question.statistic,
+        facts.schema,
+        question.epsilon,
+        mechanism=question.mechanism,
+        norm=question.norm,
+        inference=question.inference,
+    )
 
 
 def _key(facts: DatasetFacts, question: Question) -> _Key:
@@ -282,7 +322,7 @@ def _key(facts: DatasetFacts, question: Question) -> _Key:
 
 
 def is_costly(facts: DatasetFacts, question: Question) -> bool:
-    """Return whether a question takes long to plan, whoever asks it."""
+    """Return whether a question takes long to plan, for any caller."""
     return question.planning_ms(facts.schema) > LONGEST_SHORT_MS
 
 
@@ -294,11 +334,12 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
     Problem
         As :meth:`PlanService.offer`.
     """
+    question = spelled(question, facts.schema)
     # Refused before any charge: no mean of nothing, and the row count is public here.
     if facts.schema.adjacency is Adjacency.REPLACE_ONE and facts.schema.rows == 0:
         raise Problem("empty-dataset")
     try:
-        return calibrate(
+        plan = calibrate(
             question.statistic,
             facts.schema,
             question.epsilon,
@@ -306,12 +347,18 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
             norm=question.norm,
             inference=question.inference,
         )
+        return with_column_facts(plan, question.statistic, facts)
     except InvalidStatisticError as error:
         raise _refusal(error) from None
 
 
-def foretell(facts: DatasetFacts, question: Question, assumed: Assumptions) -> Foresight:
+def foretell(
+    facts: DatasetFacts, question: Question, assumed: Assumptions, *, coarse: bool = False
+) -> Foresight:
     """Return what an answer would be worth, under these assumptions.
+
+    A simulation that takes longer than is free is given up for a coarse one, which ``coarse`` asks
+    for at once.
 
     Raises
     ------
@@ -319,8 +366,9 @@ def foretell(facts: DatasetFacts, question: Question, assumed: Assumptions) -> F
         ``invalid-request`` when question or assumptions do not fit the data set.
     """
     try:
-        question = _with_choice(facts, question)
-        return foresee(
+        question = _with_choice(facts, spelled(question, facts.schema))
+        seen = partial(
+            foresee,
             question.statistic,
             facts.schema,
             question.spent_on_numbers,
@@ -328,6 +376,10 @@ def foretell(facts: DatasetFacts, question: Question, assumed: Assumptions) -> F
             norm=question.norm,
             assumptions=with_typical(assumed, facts.columns),
         )
+        if not coarse:
+            with suppress(OutOfTimeError), at_most(FREE_S):
+                return seen()
+        return seen(coarse=True)
     except InvalidStatisticError as error:
         raise _refusal(error) from None
 
@@ -354,6 +406,7 @@ def make_offer(facts: DatasetFacts, question: Question) -> Offer:
     Problem
         As :meth:`PlanService.offer`.
     """
+    question = spelled(question, facts.schema)
     plan = make_plan(facts, question)
     reviewed = facts.policy.review.covers(question.epsilon)
     later = reviewed or is_costly(facts, question)
@@ -374,16 +427,20 @@ def make_offer(facts: DatasetFacts, question: Question) -> Offer:
 
 def _offer_alone(facts: DatasetFacts, question: Question) -> Offer:
     """Return an offer that may travel between processes: a plan may not."""
-    foresight = foretell(facts, question, Assumptions())
+    foresight = foretell(facts, question, Assumptions(), coarse=True)
     return replace(make_offer(facts, question), plan=None, foresight=foresight)
 
 
 def _weighed(
     function: Callable[..., T], facts: DatasetFacts, question: Question, *arguments: object
-) -> tuple[Offer, T]:
-    """Return an offer that may travel between processes, and what a function makes of it."""
+) -> tuple[Offer, Mapping[str, Choice], T]:
+    """Return an offer that may travel between processes, and what a function makes of it.
+
+    With what was decided on the way: it takes a simulation, which is not to be made again.
+    """
+    choices = decided(_undecided(facts, question))
     offer = make_offer(facts, question)
-    return replace(offer, plan=None), function(offer, facts, question, *arguments)
+    return replace(offer, plan=None), choices, function(offer, facts, question, *arguments)
 
 
 def _refusal(error: InvalidStatisticError) -> Problem:

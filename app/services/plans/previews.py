@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import ceil
 
 from app.domain.problems import Problem
 from app.services.datasets.accounting import charge_json
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_askable
 from app.services.people.keys import Caller
 from app.services.plans.answers import noise_json, plan_json
+from app.services.plans.budgets import FREE_S, OutOfTimeError, at_most
 from app.services.plans.foresights import ForesightService
+from app.services.plans.missing import warned
 from app.services.plans.plans import Offer, PlanService, foretell, make_plan
-from app.services.plans.questions import Question
+from app.services.plans.questions import Question, asked_json
 from app.services.plans.typical import with_typical
 from mechanisms.contract import Noise
 from mechanisms.domain import Schema
+from mechanisms.foresight.asked import Asked, is_simulated
 from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.errors import Asked, is_simulated
 from mechanisms.foresight.foresee import Foresight, foreseeing_ms
-from mechanisms.foresight.wishes import USUALLY_TRIED, smallest_epsilon
+from mechanisms.foresight.trees import numbers
+from mechanisms.foresight.verdicts import Estimate
+from mechanisms.foresight.wishes import USUALLY_TRIED, is_searched, smallest_epsilon
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
 from mechanisms.statistics.stack import Stack
 
@@ -29,6 +36,8 @@ NOTICE = (
     "under the same key it is the same answer, free."
 )
 _ONE = Epsilon.parse("1")
+_REACH = 2.5
+"""What 95% of errors are within, in their mean: 2.46 of normal ones, 3 of Laplace's."""
 _DIGITS = 4
 _MAX_STEPS = 60  # never reached: about 20 find four digits among all epsilons
 _MOST_CHOICES = 3
@@ -85,6 +94,11 @@ class PreviewService:
         """
         facts = await self._datasets.present(dataset)
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
+        self._plans.require_askable(question)
+        asked, question = (
+            question,
+            await self._plans.spelled(facts, question, person=caller.person, free=True),
+        )
         expected_ms = question.planning_ms(facts.schema)
         if wish.accuracy is not None:
             # By the most that it may take: where it is calculated must not depend on
@@ -99,7 +113,7 @@ class PreviewService:
             _preview, facts, question, wish, known, person=caller.person, expected_ms=expected_ms
         )
         self._foresights.remember(facts, question, wish.assumed, found)
-        return preview
+        return {**preview, **asked_json(asked)}
 
     async def preview_within(
         self, dataset: str, question: Question, wish: Wish, *, caller: Caller
@@ -117,52 +131,55 @@ class PreviewService:
         facts = await self._datasets.present(dataset)
         most = facts.policy.max_epsilon_per_release
         question = replace(question, epsilon=_ONE if most is None else min(_ONE, most))
-        told = await self.preview(dataset, question, wish, caller=caller)
+        preview = await self.preview(dataset, question, wish, caller=caller)
         for _ in range(_MOST_CHOICES):
-            needed = _epsilon_told(told["accuracy"])
+            needed = _epsilon_told(preview["accuracy"])
             if needed is None or needed == question.epsilon:
                 break
-            # Asked at that epsilon again: cost and noise shown must be those of the price told.
+            # Asked at that epsilon again: cost and noise shown must be those of the price shown.
             question = replace(question, epsilon=needed)
             again = await self.preview(
                 dataset, question, replace(wish, accuracy=None), caller=caller
             )
-            if again["mechanism"] == told["mechanism"]:
-                return {**again, "accuracy": told["accuracy"]}, question
+            if again["mechanism"] == preview["mechanism"]:
+                return {**again, "accuracy": preview["accuracy"]}, question
             # At that price "auto" takes another mechanism, which needs an epsilon of its own.
-            told = await self.preview(dataset, question, wish, caller=caller)
-        return told, question
+            preview = await self.preview(dataset, question, wish, caller=caller)
+        return preview, question
 
 
 def _epsilon_told(accuracy: object) -> Epsilon | None:
     """Return the epsilon that a preview says a wanted accuracy takes."""
-    told = accuracy["epsilon"] if isinstance(accuracy, Mapping) else None
-    return None if told is None else Epsilon.parse(told)
+    epsilon = accuracy["epsilon"] if isinstance(accuracy, Mapping) else None
+    return None if epsilon is None else Epsilon.parse(epsilon)
 
 
 def _preview(
     offer: Offer, facts: DatasetFacts, question: Question, wish: Wish, known: Foresight | None
 ) -> tuple[dict[str, object], Foresight]:
     """Return the preview of what is offered, and what it would be worth, unless that is known."""
+    plan = offer.drawn_here()
     found = known or foretell(facts, question, wish.assumed)
+    noise = plan.preview(wish.rows_of_ratios(facts.schema))
     return {
-        **_weighed(offer, facts, question, wish),
+        **_weighed(offer, facts, question, noise),
+        "accuracy": _accuracy(facts, question, wish, plan.mechanism, noise=noise, found=found),
         "assume": with_typical(wish.assumed, facts.columns).to_json(facts.schema),
         "expected_error": found.expected_error,
         "possible_range": found.possible_range,
-        "usefulness": found.usefulness.to_json(),
+        "usefulness": warned(found.usefulness, offer.drawn_here().details).to_json(),
     }, found
 
 
 def _weighed(
-    offer: Offer, facts: DatasetFacts, question: Question, wish: Wish
+    offer: Offer, facts: DatasetFacts, question: Question, noise: Noise | None
 ) -> dict[str, object]:
     """Return what is said of the plan itself."""
     plan = offer.drawn_here()
-    noise, figure = plan.preview(wish.rows_of_ratios(facts.schema)), plan.figure()
+    figure = plan.figure()
     return {
         "dataset": facts.id,
-        "statistic": question.to_json()["statistic"],
+        **asked_json(question),
         "cost": str(question.epsilon),
         "charge": charge_json(facts.meter, plan.guarantee),
         **plan_json(plan, question.epsilon),
@@ -179,28 +196,68 @@ def _weighed(
             for other in plan.alternatives
         ],
         "adjacent_output_space": None if figure is None else {"svg": figure},
-        "accuracy": _accuracy(facts, question, wish, noise, plan.mechanism),
         "notice": NOTICE,
     }
 
 
 def _accuracy(
-    facts: DatasetFacts, question: Question, wish: Wish, noise: Noise | None, mechanism: str
+    facts: DatasetFacts,
+    question: Question,
+    wish: Wish,
+    mechanism: str,
+    *,
+    noise: Noise | None,
+    found: Foresight,
 ) -> dict[str, object] | None:
-    """Return what the wanted accuracy would cost by this mechanism, if one is wanted."""
+    """Return what the wanted accuracy would cost by this mechanism, if one is wanted.
+
+    Where a search would take longer than is free it follows from what is known at the question's
+    epsilon.
+    """
     if wish.accuracy is None:
         return None
     if question.mechanism == "auto" and not isinstance(question.statistic, Stack):
         question = replace(question, mechanism=mechanism)  # the one that is weighed
+    law = None
     if noise is not None and _known(noise.interval_95) and not _depends_on_data(facts, question):
-        needed = _needed(facts, question, wish)
-    else:
-        needed = _simulated(facts, question, wish)
-    return {"wanted": wish.accuracy, "epsilon": None if needed is None else str(needed)}
+        law = noise
+    needed, estimate = _searched(facts, question, wish, law) or _coarsely(
+        question, wish.accuracy, law, found
+    )
+    return {
+        "wanted": wish.accuracy,
+        "epsilon": None if needed is None else str(needed),
+        "estimate": estimate,
+    }
+
+
+def _searched(
+    facts: DatasetFacts, question: Question, wish: Wish, law: Noise | None
+) -> tuple[Epsilon | None, Estimate] | None:
+    """Return the smallest epsilon that is enough; None where a search takes longer than is free."""
+    with suppress(OutOfTimeError), at_most(FREE_S):
+        if law is not None:
+            return _needed(facts, question, wish, law), "closed form"
+        if isinstance(question.statistic, Stack):  # whose parts state no law
+            return None, "simulated"
+        asked_at = partial(_asked, facts, question)
+        assumed = with_typical(wish.assumed, facts.columns)
+        if is_searched(question.epsilon, asked_at, assumed):
+            return _simulated(question, asked_at, assumed, wish), "simulated"
+    return None
+
+
+def _coarsely(
+    question: Question, wanted: float, law: Noise | None, found: Foresight
+) -> tuple[Epsilon, Estimate]:
+    """Return about the smallest epsilon that is enough, by the error at the question's own."""
+    errors = () if found.expected_error is None else numbers(found.expected_error)
+    largest = max((error for _, error in errors), default=0.0)
+    return _scaled(question, _REACH * largest if law is None else widest(law), wanted), "coarse"
 
 
 def _depends_on_data(facts: DatasetFacts, question: Question) -> bool:
-    """Return whether answers err by other than a law tells: of ratios it is the widest noise."""
+    """Return whether errors do not follow from the noise law: for ratios it is the widest noise."""
     asked = question.statistic
     alone = [part.statistic for part in asked.parts] if isinstance(asked, Stack) else [asked]
     return any(is_simulated(each, facts.schema) for each in alone)
@@ -233,11 +290,18 @@ def _intervals(part: object) -> Iterator[tuple[float, float]]:
                 yield from _intervals(inner)
 
 
-def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | None:
+def _scaled(question: Question, reach: float, wanted: float) -> Epsilon:
+    """Return about the smallest epsilon that is enough: what is wanted, and reached at another."""
+    nanos = min(question.epsilon.nanos * reach / wanted, float(MAX_EPSILON_NANOS))
+    return Epsilon(min(max(_round_up(ceil(nanos)), 1), MAX_EPSILON_NANOS))
+
+
+def _needed(facts: DatasetFacts, question: Question, wish: Wish, noise: Noise) -> Epsilon | None:
     """Return the smallest epsilon, to 4 digits, whose widest interval is narrow enough.
 
-    The half-width falls with epsilon, so bisection on the logarithm finds it.
-    None when no epsilon the service accepts is enough.
+    The half-width falls with epsilon: where it does not do so in proportion to the ``noise`` at
+    the question's own, bisection on the logarithm finds it. None when no epsilon the service
+    accepts is enough.
     """
     wanted = wish.accuracy
     if wanted is None:
@@ -248,14 +312,26 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | No
             plan = make_plan(facts, replace(question, epsilon=epsilon))
         except Problem:  # too little to be split
             return False
-        noise, _figure = plan.preview(wish.rows_of_ratios(facts.schema)), plan.figure()
+        noise = plan.preview(wish.rows_of_ratios(facts.schema))
         return noise is not None and widest(noise) <= wanted
 
-    low, high = 1, MAX_EPSILON_NANOS
-    if not reaches(Epsilon(high)):
-        return None
-    if reaches(Epsilon(low)):
-        return Epsilon(low)
+    # Noise is in inverse proportion to epsilon, nearly: as a rule this is it, and the next is not.
+    guess = _scaled(question, widest(noise), wanted).nanos
+    if reaches(Epsilon(guess)):
+        high, low, step = guess, max(_next_below(guess), 1), 2
+        while reaches(Epsilon(low)):
+            if low == 1:
+                return Epsilon(1)
+            high, low, step = low, max(low // step, 1), step**2
+    else:
+        low, high, step = guess, guess, 2
+        while low < MAX_EPSILON_NANOS:
+            high, step = min(low * step, MAX_EPSILON_NANOS), step**2
+            if reaches(Epsilon(high)):
+                break
+            low = high
+        else:
+            return None
     for _ in range(_MAX_STEPS):
         # The middle by factors, as epsilons differ by factors; rounded as the answer will be.
         middle = _round_up(math.isqrt(low * high))
@@ -265,27 +341,31 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | No
     return Epsilon(_round_up(high))
 
 
-def _simulated(facts: DatasetFacts, question: Question, wish: Wish) -> Epsilon | None:
-    """Return the smallest epsilon, to about a tenth, where a simulation tells the error.
+def _asked(facts: DatasetFacts, question: Question, epsilon: Epsilon) -> Asked:
+    return Asked(
+        statistic=question.statistic,
+        schema=facts.schema,
+        epsilon=replace(question, epsilon=epsilon).spent_on_numbers,
+        mechanism=question.mechanism,
+        norm=question.norm,
+    )
 
-    Of a stack whose parts state no law none is told.
-    """
+
+def _simulated(
+    question: Question, asked_at: Callable[[Epsilon], Asked], assumed: Assumptions, wish: Wish
+) -> Epsilon | None:
+    """Return the smallest epsilon, within about 10%, where a simulation estimates the error."""
     wanted = wish.accuracy
-    if wanted is None or isinstance(question.statistic, Stack):
+    if wanted is None:
         return None
-
-    def asked_at(epsilon: Epsilon) -> Asked:
-        return Asked(
-            statistic=question.statistic,
-            schema=facts.schema,
-            epsilon=replace(question, epsilon=epsilon).spent_on_numbers,
-            mechanism=question.mechanism,
-            norm=question.norm,
-        )
-
-    assumed = with_typical(wish.assumed, facts.columns)
     found = smallest_epsilon(question.epsilon, asked_at, assumed, wanted=wanted)
     return None if found is None else Epsilon(_round_up(found.nanos))
+
+
+def _next_below(nanos: int) -> int:
+    """Return the next smaller integer with at most 4 significant digits."""
+    unit = int("1" + "0" * max(0, len(str(nanos - 1)) - _DIGITS))
+    return (nanos - 1) // unit * unit
 
 
 def _round_up(nanos: int) -> int:

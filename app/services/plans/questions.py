@@ -14,12 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, TypeAdapter
 
-from mechanisms.catalog import STATISTICS
+from app.domain.hashing import sha256_hex
+from mechanisms.catalog import STATISTICS, settled
 from mechanisms.contract import Statistic
 from mechanisms.domain import Schema
 from mechanisms.inference import bought
 from mechanisms.privacy import Epsilon, PrivacyLoss, split
-from mechanisms.statistics.questions import Derived, deriving, planning_ms
+from mechanisms.statistics.cells.deriving import Derived
+from mechanisms.statistics.cells.spelling import canonical
+from mechanisms.statistics.questions import (
+    canonical_ms,
+    deriving,
+    planning_ms,
+)
 from mechanisms.statistics.stack import Stack
 
 KINDS: Sequence[str] = tuple(STATISTICS)
@@ -39,7 +46,7 @@ else:
     ]
 
 _RARE = frozenset({"derive", "formula", "where", "by", "weights"})
-_USUAL = {"base_measure": "auto"}
+_USUAL = {"base_measure": "auto", "missing": "complete", "outside": "cells"}
 """Fields that nearly all questions leave at this."""
 _FILTERED = frozenset({"count", "histogram", "sum"})
 """Kinds whose questions have always said by which conditions."""
@@ -61,12 +68,12 @@ class Question:
     purpose: str | None = None
     inference: Fraction | None = None
     canonical: str = field(init=False, repr=False, compare=False)
-    """One text for all spellings of this question."""
+    """Its text. Of a question that is :func:`spelled` for a data set it is one text for all
+    spellings: what is compared and cached by. Stored is the text of the question as it was asked.
+    """
 
     def __post_init__(self) -> None:
-        # What is fingerprinted and stored: two spellings of one question must have one text.
-        text = json.dumps(self.to_json(), sort_keys=True, allow_nan=False, separators=(",", ":"))
-        object.__setattr__(self, "canonical", text)
+        object.__setattr__(self, "canonical", _text(self.to_json()))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -110,6 +117,42 @@ class Question:
         return asked
 
 
+def spelled(question: Question, schema: Schema) -> Question:
+    """Return the one spelling of all questions that mean the same of a data set.
+
+    It names the mechanism that ``auto`` stands for, but for linear regressions: theirs a
+    simulation decides, so that ``auto`` and its choice are two questions.
+
+    What is planned, cached, named and compared is in this spelling; answers say what was asked.
+    """
+    statistic, mechanism = settled(canonical(question.statistic, schema), question.mechanism)
+    return replace(question, statistic=statistic, mechanism=mechanism)
+
+
+def spelling_ms(question: Question) -> float:
+    """Return about how many milliseconds of one core :func:`spelled` takes."""
+    asked = question.statistic
+    alone = [part.statistic for part in asked.parts] if isinstance(asked, Stack) else [asked]
+    return sum(map(canonical_ms, alone))
+
+
+def question_key(dataset: str, question: Question) -> str:
+    """Return the Idempotency-Key that a question in its one spelling has by itself.
+
+    Keys belong to a person, so that the person is in no key.
+    """
+    return f"question-{sha256_hex(json.dumps([dataset, question.canonical]).encode())}"
+
+
+def _text(fields: Mapping[str, object]) -> str:
+    return json.dumps(fields, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def asked_json(question: Question) -> dict[str, object]:
+    """Return the member of an answer that says what was asked, as it was asked."""
+    return {"statistic": statistic_json(question.statistic)}
+
+
 def with_derived(statistic: Statistic, derive: Mapping[str, str | Derived]) -> Statistic:
     """Return a statistic that may use these derived columns too; a stack in each part.
 
@@ -135,16 +178,35 @@ def statistic_json(statistic: Statistic) -> Mapping[str, object]:
 
 def _told(fields: Mapping[str, Any]) -> dict[str, object]:
     rare = _RARE - {"where"} if fields["kind"] in _FILTERED else _RARE
-    told = {
+    stated = {
         name: value
         for name, value in fields.items()
         if (value or name not in rare) and _USUAL.get(name) != value
     }
-    if "parts" in told:
-        told["parts"] = [
+    for name in ("where", "target"):
+        stated |= {name: _conditions(stated[name])} if name in stated else {}
+    if "by" in stated:
+        stated["by"] = [
+            each if isinstance(each, str) else _without_usual(each) for each in stated["by"]
+        ]
+    if "parts" in stated:
+        stated["parts"] = [
             {**part, "statistic": _told(part["statistic"])} for part in fields["parts"]
         ]
-    return told
+    return stated
+
+
+def _without_usual(fields: Mapping[str, Any]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if _USUAL.get(name) != value}
+
+
+def _conditions(conditions: Any) -> Any:
+    """Return conditions without the value that ``present`` and ``missing`` do not have."""
+    if isinstance(conditions, list | tuple):
+        return [_conditions(each) for each in conditions]
+    if isinstance(conditions, Mapping):
+        return {name: value for name, value in conditions.items() if value is not None}
+    return conditions
 
 
 def read_question(canonical: str) -> Question:

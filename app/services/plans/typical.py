@@ -23,11 +23,12 @@ def with_typical(assumed: Assumptions, columns: ColumnsSpec) -> Assumptions:
         for name, column in columns.columns.items()
         if (spread := _spread(column)) is not None
     }
-    shares = {
-        name: tuple(float(share) for share in column.typical.of(column.values))
+    typical = {
+        name: tuple(zip(column.values, map(float, column.typical.of(column.values)), strict=True))
         for name, column in columns.columns.items()
         if isinstance(column, CategorySpec) and column.typical is not None
     }
+    shares = {**typical, **dict(assumed.shares)}
     return replace(
         assumed, population=tuple({**spreads, **named}.items()), shares=tuple(shares.items())
     )

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 from app.services.plans.questions import Question
+from app.tidy.names import condition
 from mechanisms.expressions.parsing import parse
 
 _TOLD = frozenset(
@@ -18,7 +19,6 @@ _TOLD = frozenset(
 _NAMING = ("columns", "column", "target", "features", "where", "by", "weights")
 """The fields that name columns; ``edges`` have those of ``columns``."""
 _MOST_NAMED = 4
-_OPERATIONS = {"==": "is", "=": "is", "!=": "is not", "in": "is one of"}
 
 
 def asked(statistic: Mapping[str, Any]) -> str:
@@ -28,18 +28,34 @@ def asked(statistic: Mapping[str, Any]) -> str:
     'mean of income, food, with conditions'
     >>> asked({"kind": "linear_regression", "target": "food", "features": ["income"]})
     'linear regression of food on income'
+    >>> asked({"kind": "mean", "columns": ["income"], "by": ["sex", "region"]})
+    'mean income by sex and region'
     """
     if "parts" in statistic:
         return "; ".join(asked(part["statistic"]) for part in statistic["parts"])
     target = statistic.get("target")
     names = [statistic["column"]] if "column" in statistic else statistic.get("columns") or ()
     of = statistic.get("formula") or (_named(target) if target else _several(names))
-    told = str(statistic["kind"]).replace("_", " ") + (f" of {of}" if of else "")
+    text = _kind_of(statistic) + (f"{_linked(statistic)}{of}" if of else "")
     if statistic.get("features") and not statistic.get("formula"):
-        told += f" on {_several(statistic['features'])}"
+        text += f" on {_several(statistic['features'])}"
     if statistic.get("by"):
-        told += f" by {', '.join(map(_named, statistic['by']))}"
-    return f"{told}, with conditions" if statistic.get("where") else told
+        text += f" by {_together([_named(each) for each in statistic['by']])}"
+    return f"{text}, with conditions" if statistic.get("where") else text
+
+
+def _kind_of(statistic: Mapping[str, Any]) -> str:
+    return str(statistic["kind"]).replace("_", " ")
+
+
+def _linked(statistic: Mapping[str, Any]) -> str:
+    """Return what is between a kind and its columns: people say "mean income by sex"."""
+    return " " if statistic["kind"] == "mean" and statistic.get("by") else " of "
+
+
+def _together(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _several(names: Sequence[object]) -> str:
@@ -93,17 +109,17 @@ def _columns(part: Any) -> Iterator[str]:
 def in_words(question: Question) -> str:
     """Return a question as a sentence.
 
-    What is rare is told as ``name = value``, so nothing of it is left out.
+    Rare fields are written as ``name = value``, so nothing is left out.
     """
     statistic: Any = question.to_json()["statistic"]
-    told = [asked_in_full(statistic), f"for an epsilon of {question.epsilon}"]
+    parts = [asked_in_full(statistic), f"for an epsilon of {question.epsilon}"]
     if question.mechanism != "auto":
-        told.append(f"drawn by {question.mechanism.replace('_', ' ')}")
+        parts.append(f"drawn by {question.mechanism.replace('_', ' ')}")
     if question.norm != "auto":
-        told.append(f"in the {question.norm} norm")
+        parts.append(f"in the {question.norm} norm")
     if question.inference is not None:
-        told.append(f"of which {question.inference} goes to standard errors")
-    sentence = ", ".join(told)
+        parts.append(f"of which {question.inference} goes to standard errors")
+    sentence = ", ".join(parts)
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
@@ -118,17 +134,15 @@ def asked_in_full(statistic: Mapping[str, Any]) -> str:
 
 
 def _statistic(statistic: Mapping[str, Any]) -> Iterator[str]:
-    kind = str(statistic["kind"]).replace("_", " ")
+    kind = _kind_of(statistic)
     if "parts" in statistic:
         parts = ("; ".join(_statistic(part["statistic"])) for part in statistic["parts"])
         yield f"{kind} of ({') and ('.join(parts)})"
         return
-    yield f"{kind}{_subject(statistic)}"
-    for condition in statistic.get("where") or ():
-        operation = _OPERATIONS.get(str(condition["op"]), condition["op"])
-        yield f"where {condition['column']} {operation} {_value(condition['value'])}"
-    if statistic.get("by"):
-        yield f"in every group of {_value(statistic['by'])}"
+    groups = [_value(each) for each in statistic.get("by") or ()]
+    yield f"{kind}{_subject(statistic)}" + (f" by {_together(groups)}" if groups else "")
+    for each in statistic.get("where") or ():
+        yield f"where {condition(each)}"
     for name, text in (statistic.get("derive") or {}).items():
         yield f"with {name} = {_value(text)}"
     for name, edges in (statistic.get("edges") or {}).items():
@@ -144,7 +158,7 @@ def _subject(statistic: Mapping[str, Any]) -> str:
     if statistic.get("target"):
         return f" of {_value(statistic['target'])} on {_value(statistic.get('features') or ())}"
     columns = statistic.get("columns") or statistic.get("column")
-    return f" of {_value(columns)}" if columns else ""
+    return f"{_linked(statistic)}{_value(columns)}" if columns else ""
 
 
 def _value(value: object) -> str:
@@ -159,22 +173,32 @@ def _value(value: object) -> str:
     return str(value).removesuffix(".0")
 
 
-def _part(told: Mapping[str, Any]) -> str:
+def _part(part: Mapping[str, Any]) -> str:
     """Return a target, a feature, a group's bands or an expression, whole.
 
     >>> _part({"product": ["age", {"column": "sex", "reference": "m"}, {"log": "pay"}]})
-    'age × sex beside m × log(pay)'
+    'age × sex relative to m × log(pay)'
     >>> _part({"column": "age", "edges": [0, 18]}), _part({"expr": "2 * x", "lower": 0, "upper": 4})
     ('age in bands of 0, 18', '2 * x from 0 to 4')
+    >>> _part({"column": "age", "edges": {"step": 5}, "outside": "drop"})
+    'age in bands of step 5 and no others'
     """
-    if "product" in told:
-        return " × ".join(map(_value, told["product"]))
-    if "log" in told:
-        return f"log({told['log']})"
-    name = str(told.get("expr") or told.get("column"))
-    if "op" in told:
-        return f"{name} {told['op']} {_value(told['value'])}"
-    for member, words in (("reference", "beside"), ("edges", "in bands of"), ("lower", "from")):
-        if told.get(member) is not None:
-            name += f" {words} {_value(told[member])}"
-    return f"{name} to {_value(told['upper'])}" if told.get("upper") is not None else name
+    if "product" in part:
+        return " × ".join(map(_value, part["product"]))
+    if "log" in part:
+        return f"log({part['log']})"
+    if "step" in part:
+        return f"step {_value(part['step'])}"
+    name = str(part.get("expr") or part.get("column"))
+    if "op" in part:
+        return f"{name} {part['op']} {_value(part['value'])}"
+    for member, words in (
+        ("reference", "relative to"),
+        ("edges", "in bands of"),
+        ("lower", "from"),
+    ):
+        if part.get(member) is not None:
+            name += f" {words} {_value(part[member])}"
+    if part.get("outside") == "drop":
+        name += " and no others"
+    return f"{name} to {_value(part['upper'])}" if part.get("upper") is not None else name

@@ -1,4 +1,4 @@
-"""The forms in which a data set's public releases are told to catalogues, by name."""
+"""The export formats of a data set's public releases for catalogues, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms of a public release beside its page: files, citations and pictures, by their ending."""
+"""The formats of a public release: files, citations and pictures, by file extension."""
 
 from __future__ import annotations
 

@@ -9,14 +9,14 @@ from app.domain.hashing import sha256_hex
 from app.services.datasets.datasets import DatasetFacts
 from app.services.publishing.published import Published
 from app.services.publishing.sentences import guarantee
-from app.services.releases.tidy import CSV_COLUMNS, TidyRow, tidy_csv
+from app.services.releases.tidy import NUMBERS, csv_columns, tidy_csv
+from app.tidy.rows import Row
 
 Json = dict[str, Any]
 _US: Json = {"@type": "Organization", "name": "Release Desk"}
 _RIGHTS = "https://rightsstatements.org/vocab/CNE/1.0/"
-"""That nobody has said yet whose rights there are; Croissant wants a licence named."""
+"""No rights holder is stated; Croissant requires a licence."""
 _MOST_VARIABLES = 100
-_TEXTS = ("term", "epsilon")
 _CROISSANT: Json = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -68,7 +68,9 @@ def schema_org(published: Published, base: str) -> Json:
         "url": address,
         "identifier": published.id,
         "name": published.title,
-        "description": f"{published.answer['citation']} {guarantee(published)}",
+        "description": " ".join(
+            [published.answer["citation"], guarantee(published), *published.about_missing]
+        ),
         "datePublished": published.day,
         "creator": _US,
         "publisher": _US,
@@ -83,12 +85,12 @@ def schema_org(published: Published, base: str) -> Json:
     }
 
 
-def _variable(row: TidyRow) -> Json:
-    told: Json = {"@type": "PropertyValue", "name": row.name, "value": row.estimate}
+def _variable(row: Row) -> Json:
+    variable: Json = {"@type": "PropertyValue", "name": row.name, "value": row.estimate}
     interval = row.confidence or row.noise
     if interval is not None:
-        told |= {"minValue": interval[0], "maxValue": interval[1]}
-    return told
+        variable |= {"minValue": interval[0], "maxValue": interval[1]}
+    return variable
 
 
 def datacite(facts: DatasetFacts, items: Sequence[Published], base: str) -> Json:
@@ -147,7 +149,7 @@ def _file(item: Published, base: str) -> Json:
         "@type": "cr:FileObject",
         "@id": f"{item.id}.csv",
         "name": f"{item.id}.csv",
-        "description": item.answer["citation"],
+        "description": " ".join([item.answer["citation"], *item.about_missing]),
         "contentUrl": f"{base}{item.path}.csv",
         "contentSize": f"{len(content)} B",
         "encodingFormat": "text/csv",
@@ -166,13 +168,13 @@ def _records(item: Published) -> Json:
                 "@type": "cr:Field",
                 "@id": f"{item.id}/{column}",
                 "name": column,
-                "dataType": "sc:Text" if column in _TEXTS or _has_texts(item) else "sc:Float",
+                "dataType": "sc:Float" if column in NUMBERS and not _has_texts(item) else "sc:Text",
                 "source": {
                     "fileObject": {"@id": f"{item.id}.csv"},
                     "extract": {"column": column},
                 },
             }
-            for column in CSV_COLUMNS
+            for column in csv_columns(item.rows, item.answer.get("labels", {}))
         ],
     }
 

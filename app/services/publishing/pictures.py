@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from numbers import Real
+from typing import Any
 
-from app.services.releases.numerals import within
-from app.services.releases.tidy import Interval, TidyRow
+from app.tidy.names import NO_LABELS, Labels
+from app.tidy.numerals import within
+from app.tidy.rows import Row
 
 MOST_BARS = 40
-"""Rows that a chart shows; a table beside it has more."""
+"""Rows that a chart shows; the table next to it has more."""
 _LETTER = 6.6
 _LEFT, _WIDTH = 2, 96
 """In percent: a chart is as wide as its page lets it be, and its words as large as anywhere."""
@@ -41,7 +43,7 @@ def badge(left: str, right: str) -> str:
     )
 
 
-def chart(rows: Sequence[TidyRow], *, title: str) -> str:
+def chart(rows: Sequence[Row], *, title: str, labels: Labels = NO_LABELS) -> str:
     """Return numbers as dots with error bars; nothing where none can be drawn.
 
     A thick bar is the noise interval, a thin line the confidence interval. Numbers of one size
@@ -59,7 +61,9 @@ def chart(rows: Sequence[TidyRow], *, title: str) -> str:
         f' aria-label="{label}" width="100%" height="{height}">'
         f"<title>{label}</title>"
     )
-    bars = [_bar(row, _TOP + _STEP * n, scales[n]) for n, row in enumerate(drawn)]
+    bars = [
+        _bar(row, row.named(labels), _TOP + _STEP * n, scales[n]) for n, row in enumerate(drawn)
+    ]
     if scales[0] is scales[-1]:
         bars += [_zero(scales[0], height - 22), _axis(scales[0], height - 6)]
     else:
@@ -105,8 +109,8 @@ def _axis(scale: _Scale, y: int) -> str:
     )
 
 
-def _bar(row: TidyRow, y: int, scale: _Scale) -> str:
-    """Return a number's name, its intervals and its dot, at a height."""
+def _bar(row: Row, name: str, y: int, scale: _Scale) -> str:
+    """Return a number's name, its intervals and its dot if it can be said, at a height."""
     lines = "".join(
         f'<line class="{kind}" x1="{scale.at(ends[0])}" x2="{scale.at(ends[1])}" y1="{y}"'
         f' y2="{y}" stroke="currentColor" stroke-opacity="{opacity}" stroke-width="{width}"/>'
@@ -116,22 +120,25 @@ def _bar(row: TidyRow, y: int, scale: _Scale) -> str:
         )
         if (ends := _numbers(interval))
     )
+    dots = "".join(
+        f'<circle cx="{scale.at(number)}" cy="{y}" r="4" fill="currentColor"/>'
+        for number in _numbers((row.estimate,))
+    )
     return (
         f'<text x="0" y="{y - _NAME}" font-size="13"'
-        f' fill="currentColor">{escape(_short(row.name))}</text>{lines}'
-        f'<circle cx="{scale.at(row.estimate)}" cy="{y}" r="4" fill="currentColor"/>'
+        f' fill="currentColor">{escape(_short(name))}</text>{lines}{dots}'
     )
 
 
-def _ends(row: TidyRow) -> Sequence[float]:
+def _ends(row: Row) -> Sequence[float]:
     """Return every number of a row that a chart has to have room for; nothing of texts."""
-    estimate = _numbers((row.estimate, row.estimate))
-    return [*estimate, *_numbers(row.noise), *_numbers(row.confidence)] if estimate else []
+    return [
+        *_numbers((row.estimate,)), *_numbers(row.noise), *_numbers(row.confidence)
+    ]  # fmt: skip
 
 
-def _numbers(interval: Interval | None) -> Sequence[float]:
-    pair = interval or ()
-    return [float(end) for end in pair if isinstance(end, Real)]
+def _numbers(several: tuple[Any, ...] | None) -> Sequence[float]:
+    return [float(each) for each in several or () if isinstance(each, Real)]
 
 
 def _short(name: str) -> str:

@@ -1,7 +1,7 @@
 """Making releases public, withdrawing them, and finding what is public.
 
 A curator's act, on a release that has its result: nothing is drawn, charged or read of the data
-set's rows. What anybody may then read is the answer that its owner had, and no more. A
+set's rows. Everyone may then read the answer that its owner had, and no more. A
 withdrawal is for good, and leaves a tombstone that says who, when and why.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["PublicPage", "PublicationRecord", "PublicationService", "Published",
 MOST_EXPORTED = 100
 """How many releases the description of a data set holds: the newest."""
 _MOST_BYTES = 2**22
-"""How large they may be together: anybody may ask, and each is read and hashed."""
+"""How large they may be together: everyone may ask, and each is read and hashed."""
 _MOST_WORDS = 10
 
 
@@ -46,7 +46,7 @@ class PublicPage:
 
 
 class PublicationService:
-    """Publishing and withdrawing for curators, reading for anybody."""
+    """Publishing and withdrawing for curators, reading for everyone."""
 
     def __init__(
         self, store: Store, datasets: DatasetService, releases: ReleaseService, log: LogService
@@ -56,6 +56,7 @@ class PublicationService:
         self._datasets = datasets
         self._releases = releases
         self._software = _version()
+        self._made = 0
 
     async def publish(
         self,
@@ -91,8 +92,10 @@ class PublicationService:
             return _publish(work.by(caller.acting), found, facts, reason, caller.person), True
 
         made = await self._store.awrite(write)
+        self._made += 1
         if made[1]:
             await self._log.catch_up()  # so that its page has its proof from the start
+            self._made += 1
         return made
 
     async def withdraw(self, release: str, note: str, *, caller: Caller) -> PublicationRecord:
@@ -117,7 +120,23 @@ class PublicationService:
                 found.id, principal=caller.person, note=note
             )
 
-        return await self._store.awrite(write)
+        record = await self._store.awrite(write)
+        self._made += 1
+        return record
+
+    def changes(self) -> tuple[int, int]:
+        """Return what changes with everything public that this process has changed."""
+        return self._made, self._datasets.changes
+
+    def marks(self) -> Sequence[object]:
+        """Return what changes with everything public that any process has changed.
+
+        Of the replica as well, which pages are read of and which may be behind.
+        """
+        with self._store.reading() as reader:
+            return reader.publications.marks(), self._store.read_public(
+                lambda copy: copy.publications.marks()
+            )
 
     async def publication(self, release: str, *, caller: Caller) -> PublicationRecord:
         """Return a release's publication, withdrawn or not, to who may see the release.
@@ -148,7 +167,7 @@ class PublicationService:
             return reader.publications.get(release)
 
     def find(self, release: str) -> Published:
-        """Return a public release, to anybody.
+        """Return a public release, to everyone.
 
         Raises
         ------
@@ -190,7 +209,7 @@ class PublicationService:
         return sorted(self._store.read_public(read), key=lambda each: each[1].casefold())
 
     def public_of(self, dataset: str) -> tuple[DatasetFacts, Sequence[Published]]:
-        """Return a data set's facts and its newest public releases, to anybody.
+        """Return a data set's facts and its newest public releases, to everyone.
 
         Raises
         ------
@@ -220,7 +239,7 @@ class PublicationService:
     def _of_dataset(self, reader: Reader, dataset: str) -> Sequence[Published]:
         """Return the newest public releases of a data set, numbers and all.
 
-        One at least, if there are any; no more than so many, and so many bytes.
+        One at least, if there are any; limited in number and in bytes.
         """
         found: list[Published] = []
         size = 0

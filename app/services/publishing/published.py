@@ -1,6 +1,6 @@
 """A release that is public: its answer, and the public facts that say what it is about.
 
-Facts are those of the columns that the question names, and no others: a page tells no more than
+Facts are those of the columns that the question names, and no others: a page shows no more than
 the answer does but what the answer's own words mean.
 """
 
@@ -16,18 +16,19 @@ from urllib.parse import quote
 from app.domain.datasets import columns_json, derived_json
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.wording import asked, asked_in_full, columns_named
-from app.services.releases.tidy import TidyRow, tidy_rows
 from app.store import ReleaseRecord
 from app.store.publishing.publications import PublicationRecord
+from app.tidy.names import Labels, labels_of
+from app.tidy.rows import Row, rows_of
 
-_TOLD = ("type", "lower", "upper", "values", "label", "unit_of_measure", "expr")
-"""What is told of a column; how cells were read is of no use to a reader."""
+_TOLD = ("type", "lower", "upper", "values", "labels", "label", "unit_of_measure", "expr")
+"""What is shown of a column; how cells were read is of no use to a reader."""
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A release that anybody may read.
+    """A release that everyone may read.
 
     Attributes
     ----------
@@ -62,9 +63,19 @@ class Published:
         return members
 
     @cached_property
-    def rows(self) -> tuple[TidyRow, ...]:
+    def rows(self) -> tuple[Row, ...]:
         """Return its numbers."""
-        return tidy_rows(self.answer)
+        return rows_of(self.answer)
+
+    @property
+    def labels(self) -> Labels:
+        """Return what values of its categories are called."""
+        return labels_of(self.columns)
+
+    @property
+    def about_missing(self) -> tuple[str, ...]:
+        """Return what it says of missing cells, a sentence each; often nothing."""
+        return tuple(self.answer.get("about_missing", ()))
 
     @property
     def id(self) -> str:
@@ -109,8 +120,8 @@ class Published:
     def to_json(self, proof: Mapping[str, Any] | None = None) -> bytes:
         """Return the public document: the stored answer's own bytes, then what is added to it.
 
-        The first members are those of the answer, up to its receipt, unchanged. So whoever cuts
-        the document behind the receipt, and closes the brace, has the bytes that it signs.
+        The first members are those of the answer, up to its receipt, unchanged. So a reader who
+        cuts the document behind the receipt, and closes the brace, has the bytes that it signs.
         """
         added: dict[str, Any] = {"publication": self._publication_json()}
         added["data"] = {"name": self.dataset, "columns": self.columns}
@@ -153,7 +164,13 @@ def columns_of(
     named = columns_named(statistic)
     every = {**columns_json(facts.columns), **derived_json(facts.columns)}
     return {
-        name: {each: column[each] for each in _TOLD if each in column}
+        name: {each: column[each] for each in _TOLD if each in column} | _missing(column)
         for name, column in every.items()
         if name in named
     }
+
+
+def _missing(column: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what missing cells of a column count as, where they are kept or filled in."""
+    missing = column.get("missing", "reject")
+    return {} if missing in ("reject", "drop") else {"missing": missing}

@@ -110,7 +110,7 @@ def _model(items: Sequence[Published]) -> Json:
         "model_name": "Central",
         "model_name_details": "A service holds the rows and gives out private numbers only.",
         "trust_assumptions": (
-            "Whoever operates the service and its host is trusted with the rows. Analysts, "
+            "The operator of the service and its host are trusted with the rows. Analysts, "
             "curators and readers are not trusted with anything beyond the noisy numbers."
         ),
         "actors": (
@@ -145,9 +145,9 @@ def _implementation(facts: DatasetFacts, items: Sequence[Published]) -> Json:
         "post_processing": "None but what a release names; derivations use released numbers only.",
         "justification": "; ".join(dict.fromkeys(answer["reason"] for answer in answers)),
         "utility": "; ".join(
-            f"{item.id}: {told['sentence']}"
+            f"{item.id}: {meaning['sentence']}"
             for item in items
-            if (told := item.answer.get("usefulness")) is not None
+            if (meaning := item.answer.get("usefulness")) is not None
         ),
         "additional_information": (
             f"{', '.join(software)}. Draws are exact: integers and rationals decide every private "

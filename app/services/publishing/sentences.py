@@ -8,47 +8,47 @@ from app.services.publishing.published import Published
 
 _MOST_READABLE = 20.0  # exp(20) is above a hundred million, which is said instead
 _NOISY = (
-    "Every number has noise added on purpose, so that nobody in the data can be given away. "
+    "Every number has noise added on purpose, to protect every person in the data. "
     "The same question asked again would give another number."
 )
 _NEIGHBOURS = {
-    "replace_one": "one person's data are replaced by anybody else's",
-    "add_remove": "one person's data are there or not",
+    "replace_one": "Replacing one person's data",
+    "add_remove": "Adding or removing one person",
 }
 
 
 def meaning(published: Published) -> tuple[str, ...]:
     """Return what the numbers say and what they do not, a sentence or two each."""
-    told = [_NOISY]
+    sentences = [*published.about_missing, _NOISY]
     if any(row.noise is not None for row in published.rows):
-        told.append(
+        sentences.append(
             "A noise interval says where a number would have been without the noise: it holds that "
             "number in 95 of 100 releases. It says nothing of people who are not in the data."
         )
     else:
-        told.append(
-            "The law of the noise depends on the data here, so no noise interval is told: it would "
-            "give something away."
+        sentences.append(
+            "The law of the noise depends on the data here, so no noise interval is shown: it "
+            "would reveal something about the data."
         )
     if any(row.confidence is not None for row in published.rows):
-        told.append(
+        sentences.append(
             "A confidence interval says where the number of the whole population is, sampling "
             "error and noise together. It is the wider one, and the one to draw conclusions from."
         )
     else:
-        told.append(
+        sentences.append(
             "There is no confidence interval, because none was asked for. So no interval here "
             "covers the error of having seen a sample of the population only."
         )
-    told.append(
+    sentences.append(
         "Values outside the declared bounds were moved to the nearest bound before anything was "
         "computed. The bounds are public knowledge and were not read off the data."
     )
-    return tuple(told)
+    return tuple(sentences)
 
 
 def bars(published: Published) -> str:
-    """Return what a chart of the numbers shows beside its dots."""
+    """Return what a chart of the numbers shows next to its dots."""
     thick = any(row.noise is not None for row in published.rows)
     thin = any(row.confidence is not None for row in published.rows)
     return (", thick bars their noise intervals" if thick else "") + (
@@ -59,12 +59,20 @@ def bars(published: Published) -> str:
 def guarantee(published: Published) -> str:
     """Return the promise in words, with the factor that epsilon stands for."""
     answer = published.answer
-    epsilon, promised = float(answer["epsilon"]), answer["guarantee"]
+    promised = answer["guarantee"]
+    changes = changes_at_most(float(answer["epsilon"]), promised["adjacency"])
     return (
-        f"No outcome of this release becomes more than {_factor(epsilon)} times as likely, or less "
-        f"likely by that factor, when {_NEIGHBOURS[promised['adjacency']]}. Here "
-        f"{promised['protects']}. Epsilon is {answer['epsilon']}; the promise has no exceptions "
-        "(pure differential privacy), whatever else is known, and by any later computation."
+        f"{changes} Here {promised['protects']}. Epsilon is "
+        f"{answer['epsilon']}. This is pure differential privacy: it has no exceptions, whatever "
+        "else is known and whatever is computed from the result."
+    )
+
+
+def changes_at_most(epsilon: float, adjacency: str) -> str:
+    """Return by how much one person's data change the probability of any result."""
+    return (
+        f"{_NEIGHBOURS[adjacency]} changes the probability of any result by at most a factor of "
+        f"{_factor(epsilon)}."
     )
 
 
@@ -86,6 +94,7 @@ def methods(published: Published) -> str:
         f"{promised['definition']} with epsilon = {answer['epsilon']} and "
         f"{promised['adjacency'].replace('_', '-')} adjacency ({promised['protects']}). "
         f"What was asked, in full: {published.question}. "
+        f"{''.join(f'{each} ' for each in published.about_missing)}"
         f"{f'Columns were clamped to public bounds: {bounds}. ' if bounds else ''}"
         f"The noise was calibrated by the {answer['mechanism'].replace('_', '-')} mechanism{norm} "
         f"({promised['theorem']}; sensitivity {promised['sensitivity']} "

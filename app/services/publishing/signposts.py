@@ -14,7 +14,7 @@ FORMS = (
     ("txt", "text/plain", "describedby"),
     ("svg", "image/svg+xml", "icon"),
 )
-"""The forms of a public release beside its page: how the address ends, the type, the relation."""
+"""Other formats of a public release: how the address ends, the type, the relation."""
 
 
 def signposts(published: Published, base: str) -> str:

@@ -2,8 +2,8 @@
 
 Waking a thread and being woken by it costs more than a small draw takes, and
 while many threads want the interpreter each of them waits for all the others.
-So whatever one turn of the event loop asks for is handed over together, and
-told together when it is done.
+So the calls of one turn of the event loop are handed over together, and
+resolved together when they are done.
 
 A calculation comes in steps, and each step is taken for all of a batch before
 the next one is: the same code over and over stays in the processor's caches,
@@ -62,11 +62,11 @@ class Outcome:
             return self
         try:
             return Outcome(value=step(self.value))
-        except BaseException as error:  # whoever waits for it is told
+        except BaseException as error:  # the waiter gets it
             return Outcome(error=error)
 
     def resolve(self, waiter: asyncio.Future[Any]) -> None:
-        """Tell it to whoever waits, unless that one has gone away."""
+        """Resolve the waiter, unless it is cancelled."""
         if waiter.done():
             return
         if self.error is None:
@@ -109,11 +109,11 @@ class Batches:
         return waiter
 
     def _refuse(self, batch: Sequence[_Call], error: RuntimeError) -> None:
-        """Tell calls that no thread takes: they may be made later, or the threads are closed."""
+        """Fail the calls that no thread takes: the queue is full, or the threads are closed."""
         if self._closed:
             _cancel(batch)
             return
-        # A thread that there is may take it nonetheless; nobody hears what that comes to.
+        # A running thread may take it nonetheless; its outcome is dropped.
         for call in batch:
             Outcome(error=StorageError(str(error))).resolve(call.waiter)
 

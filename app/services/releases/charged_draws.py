@@ -1,7 +1,7 @@
 """How a charged release is drawn, wherever that is: one way from the ledger's record to the answer.
 
 Threads of a server, the process of small draws and the processes of jobs all draw by
-this. The question is read from the record, planned anew where it has not been planned
+this. The question is read from the record, planned again where it has not been planned
 here, and drawn only by the plan that was charged for; the numbers become the bytes of
 the answer, and these get their receipt.
 """

@@ -87,7 +87,7 @@ class CommentService:
             if own and present.state is ReleaseState.CHANGES_REQUESTED:
                 work.reviews.give_turn_back(release, answer=text)
             elif not private:
-                work.notices.tell(
+                work.notices.notify(
                     Event.COMMENTED, present, actor=caller.person, reason=text, at=made.at
                 )
             return made

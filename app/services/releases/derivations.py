@@ -1,6 +1,6 @@
 """Derivations: free answers made of released numbers alone.
 
-Whoever may see a release may compute with it; doing it here saves them the geometry. No data set
+A reader of a release may compute with it; doing it here saves them the geometry. No data set
 is opened (none need be left), nothing is charged, no ledger entry is made, and no policy
 applies: a policy limits what leaves the data, and this has left it.
 """
@@ -16,7 +16,8 @@ from typing import Any, cast
 from app.domain.problems import invalid_request
 from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
-from app.services.plans.answers import inference_json, noise_json
+from app.services.plans.answers import edges_json, inference_json, noise_json
+from app.services.plans.missing import joined_members
 from app.services.plans.plans import PlanService
 from app.services.plans.questions import read_question, statistic_json
 from app.services.releases.releases import ReleaseService
@@ -161,10 +162,12 @@ def _told(
         "statistic": statistic_json(statistic),
         "value": outcome.value,
         "noise": noise_json(outcome.noise),
+        **edges_json(outcome),
         "inference": inference_json(outcome.inference),
         "guarantee": guarantee,
         "cost": "0",
         "reason": reason,
+        **joined_members(json.loads(each.plan)["details"] for each in records),
     }
 
 
@@ -190,13 +193,13 @@ def _released(record: ReleaseRecord, answer: Mapping[str, object], schema: Schem
     """Return a stored answer as the mechanisms read it."""
     question = read_question(record.request)
     kept = json.loads(record.plan)
-    told = counted(answer, question.statistic, schema)
-    noise = told["noise"]
+    counted_answer = counted(answer, question.statistic, schema)
+    noise = counted_answer["noise"]
     return Released(
         statistic=question.statistic,
         norm=kept["norm"],
         epsilon=question.epsilon,
-        value=told["value"],
+        value=counted_answer["value"],
         noise=None if noise is None else Noise(**noise),
         details=kept["details"],
     )

@@ -2,8 +2,8 @@
 
 A release is charged before it comes here. What leaves is a record that is
 final and on disk: ``released``, or ``void`` whatever went wrong in the draw. Where the
-data could not be read, or the outcome not be written, nothing has been shown to
-anybody: that leaves as a :class:`~app.domain.errors.StorageError`, and the
+data could not be read, or the outcome not be written, no one has seen any of it:
+that leaves as a :class:`~app.domain.errors.StorageError`, and the
 release is to be drawn again (:mod:`app.services.releases.put_off`).
 """
 
@@ -27,6 +27,7 @@ from app.services.plans.plans import PlanService, make_plan
 from app.services.plans.questions import Question
 from app.services.releases.batches import MOST_MS, Batches
 from app.services.releases.charged_draws import ChargedDraws, ReadyDraw
+from app.services.releases.ledger_clock import LedgerClock
 from app.store import DatasetRecord, Finish, ReleaseRecord, Store, Task, Void
 from mechanisms.contract import Plan
 
@@ -82,8 +83,8 @@ class DrawService:
 
     Parameters
     ----------
-    store, datasets, readable, plans, charged_draws
-        What it works with.
+    store, datasets, readable, plans, charged_draws, ledger_clock
+        What it works with. While the clock is behind no outcome is stored.
     threads
         How many draws that take long run at once; see :class:`Batches`.
     small_draws
@@ -102,9 +103,11 @@ class DrawService:
         charged_draws: ChargedDraws,
         threads: int,
         worker: str,
+        ledger_clock: LedgerClock,
         small_draws: SmallDrawProcess | None = None,
     ) -> None:
         self.worker = worker
+        self.ledger_clock = ledger_clock
         self.small_draws = small_draws
         self._store = store
         self._datasets = datasets
@@ -224,6 +227,9 @@ class DrawService:
         return await self._settle(record, Void(release=record.id))
 
     async def _settle(self, record: ReleaseRecord, step: Task[ReleaseRecord]) -> ReleaseRecord:
+        # Put off: what has been drawn is seen by no one, and is drawn again.
+        if await self.ledger_clock.is_behind():
+            raise StorageError("the clock is behind the ledger's last entry")
         try:
             return await self.surely(step)
         except Problem as problem:

@@ -1,11 +1,11 @@
 """Jobs: charged releases that wait in the database, claimed by the processes that draw.
 
 A process has a lane for each draw process. It claims a release for a lane that
-is free, has it drawn, and stores the outcome. A release that nobody draws any
+is free, has it drawn, and stores the outcome. A release that no process draws any
 more, because the process that did has died, is claimed like one from the queue;
 its attempts are counted. Small releases left behind are drawn in this process itself.
 
-**Privacy.** A lane is not free when its draw ends: whoever queued jobs behind it would
+**Privacy.** A lane is not free when its draw ends: a person who queued jobs behind it would
 learn when that was. It is taken until a public moment, counted from the one when it was
 taken: the job's deadline, or a doubling of it. So when anything is claimed follows from
 what was asked for and when, and from which doublings draws took.
@@ -13,9 +13,9 @@ what was asked for and when, and from which doublings draws took.
 Where there are several lanes one takes short jobs only. What is short is public.
 
 **Late draws.** How long a draw takes has no bound. One that is late, at twice its deadline,
-goes on beside the lanes and leaves its lane to others; that is a public moment as well. There
-is room for twice as many as there are lanes. A person with a late draw has no more draws
-at work than there are lanes, so nobody takes all of that room.
+goes on in parallel with the lanes and leaves its lane to others; that is a public moment as well.
+There is room for twice as many as there are lanes. A person with a late draw has no more draws
+at work than there are lanes, so no person takes all of that room.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHORT_JOB_S = 4
 """A job with a later deadline is not short."""
 
 ROOM = 2
-"""For so many late draws there is room, for each lane."""
+"""How many late draws there is room for, per lane."""
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_S = 1.0
@@ -59,7 +59,7 @@ class JobDrawing(Protocol):
 
     @property
     def count(self) -> int:
-        """Return how many draw at once, beside those that are late."""
+        """Return how many draw at once, not counting those that are late."""
 
     async def draw(
         self, record: ReleaseRecord, dataset: DatasetRecord, manifest: str | None
@@ -99,7 +99,7 @@ class _Lanes:
 
 
 def _lanes(count: int) -> Sequence[_Lanes]:
-    """Return so many lanes: of several, the last is for short jobs."""
+    """Return the lanes: if there are several, the last is for short jobs."""
     if count < 2:
         return [_Lanes(None, asyncio.Semaphore(count))] if count else []
     short = _Lanes(SHORT_JOB_S, asyncio.Semaphore(1))
@@ -274,10 +274,10 @@ class JobRunner:
         return [person for person in late if at_work[person] >= self._processes.count]
 
     async def _next(self, lanes: _Lanes) -> ReleaseRecord:
-        """Wait for a release that nobody draws, and claim it."""
+        """Wait for a release that no process draws, and claim it."""
         while True:
             lanes.claiming = True
-            # Before the look, so that what comes in meanwhile is not overlooked.
+            # Before the look, so that a release that comes in during it is not overlooked.
             lanes.something.clear()
             try:
                 # One after the other, so that each knows whose draws the others have begun.
@@ -292,10 +292,13 @@ class JobRunner:
                 lanes.claiming = False
             if found is not None:
                 return found
-            await _within(lanes.something, self.look_s)
+            behind = await self.draws.ledger_clock.is_behind()
+            await _within(lanes.something, _LONGEST_PAUSE_S if behind else self.look_s)
 
     async def _claim(self, lanes: _Lanes) -> ReleaseRecord | None:
         if self._store.frozen is not None:  # what was drawn in another time must not be again
+            return None
+        if await self.draws.ledger_clock.is_behind():  # it would date the result wrongly
             return None
         longest_s, without = lanes.longest_s, self._waiting()
         # A reader looks first: an idle queue then costs no write.

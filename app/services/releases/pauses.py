@@ -2,7 +2,7 @@
 
 While somebody is paused nothing is charged for them. Jobs that are charged already wait in
 the queue, and are drawn once they are resumed: a charge is never given back. What waits for
-a review has not been charged, so it may be cancelled meanwhile.
+a review has not been charged, so it may be cancelled during the pause.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class PauseService:
         Raises
         ------
         Problem
-            ``invalid-request`` where nobody and nothing has the name.
+            ``invalid-request`` where no person or data set has the name.
         """
 
         def write(work: UnitOfWork) -> PauseRecord:
             known = _known(work, what, name)
-            return work.by(caller.acting).pauses.pause(
+            return work.by(caller.acting, urgent=True).pauses.pause(
                 what, known, principal=caller.person, reason=reason
             )
 

@@ -1,6 +1,6 @@
 """When an outcome becomes public: at a moment of its release's schedule, which is public too.
 
-Without this, whoever asks for a release again and again would learn when its
+Without this, a client that polls a release would learn when its
 draw ended. So a release that is final in the ledger is answered as running until
 the first moment of its schedule that is not before its end.
 """
@@ -43,7 +43,7 @@ class PublicMoments:
         """Return a release as the public may see it now, its result read or not.
 
         The work is the same for one that has not ended and one that has, but too
-        lately: how long it takes is not to tell them apart.
+        lately: how long it takes must not distinguish them.
         """
         if self._slot_ms == 0 or record.state not in _SCHEDULED:
             return record

@@ -2,8 +2,8 @@
 
 A data set's files could not be opened, a disk was full, there was no memory: nothing of
 such a draw has been seen, and who asks learns that the release is under way. It is put
-off, at first briefly and then for longer, holds up no other meanwhile, and goes back into
-the queue. After so many tries in a row it counts as an attempt, like a process that died
+off, at first briefly and then for longer, does not block others, and goes back into
+the queue. After several tries in a row it counts as an attempt, like a process that died
 of a draw: so the number of tries is bounded, and only then may a release become void.
 """
 
@@ -63,7 +63,7 @@ class PutOff:
         tries = self._tries.pop(record.id, 0) + 1
         self._tries[record.id] = tries
         if len(self._tries) > _REMEMBERED:
-            # A forgotten one begins to count anew: it then waits longer for its last attempt.
+            # A forgotten one starts counting from 0: it then waits longer for its last attempt.
             self._tries.popitem(last=False)
         _LOG.error("draw put off", extra={"release": record.id, **describe(error)})
         task = asyncio.ensure_future(self._wait(record, tries))

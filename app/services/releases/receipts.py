@@ -1,4 +1,4 @@
-"""Receipts: a signature on each released answer, which anybody can check offline.
+"""Receipts: a signature on each released answer, which everyone can check offline.
 
 A receipt is a JSON Web Signature in compact form (RFC 7515, EdDSA of RFC 8037)
 and the last member, ``"receipt"``, of the answer that it signs::
@@ -8,8 +8,8 @@ and the last member, ``"receipt"``, of the answer that it signs::
 Its payload names the ledger, the ledger's epoch at the signing, the entry that
 charged for the answer (account, seq and hash), the release, and as ``answer`` the
 SHA-256 of the answer's bytes without the receipt, i.e. with ``,"receipt":"..."``
-cut out. An entry's hash binds every entry of its account before it, so whoever
-holds a receipt holds the service to that much of its ledger.
+cut out. An entry's hash binds every entry of its account before it. So a receipt
+commits the service to that much of its ledger.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Signer:
         return b"%s%s%s%s" % (answer[:-1], MEMBER, self._signed(receipt), END)
 
     def page(self, release: str, content: bytes) -> bytes:
-        """Return the signature of a public document, which tells of its bytes and its release."""
+        """Return the signature of a public document, which covers its bytes and its release."""
         return self._signed(
             {"ledger": self._ledger, "release": release, "page": answer_digest(content)}
         )

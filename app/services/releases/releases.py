@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio.to_thread
 
 from app.domain.errors import StorageError
 from app.domain.problems import Problem
-from app.domain.releases import ReleaseState, request_fingerprint
+from app.domain.releases import ReleaseState
 from app.domain.roles import Role
 from app.services.datasets.accounting import refusal_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_askable
@@ -25,17 +25,54 @@ from app.services.datasets.readable import ReadableData
 from app.services.people.keys import Caller
 from app.services.plans.foresights import ForesightService
 from app.services.plans.plans import Offer, PlanService
-from app.services.plans.questions import Question, read_question
+from app.services.plans.questions import (
+    Question,
+    question_key,
+    read_question,
+    spelled,
+)
 from app.services.releases.draws import DrawService
 from app.services.releases.jobs import JobRunner
+from app.services.releases.ledger_clock import LedgerClock
 from app.services.releases.public_moments import PublicMoments, job_of_record
 from app.services.releases.reviews import reserve
 from app.store import Debit, ReleasePage, ReleaseRecord, Store
 
-__all__ = ["ReleasePage", "ReleaseRecord", "ReleaseService"]
+__all__ = ["OWN_KEY", "ReleasePage", "ReleaseRecord", "ReleaseService"]
+
+OWN_KEY = "auto"
+"""The Idempotency-Key that stands for the one that follows from data set, question and price."""
 
 _LONGEST_REPLAY_S = 10.0
 _LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question in its one spelling, and the key that it is asked under.
+
+    Under its own key its purpose is no part of it: what a number is for does not change it, and is
+    no reason to pay for it again.
+    """
+
+    question: Question
+    key: str
+    own: bool
+
+    @classmethod
+    def under(cls, key: str, question: Question, dataset: str) -> _Asked:
+        """Return what is asked under a key, or under the question's own."""
+        own = key == OWN_KEY
+        question = replace(question, purpose=None) if own else question
+        return cls(question, question_key(dataset, question) if own else key, own)
+
+    def is_of(self, request: str, facts: DatasetFacts) -> bool:
+        """Return whether a stored request is of this question, however it was spelled."""
+        try:
+            stored = spelled(read_question(request), facts.schema)
+        except (KeyError, ValueError):  # of an earlier version
+            return False
+        return self.question == (replace(stored, purpose=None) if self.own else stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +80,12 @@ class _Running:
     """A release on its way: what was asked of which data set, and who waits for the outcome."""
 
     dataset: str
-    request: str
+    question: Question
     task: asyncio.Task[ReleaseRecord]
     waiters: list[asyncio.Future[ReleaseRecord]] = field(default_factory=list)
 
-    def tell(self) -> None:
-        """Tell the outcome to who has not gone away."""
+    def notify(self) -> None:
+        """Resolve every waiter that is still pending."""
         task = self.task
         error = None if task.cancelled() else task.exception()
         for waiter in self.waiters:
@@ -67,7 +104,7 @@ class ReleaseService:
 
     Parameters
     ----------
-    store, datasets, readable, plans, foresights, draws, jobs, moments
+    store, datasets, readable, plans, foresights, draws, jobs, moments, ledger_clock
         What it works with.
     max_waiting
         How many requests may be under way; above it one is refused as
@@ -91,6 +128,7 @@ class ReleaseService:
         draws: DrawService,
         jobs: JobRunner,
         moments: PublicMoments,
+        ledger_clock: LedgerClock,
         max_waiting: int,
         most_jobs: int,
         most_bytes: int | None,
@@ -105,6 +143,7 @@ class ReleaseService:
         self._max_waiting = max_waiting
         self._most_jobs = most_jobs
         self._most_bytes = most_bytes
+        self._ledger_clock = ledger_clock
         self._running: dict[tuple[str, str], _Running] = {}
         self.moments = moments
 
@@ -112,6 +151,8 @@ class ReleaseService:
         self, dataset: str, question: Question, *, idem: str, caller: Caller
     ) -> ReleaseRecord:
         """Charge for a question, or find the release that its key already has.
+
+        The key :data:`OWN_KEY` stands for the one that the question has by itself.
 
         The release that comes back is final, a job under way, or waits for a
         review: then it is charged once it is approved. A released or void one
@@ -124,14 +165,16 @@ class ReleaseService:
             that is raised after it.
         """
         facts = await self._datasets.present(dataset)
-        request = question.canonical
+        one = await self._plans.spelled(facts, question, person=caller.person)
+        asked = _Asked.under(idem, one, facts.id)
+        idem = asked.key
         running, loop = self._running.get((caller.person, idem)), asyncio.get_running_loop()
         if running is None:
             # no await between the look above and the entry below: one task per key
-            work = self._answer(facts, question, request, idem=idem, caller=caller)
+            work = self._answer(facts, question, asked, caller=caller)
             task = loop.create_task(work)
-            running = self._begun(caller.person, idem, _Running(facts.id, request, task))
-        elif (running.dataset, running.request) != (facts.id, request):
+            running = self._begun(caller.person, idem, _Running(facts.id, asked.question, task))
+        elif (running.dataset, running.question) != (facts.id, asked.question):
             raise Problem("idempotency-key-reused")
         # Of its own: a client that goes away stops nothing, what is charged is drawn and stored.
         waiter: asyncio.Future[ReleaseRecord] = loop.create_future()
@@ -141,21 +184,35 @@ class ReleaseService:
         except Problem as problem:
             raise refusal_of(problem, facts.meter, question.epsilon) from None
 
+    async def asked_before(self, dataset: str, question: Question, *, caller: Caller) -> str | None:
+        """Return the id of the caller's release under the question's own key, if there is one.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``busy``.
+        """
+        facts = await self._datasets.present(dataset)
+        one = await self._plans.spelled(facts, question, person=caller.person)
+        key = _Asked.under(OWN_KEY, one, facts.id).key
+        known = await anyio.to_thread.run_sync(self._known, caller.person, key)
+        return None if known is None else known.id
+
     def _begun(self, person: str, idem: str, running: _Running) -> _Running:
         """Know a release while it is on its way."""
         self._running[person, idem] = running
 
         def forget(_: asyncio.Task[ReleaseRecord]) -> None:
             del self._running[person, idem]
-            running.tell()
+            running.notify()
 
         running.task.add_done_callback(forget)
         return running
 
     async def _answer(
-        self, facts: DatasetFacts, question: Question, request: str, *, idem: str, caller: Caller
+        self, facts: DatasetFacts, question: Question, asked: _Asked, *, caller: Caller
     ) -> ReleaseRecord:
-        principal = caller.person
+        principal, idem = caller.person, asked.key
         try:
             offer = await self._prepare(facts, question, person=principal)
         except Problem:
@@ -170,9 +227,9 @@ class ReleaseService:
                 principal=principal,
                 idem=idem,
                 amount=offer.cost,
-                request=request,
+                request=question.canonical,
                 plan=offer.text,
-                # A job is left to the queue: whoever claims it names itself.
+                # A job is left to the queue: the process that claims it names itself.
                 worker=self.draws.worker if offer.job is None else None,
                 deadline_s=None if offer.job is None else offer.job.deadline_s,
                 most_jobs=None if offer.job is None else self._most_jobs,
@@ -188,7 +245,7 @@ class ReleaseService:
                 draw = self.draws.draw(charged.record, facts, question, offer.drawn_here())
                 return await self._drawn(charged.record, draw)
             found = charged.record
-        if not await anyio.to_thread.run_sync(self._is_same, found, facts.id, request):
+        if not await anyio.to_thread.run_sync(self._is_same, found, facts, asked):
             raise Problem("idempotency-key-reused")
         return await self._found(found)
 
@@ -206,18 +263,17 @@ class ReleaseService:
         with self._store.reading() as reader:
             return reader.releases.known({(principal, idem)}).get((principal, idem))
 
-    def _is_same(self, known: ReleaseRecord, dataset: str, request: str) -> bool:
+    def _is_same(self, known: ReleaseRecord, facts: DatasetFacts, asked: _Asked) -> bool:
         """Return whether a release is of this request, in any of its versions."""
-        asked = request_fingerprint(dataset=dataset, request=request)
-        if asked in (known.fingerprint, _fingerprint_today(known)):
+        if known.dataset != facts.id:
+            return False
+        if asked.is_of(known.request, facts):
             return True
         if known.version == 1:
             return False
         with self._store.reading() as reader:
             versions = reader.reviews.versions(known)
-        return any(
-            asked == request_fingerprint(dataset=dataset, request=each.request) for each in versions
-        )
+        return any(asked.is_of(each.request, facts) for each in versions)
 
     async def _prepare(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
         """Judge everything that can be judged without the data, and look that it is there."""
@@ -225,8 +281,11 @@ class ReleaseService:
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
+        self._plans.require_askable(question)  # as it was asked, which is what is stored
         offer = await self._foresights.offer(facts, question, person=person)
-        await self._readable.require(facts.id)  # last: what cannot be drawn now is not charged
+        # Last: what cannot be drawn or dated now is not charged.
+        await self._readable.require(facts.id)
+        await self._ledger_clock.require()
         return offer
 
     async def _found(self, known: ReleaseRecord) -> ReleaseRecord:
@@ -243,7 +302,7 @@ class ReleaseService:
         until = loop.time() + _LONGEST_REPLAY_S
         while known.state is ReleaseState.DEBITED and loop.time() < until:
             if known.worker == self.draws.worker and not self._jobs.has(known.id):
-                # drawn here, and the outcome could not be stored: nobody else will draw it
+                # drawn here, and the outcome could not be stored: no other process will draw it
                 return await self._drawn(known, self.draws.again(known))
             self._jobs.wake()
             await asyncio.sleep(_LOOK_AGAIN_S)
@@ -293,7 +352,7 @@ class ReleaseService:
     ) -> ReleasePage:
         """Return the caller's releases, or everybody's for a curator, newest first.
 
-        They end after ``limit``, or after so many bytes of what is shown of them.
+        They end after ``limit``, or after a number of bytes of what is shown of them.
         ``state`` is one that no draw leads to or from: when that happens is not public.
         """
         everybody = caller.role.may_act_as(Role.CURATOR)
@@ -342,16 +401,3 @@ class ReleaseService:
         )
         self.draws.close()
         self._plans.close()
-
-
-def _fingerprint_today(known: ReleaseRecord) -> str:
-    """Return what the stored request's fingerprint would be in this version.
-
-    An earlier version may not have known a field that now has a default; the
-    question is the same one. One that this version cannot read keeps its own.
-    """
-    try:
-        request = read_question(known.request).canonical
-    except (KeyError, ValueError):
-        return known.fingerprint
-    return request_fingerprint(dataset=known.dataset, request=request)

@@ -3,7 +3,7 @@
 While a release waits its budget is set aside, and nothing is drawn or read. An
 approval charges for it and puts it into the queue like any job: by its schedule,
 which begins with the charge, the reviewer learns no more of the draw than
-anybody else. Whatever else becomes of it gives the budget back.
+others do. Every other outcome gives the budget back.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from app.services.plans.foresights import ForesightService
 from app.services.plans.plans import PlanService
 from app.services.plans.questions import Question
 from app.services.releases.jobs import JobRunner
+from app.services.releases.ledger_clock import LedgerClock
 from app.services.releases.public_moments import PublicMoments, job_of_record
 from app.store import Charged, Debit, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.ids import text_of
@@ -63,10 +64,10 @@ class ReviewService:
 
     Parameters
     ----------
-    store, datasets, readable, plans, jobs, moments, foresights
+    store, datasets, readable, plans, jobs, moments, foresights, ledger_clock
         What it works with.
     longest
-        After which time a release that nobody has decided on is given back.
+        After which time a release without a decision is given back.
     most_bytes
         How many bytes a person may have stored in a day, None for any number.
     """
@@ -81,6 +82,7 @@ class ReviewService:
         jobs: JobRunner,
         moments: PublicMoments,
         foresights: ForesightService,
+        ledger_clock: LedgerClock,
         longest: timedelta,
         most_bytes: int | None,
     ) -> None:
@@ -91,6 +93,7 @@ class ReviewService:
         self._jobs = jobs
         self._moments = moments
         self._foresights = foresights
+        self._ledger_clock = ledger_clock
         self._longest = longest
         self._most_bytes = most_bytes
 
@@ -113,9 +116,9 @@ class ReviewService:
         Problem
             ``not-found``; ``own-request``; ``precondition``; ``not-awaiting-review``;
             ``votes-complete``; ``plan-changed``, where it would now be drawn otherwise than it
-            says; ``paused``; ``dataset-unreadable``.
+            says; ``paused``; ``dataset-unreadable``; ``clock-behind``.
         """
-        # What has waited too long is over, even where nobody has ended it yet.
+        # What has waited too long is over, even where no process has ended it yet.
         await self.expire_due()
         found = await anyio.to_thread.run_sync(self._get, release)
         if found is None:
@@ -128,6 +131,7 @@ class ReviewService:
         if decision is Decision.APPROVE:
             await self._check_plan(found)
             await self._readable.require(found.dataset)
+            await self._ledger_clock.require()
         ballot = _Ballot(
             release=release,
             decision=decision,
@@ -136,7 +140,7 @@ class ReviewService:
             unchanged=unchanged,
             caller=caller,
         )
-        # A client that goes away must not leave it in a queue that nobody looks into.
+        # A client that goes away must not leave it in a queue without a reader.
         return await asyncio.shield(asyncio.ensure_future(self._vote(ballot)))
 
     async def _vote(self, ballot: _Ballot) -> ReleaseRecord:
@@ -205,14 +209,19 @@ class ReviewService:
         if found is None:
             raise Problem("not-found", "There is no such release.")
         if not unchanged(found) or found.state is not ReleaseState.CHANGES_REQUESTED:
-            told = await anyio.to_thread.run_sync(self._gone_on, found, unchanged)
-            raise told if told.code == "precondition" else Problem("not-your-turn", **told.extras)
+            outcome = await anyio.to_thread.run_sync(self._gone_on, found, unchanged)
+            raise (
+                outcome
+                if outcome.code == "precondition"
+                else Problem("not-your-turn", **outcome.extras)
+            )
         facts = await self._datasets.present(found.dataset)
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         # A review that has begun goes on: planned as one that everything is reviewed under.
         always = replace(facts, policy=replace(facts.policy, review=Review(Epsilon(0))))
         offer = await self._foresights.offer(always, question, person=caller.person)
         await self._readable.require(found.dataset)
+        await self._ledger_clock.require()
 
         def write(work: UnitOfWork) -> ReleaseRecord:
             # Once more inside the transaction: between the two somebody may have decided.
@@ -325,25 +334,25 @@ def _decided(work: UnitOfWork, found: ReleaseRecord, count: Count, person: str) 
 
 
 def gone_on(reader: Reader | UnitOfWork, found: ReleaseRecord, unchanged: Unchanged) -> Problem:
-    """Return what to tell somebody who acts on a release that is no longer what they saw."""
+    """Return the refusal for an act on a release that has changed since it was seen."""
     code = "not-awaiting-review" if unchanged(found) else "precondition"
     if found.state in (ReleaseState.RELEASED, ReleaseState.VOID):
         # When its draw ended may not be public yet.
         found = found._replace(state=ReleaseState.DEBITED)
-    status, told = status_of(found.state), {}
+    status, details = status_of(found.state), {}
     votes = reader.votes.of(found.id)
     detail = f"The release is now {status.replace('_', ' ')}."
     if found.state in _BY_VOTES and votes:
         last = votes[-1]
-        told = {"by": last.person, "at": last.at, "why": last.reason}
+        details = {"by": last.person, "at": last.at, "why": last.reason}
         detail = f"{last.person} {_SAID[last.decision]} at {last.at}: {last.reason}"
     elif found.shown:
         detail = "Both votes are in, and they are unlike: read the review again."
     elif found.state is ReleaseState.RESERVED:
         now = f"it is now in turn {found.turn}, version {found.version}."
-        # In its first turn nobody has answered anything: the tag was of something else.
+        # In its first turn it has no answers yet: the tag was of something else.
         detail = f"Who asked has answered: {now}" if found.turn > 1 else f"Read it again: {now}"
-    return Problem(code, detail, release_status=status, **told)
+    return Problem(code, detail, release_status=status, **details)
 
 
 async def reserve(store: Store, wanted: Debit) -> Charged:

@@ -87,7 +87,7 @@ def signature(secret: str, id: str, sent_at: str, body: bytes) -> str:
 
 
 def _body(notice: Notice) -> bytes:
-    told = {
+    body = {
         "id": notice.id,
         "event": notice.event.value,
         "audience": notice.audience.value,
@@ -99,7 +99,7 @@ def _body(notice: Notice) -> bytes:
         "why": notice.why,
         "at": notice.at,
     }
-    return json.dumps(told).encode()
+    return json.dumps(body).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +127,8 @@ class Mail:
         message["From"] = self.sender
         message["To"] = ", ".join(to)
         message["Date"] = datetime.now(UTC)
-        message["Auto-Submitted"] = "auto-generated"  # so that nobody's absence is answered
-        # the same in every try, so that a mail that came twice can be told to be one
+        message["Auto-Submitted"] = "auto-generated"  # so that no absence notice answers it
+        # the same in every try, so that a mail that came twice is recognised as one
         message["Message-ID"] = f"<{notice.id}@{self.sender.rpartition('@')[2]}>"
         message.set_content(
             f"{notice.what}.\n\n"

@@ -1,7 +1,7 @@
 """The inbox: what has happened to releases under review, in words; who, what and why.
 
-What a draw leads to is told once it is public, and not before. No notice holds a value: it is made
-of the request and of what people wrote.
+The outcome of a draw is reported once it is public, and not before. No notice holds a value: it is
+made of the request and of what people wrote.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SAID = {
     Event.APPROVED: "{who} has approved a release",
     Event.REJECTED: "{who} has rejected a release",
     Event.WITHDRAWN: "{who} has withdrawn a release",
-    Event.EXPIRED: "Nobody has decided in time on a release",
+    Event.EXPIRED: "The time to decide on a release has passed",
     Event.RELEASED: "The result is there of a release",
     Event.VOID: "Nothing could be drawn for a release",
 }
@@ -85,8 +85,10 @@ class InboxService:
                 if not records:
                     break
                 before = records[-1].number
-                told = (notice_of(reader, each, self._moments, caller.person) for each in records)
-                found += [each for each in told if each is not None]
+                notices = (
+                    notice_of(reader, each, self._moments, caller.person) for each in records
+                )
+                found += [each for each in notices if each is not None]
         return found[:limit]
 
     async def mark_read(self, ids: Sequence[str], *, caller: Caller) -> int:

@@ -1,7 +1,8 @@
 """Sending notices: each is claimed, sent, and tried again with longer and longer pauses.
 
 A claim is written before a notice is sent, so two server processes seldom send the same one, and a
-process that dies in between has it sent again later: at least once, with an id to tell by.
+process that dies in between has it sent again later: at least once, with an id to detect
+duplicates.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class SendingService:
     async def _send(
         self, channel: Channel, record: NoticeRecord, notice: Notice, at: datetime
     ) -> bool:
-        """Send one notice, unless another process has claimed it meanwhile."""
+        """Send one notice, unless another process has claimed it."""
         pause_s = min(FIRST_PAUSE_S * 2 ** min(record.attempts, 16), LONGEST_PAUSE_S)
         again, now = text_of(at + timedelta(seconds=pause_s)), text_of(at)
         claimed = await self._store.awrite(

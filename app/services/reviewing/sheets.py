@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,12 +24,13 @@ from app.services.datasets.policies import policy_json
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, status_of
 from app.services.plans.foresights import ForesightService
+from app.services.plans.missing import warned
 from app.services.plans.questions import Question, read_question
 from app.services.plans.wording import in_words
 from app.services.publishing.published import columns_of
 from app.services.releases.comments import CommentRecord, Version, comments_for, versions_in
 from app.services.releases.releases import ReleaseService
-from app.store import CapRecord, Reader, ReleaseRecord, Store
+from app.store import CapRecord, DatasetStatus, Reader, ReleaseRecord, Store
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.foresee import Foresight
 
@@ -86,7 +87,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Votes:
-    """The votes that the reader may see, of so many that decide."""
+    """The votes that the reader may see, and how many decide."""
 
     needed: int
     complete: bool
@@ -105,6 +106,7 @@ class Sheet:
     asker: History
     purpose: str | None
     words: str
+    about_missing: Sequence[str]
     request: Mapping[str, Any]
     cost: Cost
     expected: Foresight
@@ -165,7 +167,7 @@ class SheetService:
         caller: Caller,
     ) -> Sheet:
         request, question = json.loads(found.request), read_question(found.request)
-        needed = facts.policy.reviewers
+        needed, details = facts.policy.reviewers, json.loads(found.plan)["details"]
         bounds = columns_of(facts, request["statistic"])
         return Sheet(
             record=found,
@@ -175,9 +177,10 @@ class SheetService:
             asker=self._history(reader, found, facts),
             purpose=question.purpose,
             words=in_words(question),
+            about_missing=details.get("about_missing", ()),
             request=request,
             cost=_cost(reader, found, facts, question),
-            expected=expected,
+            expected=replace(expected, usefulness=warned(expected.usefulness, details)),
             bounds=bounds,
             earlier=self._earlier(reader, found, facts, tuple(bounds)),
             overlaps=_overlaps(reader, facts),
@@ -243,7 +246,7 @@ class SheetService:
 
 
 def _cost(reader: Reader, found: ReleaseRecord, facts: DatasetFacts, question: Question) -> Cost:
-    """Return the price beside what is left; what is set aside for it counts as left."""
+    """Return the price and what is left; what is reserved for it counts as left."""
     left = reader.accounts.balance(found.account).remaining
     if found.state in UNDECIDED:
         left += found.amount
@@ -259,21 +262,21 @@ def _cost(reader: Reader, found: ReleaseRecord, facts: DatasetFacts, question: Q
 
 def _overlaps(reader: Reader, facts: DatasetFacts) -> Sequence[Overlap]:
     """Return the data sets about the same people, as far as the ledger knows."""
-    told = [
+    overlapping = [
         Overlap(dataset=each.id, name=each.name, why="shares the budget account")
         for each in reader.datasets.of_account(facts.record.account)
-        if each.id != facts.id
+        if each.id != facts.id and each.status is not DatasetStatus.DELETED
     ]
     for entry in reader.entries.of_system("overlap_override"):
         note = entry.note or ""
         if facts.id in note.partition(":")[0]:
-            told.append(Overlap(dataset=facts.id, name=facts.record.name, why=note))
-    return told
+            overlapping.append(Overlap(dataset=facts.id, name=facts.record.name, why=note))
+    return overlapping
 
 
 def _said(policy: Policy, question: Question) -> Sequence[str]:
     """Return what the policy says of this request, a sentence each."""
-    told = [
+    said = [
         "Every release from this data set is reviewed."
         if policy.review.above is not None and not policy.review.above.nanos
         else f"What costs more than epsilon {policy.review.above} is reviewed."
@@ -282,14 +285,14 @@ def _said(policy: Policy, question: Question) -> Sequence[str]:
         "Two reviewers decide." if policy.reviewers == 2 else "One reviewer decides.",
     ]
     if policy.max_epsilon_per_release is not None:
-        told.append(f"One release may cost at most epsilon {policy.max_epsilon_per_release}.")
+        said.append(f"One release may cost at most epsilon {policy.max_epsilon_per_release}.")
     if policy.allowed is not None:
         inside = set(question.kinds) <= set(policy.allowed)
-        told.append(
+        said.append(
             f"Only these statistics are allowed: {', '.join(policy.allowed)}. "
             f"This one {'is' if inside else 'is not'}."
         )
-    return told
+    return said
 
 
 def _votes(reader: Reader, found: ReleaseRecord, needed: int, caller: Caller) -> Votes:

@@ -1,7 +1,8 @@
 """Who has seen results that are not public: noted once for each person, release, way and day.
 
 Notes are gathered and written every few seconds in one transaction, so that reading costs nothing.
-A server that is killed may lose those of its last seconds. What is public is nobody's to note.
+A server that is killed may lose those of its last seconds. Views of public releases are not
+recorded.
 """
 
 from __future__ import annotations

@@ -14,9 +14,12 @@ URL, KEY = "RELEASE_DESK_URL", "RELEASE_DESK_KEY"
 class Asked:
     """A question as JSON has it. ``dataset`` is a name, or an id where that alone is sure.
 
-    ``choice`` stands beside the statistic in a release, ``assumed`` in a preview alone.
+    ``service`` is where the request reached the service, which serves the packages.
+
+    ``choice`` is next to the statistic in a release, ``assumed`` in a preview alone.
     """
 
+    service: str
     dataset: str
     statistic: Mapping[str, object]
     choice: Mapping[str, object]
@@ -50,7 +53,7 @@ QUESTION = "The data set, found by its name, and the question."
 STORED = "The stored answer, read by its id. That is free."
 RECEIPT = "Whether the answer is the one that the ledger charged for, as the service sees it."
 WEIGH = "What it would cost, and what it would be worth. That is free, and reads no data."
-REHEARSE = "The same on synthetic rows: free, about nobody, and in the shape of the release."
+REHEARSE = "The same on synthetic rows: free, without real people, and in the shape of the release."
 _SAME_KEY = (
     "The Idempotency-Key follows from the data set, the question and the price. So the same person"
     " asks once and is charged once, however often this is run."

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from app.services.client_packages import client_packages
 from app.services.scripts.asked import Asked
 from app.services.scripts.python import python_steps
 
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
-_INSTALL = "Needs the package `release-desk-client`: `pip install release-desk-client`."
 
 
 def notebook(asked: Asked) -> str:
@@ -28,7 +28,8 @@ def notebook(asked: Asked) -> str:
 
 
 def _cells(asked: Asked) -> Iterator[dict[str, object]]:
-    yield _words(f"# {asked.title}\n\n{_INSTALL}")
+    (install,) = client_packages()["python"].install(asked.service)
+    yield _words(f"# {asked.title}\n\nNeeds: `{install}`")
     for step in python_steps(asked):
         yield _words(step.words)
         yield _code("\n".join(filter(None, (step.code, step.shown))))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pprint import pformat
 from textwrap import indent, wrap
 
+from app.services.client_packages import client_packages
 from app.services.scripts.asked import (
     CONNECT,
     KEY,
@@ -25,7 +26,8 @@ _WIDTH = 88
 
 def python_script(asked: Asked) -> str:
     """Return the program."""
-    parts = [f"# {asked.title}\n# Needs: pip install release-desk-client"]
+    (install,) = client_packages()["python"].install(asked.service)
+    parts = [f"# {asked.title}\n# Needs: {install}"]
     for step in python_steps(asked):
         shown = f"\nprint({step.shown}.to_text())" if step.shown else ""
         parts.append(f"{_comment(step.words)}\n{step.code}{shown}")

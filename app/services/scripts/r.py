@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from textwrap import indent, wrap
 
+from app.services.client_packages import client_packages
 from app.services.scripts.asked import (
     CONNECT,
     QUESTION,
@@ -27,7 +28,8 @@ _ESCAPED = {"\\": "\\\\", '"': '\\"'}
 
 def r_script(asked: Asked) -> str:
     """Return the program."""
-    parts = [f"# {_ascii(asked.title)}\n# Needs: R CMD INSTALL clients/r"]
+    needs = "".join(f"\n# Needs: {line}" for line in client_packages()["r"].install(asked.service))
+    parts = [f"# {_ascii(asked.title)}{_ascii(needs)}"]
     for step in _steps(asked):
         shown = f"\nprint({step.shown})\nplot({step.shown})" if step.shown else ""
         parts.append(f"{_comment(step.words)}\n{step.code}{shown}")

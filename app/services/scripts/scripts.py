@@ -53,8 +53,12 @@ class ScriptService:
         self._datasets = datasets
         self._releases = releases
 
-    async def of_release(self, release: str, language: Language, *, caller: Caller) -> Script:
+    async def of_release(
+        self, release: str, language: Language, *, caller: Caller, service: str
+    ) -> Script:
         """Return a program that reads a release, and could ask its question again.
+
+        ``service`` is the address of this service, for the packages that the program needs.
 
         Raises
         ------
@@ -63,11 +67,17 @@ class ScriptService:
         """
         record = await self._releases.get(release, caller=caller)
         facts = await self._datasets.present(record.dataset)
-        asked = _asked(facts, read_question(record.request), {}, record.id)
+        asked = _asked(facts, read_question(record.request), {}, record.id, service)
         return _written(asked, language, record.id)
 
     def of_question(
-        self, dataset: str, question: Question, assumed: Mapping[str, object], language: Language
+        self,
+        dataset: str,
+        question: Question,
+        assumed: Mapping[str, object],
+        language: Language,
+        *,
+        service: str,
     ) -> Script:
         """Return a program that weighs a question, rehearses it, and could ask it.
 
@@ -79,16 +89,21 @@ class ScriptService:
             ``not-found``.
         """
         facts = self._datasets.facts(dataset)
-        return _written(_asked(facts, question, assumed, None), language, "question")
+        return _written(_asked(facts, question, assumed, None, service), language, "question")
 
 
 def _asked(
-    facts: DatasetFacts, question: Question, assumed: Mapping[str, object], release: str | None
+    facts: DatasetFacts,
+    question: Question,
+    assumed: Mapping[str, object],
+    release: str | None,
+    service: str,
 ) -> Asked:
     fields = json.loads(json.dumps(question.to_json()))
     # the name of an archived data set may have become another one's
     active = facts.record.status is DatasetStatus.ACTIVE
     return Asked(
+        service=service,
         dataset=facts.record.name if active else facts.id,
         statistic=fields.pop("statistic"),
         choice=fields,

@@ -1,10 +1,10 @@
 """The public log of the ledger's entries: bringing entries in, signing checkpoints, proofs.
 
-Nobody waits for the log: entries come into it after their commit, at regular times, and each
+No request waits for the log: entries come into it after their commit, at regular times, and each
 checkpoint signs all that are in it by then. A proof is made against the first checkpoint that
 covers an entry, so that it stays the same for ever.
 
-*What it tells.* How many entries the ledger has, at those times. Neither leaves nor paths say
+*What it reveals.* How many entries the ledger has, at those times. Neither leaves nor paths say
 whose they are (:mod:`app.domain.log_leaves`), and what was stored as a result moves nothing. The
 log's own entries are not in it, or it would grow for ever by itself.
 """
@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionProof:
-    """That a leaf is in the tree of so many: its hash, and its audit path (RFC 9162, 2.1.3)."""
+    """Proof that a leaf is in a tree: its hash, and its audit path (RFC 9162, 2.1.3)."""
 
     index: int
     size: int
@@ -100,7 +100,7 @@ class LogService:
     async def catch_up(self) -> None:
         """Bring what there is into the log and sign it.
 
-        Where that is much, it is the beginning of it; the rest follows at once, and nobody waits.
+        A large backlog is signed in parts: the beginning first, the rest at once after it.
         """
         self._behind = await self._step()
         if self._behind:
@@ -184,7 +184,7 @@ class LogService:
 
         if size is not None:
             return self._store.read_public(read)
-        with self._store.reading() as reader:  # whoever watches the log must not see it go back
+        with self._store.reading() as reader:  # a monitor of the log must not see it go back
             return read(reader)
 
     def inclusion(self, index: int, size: int) -> InclusionProof:
@@ -222,7 +222,7 @@ class LogService:
         return self._store.read_public(read)
 
     def prove(self, account: str, seq: int) -> EntryProof | None:
-        """Prove to anybody that an entry is in the log; None while no checkpoint covers it."""
+        """Prove to everyone that an entry is in the log; None while no checkpoint covers it."""
 
         def read(reader: Reader) -> EntryProof:
             place = reader.log.place_of(account, seq)
@@ -255,7 +255,7 @@ class LogService:
 
 
 def _require_signed(reader: Reader, size: int) -> None:
-    """Pass where a size is within what has been signed: more is nobody's yet."""
+    """Pass where a size is within what has been signed: more does not exist for readers yet."""
     newest = reader.log.newest_checkpoint()
     signed = None if newest is None else read_checkpoint(newest)
     if signed is None or size > signed[0].size:

@@ -1,8 +1,8 @@
 """Having checkpoints of the public log time-stamped, in the background.
 
-Nobody waits for a stamp: checkpoints are signed, and releases published, whether the authority
+No request waits for a stamp: checkpoints are signed, and releases published, whether the authority
 answers or not. While it does not, the operator reads so in the log, and it is asked again after
-longer and longer pauses. What has been signed meanwhile is stamped then.
+longer and longer pauses. What has been signed until then is stamped afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StampService:
     store
         The ledger.
     authority
-        Who is asked for stamps; None: nobody.
+        Who is asked for stamps; None for no authority.
     """
 
     def __init__(self, store: Store, authority: Authority | None) -> None:
@@ -104,7 +104,7 @@ class StampService:
 
 
 def pause_after(failed: int) -> float:
-    """Return for how many seconds the authority is left alone after so many failures in a row."""
+    """Return the pause in seconds after a number of failures of the authority in a row."""
     if failed == 0:
         return LOOK_EVERY_S
     return min(FIRST_PAUSE_S * 2.0 ** min(failed - 1, 16), LONGEST_PAUSE_S)

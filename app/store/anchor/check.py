@@ -1,4 +1,4 @@
-"""Comparing a ledger with its anchor from beside, while a server moves both.
+"""Comparing a ledger with its anchor from another process, while a server moves both.
 
 The anchor is noted before each COMMIT, so the two are never read at one moment.
 It is looked at before the ledger's snapshot is taken and after it: the snapshot

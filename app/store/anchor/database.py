@@ -3,10 +3,10 @@
 One row says what is certain and what was to follow, a row per account where it
 stands. A writer holds the ledger's own lock while it is here, so writers come
 one after the other; each goes on by compare-and-swap from the version that it
-has read, so a copy of the ledger that is served beside it stops at once.
+has read, so a copy of the ledger that is served in parallel stops at once.
 
 What another process noted last may or may not have been committed. The ledger
-itself tells: :meth:`DatabaseAnchor.settle` is given where the accounts are.
+itself shows it: :meth:`DatabaseAnchor.settle` is given where the accounts are.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from app.store.anchor.standing import (
     Anchored,
     AnchorError,
     AnchorMismatchError,
+    AnchorMovedError,
     Evidence,
     LedgerState,
     Step,
@@ -58,6 +59,11 @@ _TABLES = (
 )
 _ROW = "SELECT version, ledger, epoch, unfinished, follows FROM anchor"
 _ACCOUNTS = "SELECT account, seq, head, spent FROM anchor_account"
+# With the version in one statement: a note may come between two.
+_ACCOUNTS_AT = (
+    "SELECT account, seq, head, spent, (SELECT version FROM anchor) FROM anchor_account"
+    " WHERE account = ANY(%s)"
+)
 _HOLD = text("SELECT pg_advisory_xact_lock(:key)")
 _TRY = "SELECT pg_try_advisory_xact_lock(%s)"
 _PUT = (
@@ -136,11 +142,11 @@ class DatabaseAnchor:
 
     @property
     def witness(self) -> DatabaseWitness:
-        """Return what looks at it from beside."""
+        """Return a reader of it for other processes."""
         return DatabaseWitness(self._info)
 
     def start(self, state: LedgerState, *, lost: Step | None = None) -> None:
-        """Write everything anew if there is nothing yet, or a reconciliation has been committed."""
+        """Write everything again if there is nothing yet, or after a committed reconciliation."""
         del lost  # the next transaction finds it, in whatever process
         known = self.read()
         if known is None or isinstance(known.follows, LedgerState):
@@ -152,15 +158,18 @@ class DatabaseAnchor:
             noted = _noted(connection)
             if noted is None or noted.ledger is None:
                 raise AnchorMismatchError("the anchor has been emptied")
-            # From here on a writer elsewhere makes the compare-and-swap of `begin` fail.
+            # From here on a writer elsewhere makes the compare-and-swap of `begin` fail, and the
+            # next transaction settles again. It judges by the ledger what the other one has noted.
             self._version, follows = noted.version, noted.follows
             record = from_text(follows) if follows else {"moves": {}, "results": {}}
             if "state" in record:
                 raise AnchorMismatchError("a reconciliation has not been started from")
             # Results that are stored again are sealed, which moves the system account.
             names = sorted({*record["moves"], *evidence.moved, SYSTEM_ACCOUNT})
-            rows = _asked(connection, f"{_ACCOUNTS} WHERE account = ANY(%s)", (names,))
-        self._certain = _by_name(rows)
+            rows = _asked(connection, _ACCOUNTS_AT, (names,))
+        if any(version != noted.version for *_, version in rows):
+            raise AnchorMovedError("somebody else has moved the anchor while it was read")
+        self._certain = _by_name([at for *at, _ in rows])
         self._applied = None
         if not follows:
             return None
@@ -173,7 +182,7 @@ class DatabaseAnchor:
         return step
 
     def begin(self, step: Step) -> None:
-        """Note a transaction with one statement, if nobody else has been here since."""
+        """Note a transaction with one statement, if no other process has noted one since."""
         self._noted = False
         if not (step.moves or step.results or step.unfinished_change):
             return
@@ -194,7 +203,7 @@ class DatabaseAnchor:
         with self._connected() as connection:
             won = _asked(connection, _NEXT, given)
         if won != [(1,)]:
-            raise AnchorMismatchError("somebody else has moved the anchor")
+            raise AnchorMovedError("somebody else has moved the anchor")
         self._version += 1
         self._noted = True
 
@@ -216,7 +225,7 @@ class DatabaseAnchor:
             )
 
     def adopt(self, state: LedgerState) -> None:
-        """Note the state that a reconciliation is about to commit, beside what was certain."""
+        """Note the state that a reconciliation is about to commit, next to the certain one."""
         known = self.read()
         self._write(None if known is None else known.state, state)
 
@@ -299,7 +308,7 @@ class DatabaseWitness:
         """Return both, if there can have been nothing else; the rows hold one step only."""
         if before == after:
             return [after]
-        # More than one step lay between the looks, and the rows no longer tell which.
+        # More than one step lay between the looks, and the rows no longer show which.
         if before is None or after is None or after.state not in (before.state, before.latest):
             return None
         return [before, after]
@@ -377,7 +386,7 @@ def _has_happened(step: Step, evidence: Evidence) -> bool:
     raise AnchorMismatchError("the ledger is not where the anchor left it")
 
 
-def _by_name(rows: Sequence[tuple[Any, ...]]) -> dict[str, Position]:
+def _by_name(rows: Sequence[Sequence[Any]]) -> dict[str, Position]:
     return positions_of({name: at for name, *at in rows})
 
 

@@ -12,7 +12,7 @@ last, whose COMMIT has then never begun. Damage in the middle makes the anchor
 end early, and a database that is ahead of its anchor is frozen.
 
 A transaction costs one write and one flush, whatever the number of accounts.
-The file is written anew at the first one after a start, and when it has grown
+The file is rewritten at the first one after a start, and when it has grown
 well beyond a list of the accounts. It is filled up with zeros in advance,
 because flushing a file that does not grow takes half the time.
 """
@@ -115,11 +115,11 @@ class FileAnchor:
 
     @property
     def witness(self) -> FileWitness:
-        """Return what looks at it from beside."""
+        """Return a reader of it for other processes."""
         return FileWitness(self._directory)
 
     def start(self, state: LedgerState, *, lost: Step | None = None) -> None:
-        """Go on from a state; the next transaction writes the file anew with it."""
+        """Go on from a state; the next transaction rewrites the file with it."""
         self._drop_log()
         self._lost = lost
         self._ledger, self._epoch = state.ledger, state.epoch
@@ -151,7 +151,7 @@ class FileAnchor:
             else:
                 self._log.append(record)
         except BaseException as error:  # out of memory, too
-            # What is on disk now is unknown: the next transaction writes the file anew.
+            # What is on disk now is unknown: the next transaction rewrites the file.
             self._drop_log()
             if not isinstance(error, OSError):
                 raise
@@ -164,9 +164,9 @@ class FileAnchor:
         self._last = None
 
     def adopt(self, state: LedgerState) -> None:
-        """Write the file anew: what was certain, and the state that is to take its place.
+        """Rewrite the file: what was certain, and the state that is to take its place.
 
-        The file as it was stays beside it.
+        The previous file stays next to it.
         """
         known = self.read()
         certain = None if known is None else known.state
@@ -211,7 +211,7 @@ class FileAnchor:
 
 
 class FileWitness:
-    """Looks at an anchor's file, whoever holds it."""
+    """Reads an anchor's file, whichever process holds it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -229,7 +229,7 @@ class FileWitness:
             raise AnchorError(f"the anchor cannot be read: {error.strerror}") from error
 
     def between(self, before: bytes, after: bytes) -> list[Anchored | None] | None:
-        """Replay what was added; None where the file has been written anew."""
+        """Replay what was added; None where the file has been rewritten."""
         if not after.startswith(before.rstrip(b"\0")):
             return None
         seen, records = len(list(_records(before))), list(_records(after))
@@ -244,7 +244,7 @@ class FileWitness:
 
 
 class _Log:
-    """The open file, written anew."""
+    """The open file, rewritten."""
 
     def __init__(self, directory: Path, records: tuple[bytes, ...]) -> None:
         fresh, path = directory / f"{LOG_NAME}.new", directory / LOG_NAME
@@ -265,7 +265,7 @@ class _Log:
 
     @property
     def is_long(self) -> bool:
-        """Return whether it is worth being written anew."""
+        """Return whether it is worth rewriting."""
         return self._end > self._rewrite_at
 
     def append(self, record: bytes) -> None:
@@ -344,7 +344,7 @@ def _replayed(records: Iterator[dict[str, Any]]) -> Anchored | None:
     for record in records:
         if "state" in record:
             return Anchored(state, state_of(record["state"]))
-        # Whether the step before was committed is told by the record after it.
+        # The next record shows whether the step before was committed.
         if last and record["kept"]:
             accounts.update(positions_of(last["moves"]))
             unfinished += last["unfinished"]

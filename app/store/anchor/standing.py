@@ -33,6 +33,14 @@ class AnchorMismatchError(AnchorError):
     """The database is not where the anchor left it."""
 
 
+class AnchorMovedError(AnchorMismatchError):
+    """Another writer has moved the anchor since it was read; the next transaction reads it again.
+
+    A writer whose connection to the ledger was cut loses the ledger's lock while its note is under
+    way, so the note can come after another writer has read the anchor.
+    """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState:
     """Everything of a ledger that an older copy of it would have otherwise.
@@ -103,7 +111,7 @@ class Anchored:
         found: dict[str, int] = {}
         for state in (self.state, self.latest):
             for name, at in () if state is None else state.accounts.items():
-                # Whether the last step happened is unknown: whoever burns must burn for the larger.
+                # Whether the last step happened is unknown: a burn must be for the larger.
                 found[name] = max(at.spent, found.get(name, 0))
         return found
 
@@ -114,10 +122,10 @@ class Anchored:
 
 
 class Standing(StrEnum):
-    """How a database stands to its anchor."""
+    """How a database compares with its anchor."""
 
     NEW = "a new ledger without an anchor"
-    CURRENT = "where the anchor says"
+    CURRENT = "matches"
     BEHIND = "one transaction before the anchor, as after a crash"
     FORGOTTEN = "there is no anchor for it"
     FOREIGN = "it is another ledger than the anchor's"
@@ -170,7 +178,7 @@ class Evidence(Protocol):
 
 
 class Witness(Protocol):
-    """An anchor that is looked at and not held: whoever writes the ledger goes on."""
+    """An anchor that is read and not held: the ledger's writer goes on."""
 
     def require_apart(self, ledger: Connection) -> None:
         """Pass unless the anchor is in the ledger's own database, to which this connection is.
@@ -206,7 +214,7 @@ class Anchor(Protocol):
 
     @property
     def witness(self) -> Witness:
-        """Return what looks at it from beside, in any thread or process."""
+        """Return a reader of it for any thread or process."""
 
     def read(self) -> Anchored | None:
         """Return what it knows; None when there is nothing yet."""

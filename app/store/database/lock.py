@@ -10,11 +10,15 @@ database, so the two do not go together unless an operator reconciles them.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import stat
 import time
 from pathlib import Path
 
 from app.store.errors import DirectoryLockedError, StoreError
+
+_LOG = logging.getLogger(__name__)
 
 LOCK_NAME = "server.lock"
 LEDGER_NAME = "ledger.id"
@@ -23,7 +27,7 @@ _SHARE_TIMEOUT_S = 30.0  # so long the first server may take to clear away what 
 
 
 def was_served(database: Path) -> bool:
-    """Return whether anybody has opened this SQLite file for writing, where it lies now.
+    """Return whether any process has opened this SQLite file for writing, where it lies now.
 
     The lock file that says so stays when a server ends, and no backup has it.
     """
@@ -34,8 +38,51 @@ def _lock_beside(database: Path) -> Path:
     return database.with_name(f"{database.name}.lock")
 
 
+_OWN = (LOCK_NAME, LEDGER_NAME, "receipts.key", "datasets", "release-desk.db", "anchor")
+"""What shows that a directory is a service's: no other one is changed."""
+
+
+def keep_private(place: Path) -> None:
+    """Take a file or directory of the service away from all other users of this machine.
+
+    One of another owner, such as a volume that is ours by its group, stays as it is.
+
+    Raises
+    ------
+    StoreError
+        Others may open it, and it is not ours to change.
+    """
+    found = place.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    private = mode & stat.S_IRWXU
+    if found.st_uid != os.geteuid():
+        if mode & stat.S_IRWXO:
+            raise StoreError(
+                f"{place} belongs to another user, and everyone on this machine may open it (mode "
+                f"{mode:04o}). Run `chmod o-rwx {place}` as its owner, or choose another place"
+            )
+        return
+    if mode == private:
+        return
+    if place.is_dir() and _is_of_others({each.name for each in place.iterdir()}):
+        raise StoreError(
+            f"other users of this machine may open {place} (mode {mode:04o}), and it holds files "
+            f"of others. Choose an empty directory, or run `chmod 700 {place}`"
+        )
+    place.chmod(private)
+    _LOG.warning(
+        "other users of this machine could open this, and no longer can",
+        extra={"path": str(place)},
+    )
+
+
+def _is_of_others(names: set[str]) -> bool:
+    """Return whether a directory that holds these is none of a service's, and not an empty one."""
+    return bool(names - {"lost+found"}) and names.isdisjoint(_OWN)
+
+
 class DatabaseLock:
-    """An exclusive lock on an SQLite file, by means of a file beside it.
+    """An exclusive lock on an SQLite file, by means of a file next to it.
 
     Two data directories may name one database; it still has one writer. (The
     file itself is SQLite's to lock: closing it here would undo its locks.)
@@ -54,6 +101,8 @@ class DatabaseLock:
             self._descriptor = os.open(
                 _lock_beside(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
+            if not path.exists():  # SQLite would make it readable to all
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise StoreError(f"the database {path} cannot be used: {error.strerror}") from error
         try:
@@ -79,7 +128,7 @@ class DirectoryLock:
     Attributes
     ----------
     alone
-        Whether nobody else was here when the lock was taken.
+        Whether no other process had the file open when the lock was taken.
 
     Raises
     ------
@@ -94,6 +143,7 @@ class DirectoryLock:
         self._shared = shared
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            keep_private(directory)
             self._descriptor = os.open(
                 directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
             )

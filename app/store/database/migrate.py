@@ -21,7 +21,7 @@ def migrate(connection: Connection) -> None:
     Raises
     ------
     StoreError
-        The database is at a step this version does not know.
+        The schema has a revision that this version does not know.
     """
     if is_newest(connection):  # as at nearly every start: no step need be read
         return
@@ -37,7 +37,11 @@ def migrate(connection: Connection) -> None:
     try:
         command.upgrade(config, "head")
     except CommandError as error:
-        raise StoreError("the database was made by a newer version of Release Desk") from error
+        raise StoreError(
+            "the database was made by a newer version of Release Desk, or by one before 0.2.0. "
+            "Start the newer version, or start with an empty data directory and upload the files "
+            "again"
+        ) from error
     # A user who may not grant anything can still serve a database that needs no step.
     if connection.dialect.name == "postgresql":
         grant(connection)

@@ -44,7 +44,7 @@ REQUIRED: Mapping[str, str] = {"fsync": "on", "full_page_writes": "on", "server_
 _OLDEST = 150_000  # version 15, as the driver numbers them
 _READERS = 8
 _EXTRA_READERS = 8
-# As long as a server may take to come back before nobody knows what became of a COMMIT.
+# As long as a server may take to come back before the outcome of a COMMIT is unknown.
 _DOUBT_S = 30.0
 _REPLICA_S = 2  # a copy that is slow is left for the ledger's own server
 _BEGIN_BESIDE = (
@@ -76,7 +76,7 @@ _OURS = (
     f" set_config('idle_in_transaction_session_timeout', '60s', true), {DURABLE}"
 )
 _AS_SERVICE = f"set_config('role', '{ROLE}', true)"
-# A server's statistics begin anew after a crash, also one that its first process has outlived.
+# A server's statistics start from 0 after a crash, also one that its first process has outlived.
 _LIFE = "concat(pg_postmaster_start_time(), ' ', pg_stat_get_bgwriter_stat_reset_time())"
 _NUMBERED = f"SELECT pg_current_xact_id()::text, {_LIFE}, {_OURS}"
 _LOCKED = f"FROM pg_advisory_xact_lock({WRITER_LOCK})"
@@ -122,7 +122,7 @@ def reading_engine(url: URL) -> Engine:
 def replica_engine(url: URL) -> Engine:
     """Return the pooled engine of a standby, or of another copy, for reading only.
 
-    Whoever waits for it can do without: so it waits for nothing long.
+    Its callers can do without it: so it never waits long.
     """
     engine = create_engine(
         url,
@@ -138,7 +138,7 @@ def replica_engine(url: URL) -> Engine:
 
 
 def _driver_options() -> dict[str, Any]:
-    """Return what the driver is told of a connection; no statement gets a name at the server."""
+    """Return the driver's options for a connection; no statement gets a name at the server."""
     return {**LIVENESS, "prepare_threshold": None}
 
 
@@ -244,7 +244,7 @@ def has_committed(engine: Engine, transaction: Numbered) -> bool:
             return False
         if status == "committed":
             if asked is None or asked.life != transaction.life:
-                raise UnknownCommitError("the database was started anew during a COMMIT")
+                raise UnknownCommitError("the database was restarted during a COMMIT")
             return True
         time.sleep(_POLL_S)
     raise UnknownCommitError("the database went away during a COMMIT and has not come back")

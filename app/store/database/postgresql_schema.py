@@ -26,7 +26,7 @@ from sqlalchemy.dialects import postgresql
 from app.store.database.tables import metadata
 
 Part = tuple[str, str, str]
-"""What a part of the schema is, the table it belongs to, and the name that is told of it."""
+"""What a part of the schema is, the table it belongs to, and the name that is reported."""
 
 Shape = Mapping[Part, object]
 
@@ -96,7 +96,8 @@ _CONDITIONS: Mapping[str, str] = {
     "ck_cap_used": "(used >= 0)",
     "ck_dataset_status": (
         "(((status = 'active'::text) AND (archived_at IS NULL))"
-        " OR ((status = 'archived'::text) AND (archived_at IS NOT NULL)))"
+        " OR ((status = ANY (ARRAY['archived'::text, 'deleted'::text]))"
+        " AND (archived_at IS NOT NULL)))"
     ),
     "ck_dataset_rows": "((rows IS NULL) OR (rows >= 0))",
     "ck_leaf_hash": "(length(hash) = 64)",
@@ -129,7 +130,8 @@ _CONDITIONS: Mapping[str, str] = {
         "(((note IS NULL) = (withdrawn_at IS NULL))"
         " AND ((withdrawn_by IS NULL) = (withdrawn_at IS NULL)))"
     ),
-    "ck_api_key_role": "(role = ANY (ARRAY['analyst'::text, 'curator'::text, 'admin'::text]))",
+    "ck_api_key_role": "(role = ANY (ARRAY['analyst'::text, 'curator'::text, 'admin'::text,"
+    " 'metrics'::text]))",
     "ix_dataset_name": "(status = 'active'::text)",
     "ix_expiring_due": "(expired_seq IS NULL)",
     "ix_release_reserved": "(state = 'reserved'::text)",

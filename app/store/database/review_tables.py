@@ -1,7 +1,7 @@
 """The tables of reviews: turns, versions, votes, comments, notices, and who saw what.
 
 A release's own row says what it costs and whether it still waits; these say what reviewers and
-who asked have said meanwhile. What binds them to the ledger are its entries.
+the requester have said since. What binds them to the ledger are its entries.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ comment = Table(
 )
 Index("ix_review_comment_release", comment.c.release, comment.c.number)
 
-# The outbox: written in the transaction of what it tells of.
+# The outbox: written in the transaction of what it reports.
 notice = Table(
     "notice",
     metadata,

@@ -13,7 +13,7 @@ class Rule:
     """One rule: a row of ``table`` passes ``event`` only where ``holds`` is true.
 
     ``holds`` is a condition on ``NEW`` and ``OLD``; None lets nothing pass.
-    ``message`` is what the refused statement is told.
+    ``message`` is the error of the refused statement.
     """
 
     name: str

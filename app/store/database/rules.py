@@ -1,4 +1,4 @@
-"""The ledger's rules between rows: what may be written, whoever writes, this service or not.
+"""The ledger's rules between rows: what may be written, by this service or any other client.
 
 Each rule states what must hold for a row to be inserted, changed or removed, in
 SQL that SQLite and PostgreSQL read alike (no scalar ``max``, no boolean used as
@@ -8,9 +8,8 @@ not hold.
 The rules named ``..._no_replace`` are there for SQLite's ``REPLACE``, which
 deletes without delete triggers unless the connection asks for them.
 
-A change here needs a migration that calls :func:`replace_rules` with the
-conditions written out: a database is only opened when its triggers are exactly
-these.
+A change here needs a migration that drops the old trigger and creates the new
+one, written out: a database is only opened when its triggers are exactly these.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from app.store.database.review_rules import REVIEW_RULES
 from app.store.database.rule import Rule
 
 __all__ = [
-    "RULES", "Rule", "create_rules", "drop_rules", "postgresql_body", "postgresql_triggers",
-    "replace_rules", "sqlite_trigger", "wrong_rules",
+    "RULES", "Rule", "create_rules", "postgresql_body", "postgresql_triggers", "sqlite_trigger",
+    "wrong_rules",
 ]  # fmt: skip
 
 _ON_POSTGRESQL = text(
@@ -95,6 +94,8 @@ AND NOT EXISTS (SELECT 1 FROM entry WHERE principal = NEW.principal AND idem = N
 _ACCOUNT_IS_THERE = """
 EXISTS (SELECT 1 FROM account WHERE id = NEW.account AND seq >= NEW.seq)"""
 
+_OF_THIS_EPOCH = "NEW.epoch = (SELECT epoch FROM ledger)"
+
 _MADE_BY = """
 CASE WHEN NEW.role = 'system' THEN NEW.key IS NULL
 ELSE EXISTS (
@@ -129,6 +130,7 @@ EXISTS (
     WHERE e.account = NEW.account AND e.seq = NEW.seq AND e.release = NEW.id
     AND e.fingerprint = NEW.fingerprint AND e.kind = CASE NEW.state
     WHEN 'debited' THEN 'debit' WHEN 'reserved' THEN 'reserve' END)
+AND EXISTS (SELECT 1 FROM dataset WHERE id = NEW.dataset AND status = 'active')
 AND NEW.attempts = CASE NEW.state WHEN 'debited' THEN 1 ELSE 0 END"""
 
 _SAME_RELEASE_STEPS_FORWARD = """
@@ -161,11 +163,14 @@ _DATASET_IS_NEW = """
 NOT EXISTS (SELECT 1 FROM dataset WHERE id = NEW.id OR number = NEW.number)
 AND NOT EXISTS (SELECT 1 FROM dataset WHERE name = NEW.name AND status = 'active')"""
 
-_SAME_DATASET_IS_ARCHIVED = """
+_SAME_DATASET_ENDS = """
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.name = OLD.name
 AND NEW.account = OLD.account AND NEW.spec = OLD.spec AND NEW.rows IS NOT DISTINCT FROM OLD.rows
 AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
-AND OLD.status = 'active' AND NEW.status = 'archived'"""
+AND (OLD.status = 'active' AND NEW.status = 'archived'
+    OR OLD.status IN ('active', 'archived') AND NEW.status = 'deleted'
+    AND (OLD.archived_at IS NULL OR NEW.archived_at = OLD.archived_at)
+    AND NOT EXISTS (SELECT 1 FROM release WHERE dataset = NEW.id))"""
 
 _LEAF_CONTINUES = """
 (NEW.number = 1 OR EXISTS (SELECT 1 FROM leaf WHERE number = NEW.number - 1))
@@ -221,13 +226,7 @@ RULES: tuple[Rule, ...] = (
         "entry: does not continue its predecessor",
     ),
     Rule("entry_not_ahead", "entry", "INSERT", _ACCOUNT_IS_THERE, "entry: ahead of its account"),
-    Rule(
-        "entry_epoch",
-        "entry",
-        "INSERT",
-        "NEW.epoch = (SELECT epoch FROM ledger)",
-        "entry: not of this epoch",
-    ),
+    Rule("entry_epoch", "entry", "INSERT", _OF_THIS_EPOCH, "entry: not of this epoch"),
     Rule(
         "entry_made_by",
         "entry",
@@ -286,15 +285,15 @@ RULES: tuple[Rule, ...] = (
         _SAME_RELEASE_STEPS_FORWARD,
         "release: states only move forward",
     ),
-    # Data sets: their facts stay, and only archiving changes them.
+    # Data sets: their facts stay, and only archiving and deleting change them.
     Rule("dataset_no_delete", "dataset", "DELETE", None, "dataset: data sets stay"),
     Rule("dataset_no_replace", "dataset", "INSERT", _DATASET_IS_NEW, "dataset: exists already"),
     Rule(
         "dataset_archived_once",
         "dataset",
         "UPDATE",
-        _SAME_DATASET_IS_ARCHIVED,
-        "dataset: only archiving changes it",
+        _SAME_DATASET_ENDS,
+        "dataset: only archiving changes it, and deleting one without releases",
     ),
     # Lineage: written once.
     Rule("lineage_no_update", "lineage", "UPDATE", None, "lineage: written once"),
@@ -342,18 +341,6 @@ def create_rules(connection: Connection, rules: Sequence[Rule] = RULES) -> None:
     for rule in rules:
         for statement in statements(rule):
             connection.exec_driver_sql(statement)
-
-
-def drop_rules(connection: Connection, names: Sequence[str]) -> None:
-    """Drop rules by name, those that are there."""
-    for name in names:
-        connection.exec_driver_sql(_DROP[connection.dialect.name].format(name=name))
-
-
-def replace_rules(connection: Connection, rules: Sequence[Rule]) -> None:
-    """Put rules in the place of those with the same names; for migrations."""
-    drop_rules(connection, [rule.name for rule in rules])
-    create_rules(connection, rules)
 
 
 def wrong_rules(connection: Connection) -> list[str]:
@@ -443,8 +430,3 @@ def _create_on_postgresql(rule: Rule) -> Sequence[str]:
 
 _CREATE = {"sqlite": _create_on_sqlite, "postgresql": _create_on_postgresql}
 _FOUND = {"sqlite": _found_on_sqlite, "postgresql": _found_on_postgresql}
-_DROP = {
-    "sqlite": "DROP TRIGGER IF EXISTS {name}",
-    # Its triggers go with the function.
-    "postgresql": "DROP FUNCTION IF EXISTS {name}() CASCADE",
-}

@@ -50,7 +50,7 @@ def check_schema(connection: Connection) -> None:
 
 
 def schema_faults(connection: Connection) -> Iterator[str]:
-    """Yield what is not as the migrations make it; only our own names are told."""
+    """Yield what is not as the migrations make it; only our own names are shown."""
     if not is_newest(connection):
         yield "the schema is not the one of this version"
     found, expected = _shapes(connection)
@@ -70,7 +70,7 @@ def schema_faults(connection: Connection) -> Iterator[str]:
 
 
 def reference_faults(connection: Connection) -> Iterator[str]:
-    """Yield the foreign keys with a row that refers to nothing; only our own names are told.
+    """Yield the foreign keys with a row that refers to nothing; only our own names are shown.
 
     PostgreSQL checks a reference once, and not where a superuser has it look away.
     """

@@ -39,7 +39,7 @@ _READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**PRAGMAS, "query_only": ("
 # commit writes is fewer pages. Only a new file takes it; others keep the size that they have.
 _SIZE_PAGES = "PRAGMA page_size = 8192"
 
-_READERS = 16  # connections that are kept; reading blocks nobody here
+_READERS = 16  # connections that are kept; reading blocks no other connection
 _EXTRA_READERS = 48  # 64 in all: app.descriptors counts on no more
 
 

@@ -21,18 +21,6 @@ from sqlalchemy import (
     text,
 )
 
-from app.store.database.beside import (
-    allowance,
-    desk_form,
-    desk_session,
-    job,
-    key_use,
-    pause,
-    rate,
-    turn,
-    upload,
-    worker,
-)
 from app.store.database.log_tables import log_checkpoint, log_part, log_stamp
 from app.store.database.metadata import Int, Text, metadata
 from app.store.database.publishing import publication
@@ -48,6 +36,18 @@ from app.store.database.review_tables import (
     vote,
 )
 from app.store.database.rules import create_rules
+from app.store.database.side_tables import (
+    allowance,
+    desk_form,
+    desk_session,
+    job,
+    key_use,
+    pause,
+    rate,
+    turn,
+    upload,
+    worker,
+)
 from app.store.database.versions import version
 
 __all__ = [
@@ -64,7 +64,7 @@ ACTS = (
 )
 """Of an entry: it is none of those that make up nearly the whole ledger.
 
-Not a list, which SQLite would make anew for each entry that it writes or checks.
+Not a list, which SQLite would make again for each entry that it writes or checks.
 """
 
 ledger = Table(
@@ -229,7 +229,7 @@ dataset = Table(
     ForeignKeyConstraint(["account"], ["account.id"], name="fk_dataset_account"),
     CheckConstraint(
         "(status = 'active' AND archived_at IS NULL)"
-        " OR (status = 'archived' AND archived_at IS NOT NULL)",
+        " OR (status IN ('archived', 'deleted') AND archived_at IS NOT NULL)",
         name="ck_dataset_status",
     ),
     CheckConstraint("rows IS NULL OR rows >= 0", name="ck_dataset_rows"),
@@ -267,7 +267,7 @@ release = Table(
     Column("finished_at", Text),
     Column("worker", Text),
     # Last: SQLite walks over a long value page by page to reach what lies behind it, and how
-    # long a read takes must not tell whether there is a result yet.
+    # long a read takes must not reveal whether there is a result yet.
     Column("result_hash", Text),
     Column("result", LargeBinary),
     PrimaryKeyConstraint("number", name="pk_release"),
@@ -318,12 +318,12 @@ api_key = Table(
     PrimaryKeyConstraint("number", name="pk_api_key"),
     UniqueConstraint("id", name="uq_api_key_id"),
     UniqueConstraint("secret_hash", name="uq_api_key_secret_hash"),
-    CheckConstraint("role IN ('analyst', 'curator', 'admin')", name="ck_api_key_role"),
+    CheckConstraint("role IN ('analyst', 'curator', 'admin', 'metrics')", name="ck_api_key_role"),
     sqlite_strict=True,
 )
 
 # Lists of one person's or one data set's releases, newest first, and what a restart must settle.
-# A name belongs to one data set at a time: an archived one has lost it.
+# A name belongs to one data set at a time: an archived or deleted one has lost it.
 Index(
     "ix_dataset_name",
     dataset.c.name,

@@ -13,7 +13,8 @@ from sqlalchemy import (
 
 from app.store.database.metadata import Int, Text, metadata
 
-# ``earlier`` is extended once only, so versions of one ``first`` data set follow one another.
+# Versions of one ``first`` data set follow one another: ``earlier`` is extended again only where
+# the version that extended it is deleted. No number is given twice.
 version = Table(
     "version",
     metadata,
@@ -22,7 +23,6 @@ version = Table(
     Column("first", Text, nullable=False),
     Column("number", Int, nullable=False),
     PrimaryKeyConstraint("dataset", name="pk_version"),
-    UniqueConstraint("earlier", name="uq_version_earlier"),
     UniqueConstraint("first", "number", name="uq_version_number"),
     ForeignKeyConstraint(["dataset"], ["dataset.id"], name="fk_version_dataset"),
     ForeignKeyConstraint(["earlier"], ["dataset.id"], name="fk_version_earlier"),

@@ -1,6 +1,6 @@
 """Forms that were sent: each is acted on once, however often it arrives.
 
-A form is claimed before its act and told afterwards where the act is shown.
+A form is claimed before its act, and afterwards gets the address where the act is shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Sessions of browsers: which key signed in, and when it was last heard of.
 
-A session is found by the SHA-256 of its token, which only the browser holds.
+A session is found by the MAC of its token, which only the browser holds
+(:mod:`app.services.people.sessions`). The other columns are for sweeping, and believed of no one.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class SessionsWriter(Sessions):
         self._connection.execute(_BEGIN, record._asdict())
 
     def keep_latest(self, key: str, most: int) -> None:
-        """Forget sessions of a key but for so many, which began last."""
+        """Forget the sessions of a key, except the newest ``most``."""
         self._connection.execute(_KEEP, {"of_key": key, "most": most})
 
     def see(self, token_hash: str, *, at_s: int) -> None:

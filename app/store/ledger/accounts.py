@@ -12,10 +12,19 @@ from app.store.database import tables
 from app.store.ledger import caps, expiries
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.ledger.ids import new_id, now
-from app.store.ledger.records import AccountRecord, CapRecord
+from app.store.ledger.records import AccountRecord, CapRecord, DatasetStatus
+
+CLOSED = "account_closed"
+"""The kind of the system entry that closes an account, its note; its fingerprint is the hash of
+the entry that ended what was left, None where nothing was."""
+_EMPTY = "closed: its data sets are deleted"
 
 _account, _entry = tables.account.c, tables.entry.c
 _GET = select(tables.account).where(_account.id == bindparam("wanted"))
+_IN_USE = select(tables.dataset.c.id).where(
+    tables.dataset.c.account == bindparam("of"),
+    tables.dataset.c.status != DatasetStatus.DELETED.value,
+)
 _REOPENED = (
     select(_account.id, ~exists().where(tables.dataset.c.account == _account.id))
     .join(tables.entry, (_entry.account == _account.id) & (_entry.seq == 1))
@@ -132,6 +141,25 @@ class AccountsWriter(Accounts):
             )
         return entry
 
+    def close_if_empty(self, account: str, *, principal: str) -> None:
+        """Close an account, once, if all its data sets are deleted: end all that is left of it.
+
+        The system account has that entry's hash.
+        """
+        there = self._connection.execute(_IN_USE, {"of": account}).first()
+        closed = any(entry.note == account for entry in self._entries.of_system(CLOSED))
+        if there is not None or closed:
+            return
+        left, end = self._existing(account).remaining, None
+        if left:
+            occasion = Occasion(principal=principal, note=_EMPTY)
+            end = self._move(account, EntryKind.EXPIRE, left, occasion).hash
+        self.system_entry(CLOSED, principal=principal, fingerprint=end, note=account)
+
+    def lock(self, account: str) -> None:
+        """Have others wait who would move an account, until the transaction ends."""
+        self._connection.execute(_GET.with_for_update(), {"wanted": account})
+
     def expire_due(self) -> int:
         """Make the entries of all grants that are over, and return how many accounts moved."""
         at = now()
@@ -191,7 +219,7 @@ class AccountsWriter(Accounts):
         return self._entries.append_system(kind, occasion, at=at)
 
     def _move(self, account: str, kind: EntryKind, amount: int, occasion: Occasion) -> Entry:
-        # As if it were not there: it holds no budget, and nobody may spend on it.
+        # As if it were not there: it holds no budget, and no one may spend on it.
         if account == SYSTEM_ACCOUNT:
             raise Problem("not-found")
         return self._entries.append(account, kind, amount, occasion)

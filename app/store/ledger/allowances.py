@@ -20,7 +20,7 @@ LIMIT = "max_stored_bytes_per_day"
 """The setting that says how many bytes a person may have stored in a day."""
 
 ENTRY_BYTES = 4_096
-"""At most so much is stored of a release beside its texts: its rows, and entries of the ledger."""
+"""The most that is stored of a release besides its texts: its rows, and entries of the ledger."""
 
 _FOUND = (
     "SELECT person, day, bytes FROM (VALUES {values}) AS asked"
@@ -55,7 +55,7 @@ class Allowances:
         return self._at[:10]
 
     def check(self, person: str, size: int, most: int) -> None:
-        """Pass for a person who may have so many bytes more stored today.
+        """Pass for a person who may have ``size`` more bytes stored today.
 
         Raises
         ------

@@ -169,7 +169,7 @@ class _Batch:
         self._at = at
         self._last_release = last_release
         self._ids = release_ids(last_release + 1, most)
-        # The same question is asked again and again, so its digests are kept meanwhile.
+        # The same question is asked again and again, so its digests are cached in a batch.
         self._fingerprint = cache(request_fingerprint)
         self._plan_digest = cache(plan_digest)
         self.chains: dict[str, Chain] = {}
@@ -181,7 +181,7 @@ class _Batch:
         person, amount = debit.principal, debit.amount
         try:
             # In the order in which one request alone would be refused: batches must not
-            # change what is told.
+            # change the answer.
             chain = self._chain(dataset)
             account, balance = chain.before.id, chain.balance
             require_running(self._paused, person=person, dataset=debit.dataset)

@@ -1,7 +1,7 @@
 """Slices: what one person may use of an account, judged in the transaction that charges.
 
 A slice takes nothing out of the account: slices may add up to more than the
-total, and then whoever comes first is served. What counts against a cap is all
+total, and then the first request is served. What counts against a cap is all
 that the person has ever been charged on the account, before the cap was set too.
 """
 
@@ -106,7 +106,7 @@ def caps_of(
 
 def set_cap(connection: Connection, account: str, person: str, amount: int | None) -> CapRecord:
     """Cap what a person may use of an account, or lift the cap (None)."""
-    # Counted anew: while there was no cap nobody kept what the person used.
+    # Counted from scratch: without a cap the person's use was not stored.
     used = used_by(connection, account, person)
     if cap_of(connection, account, person) is None:
         values = {"account": account, "person": person, "amount": amount, "used": used}
@@ -151,7 +151,7 @@ class PersonCaps:
         if amount > left:
             raise BudgetExceededError(
                 requested=amount,
-                # Never more than the account has: whoever asks for what is told here gets it.
+                # Never more than the account has: a request for the amount shown here succeeds.
                 remaining=min(left, remaining),
                 detail="This costs more than what remains of your share of the data set's budget. "
                 "Nothing was charged and nothing was drawn.",
@@ -176,7 +176,7 @@ def faults(connection: Connection, notes: Collection[str | None]) -> Iterator[st
         key = row.account, row.person
         if key not in said or said.pop(key) != row.amount:
             yield f"account {shown(row.account)}: a cap has been edited"
-        # Without a cap nobody counts, and what stands there is old.
+        # Without a cap the use is not counted, and the stored value is old.
         elif row.amount is not None and row.used != used[key]:
             yield f"account {shown(row.account)}: what a person has used has been edited"
     for account, _ in said:

@@ -26,6 +26,9 @@ MANIFEST_KEPT = "manifest_kept"
 EXTENDED = "dataset_extended"
 """The kind of the system entry whose fingerprint is that of a version, its note the data set."""
 
+DATASET_DELETED = "dataset_deleted"
+"""The kind of the system entry about a deletion; its note is the data set."""
+
 DATASET_EDITED = "dataset_edited"
 """The kind of the system entry about an edit; its fingerprint is the edit's digest."""
 
@@ -50,6 +53,7 @@ _DATASETS = select(
 _GET = _DATASETS.where(_dataset.id == bindparam("wanted"))
 _BY_NAME = _DATASETS.where(_dataset.name == bindparam("wanted"), text("dataset.status = 'active'"))
 _NUMBER = func.coalesce(_version.number, 1)
+_THERE = _dataset.status != DatasetStatus.DELETED.value
 _VERSIONS = (
     select(
         _dataset.id,
@@ -60,13 +64,22 @@ _VERSIONS = (
         _dataset.created_at,
     )
     .outerjoin(tables.version, _version.dataset == _dataset.id)
-    .where((_dataset.id == bindparam("of")) | (_version.first == bindparam("of")))
+    .where((_dataset.id == bindparam("of")) | (_version.first == bindparam("of")), _THERE)
     .order_by(_NUMBER.desc())
 )
-_NEXT = select(_version.dataset).where(_version.earlier == bindparam("wanted"))
+_NEXT = (
+    select(_version.dataset)
+    .join(tables.dataset, _dataset.id == _version.dataset)
+    .where(_version.earlier == bindparam("wanted"), _THERE)
+)
+_LAST_VERSION = select(func.coalesce(func.max(_version.number), 1)).where(
+    _version.first == bindparam("of")
+)
 _ALL_OF = _DATASETS.where(_dataset.account == bindparam("of")).order_by(_dataset.number)
 _FIRST_OF = _ALL_OF.limit(1)
-_ARCHIVED = select(_dataset.id).where(_dataset.status == DatasetStatus.ARCHIVED.value)
+_WITHOUT_ROWS = select(_dataset.id).where(_dataset.status != DatasetStatus.ACTIVE.value)
+_DELETED = select(_dataset.id).where(_dataset.status == DatasetStatus.DELETED.value)
+_RELEASED = select(tables.release.c.id).where(tables.release.c.dataset == bindparam("of")).limit(1)
 _LINEAGES = (
     select(
         _dataset.number,
@@ -76,7 +89,7 @@ _LINEAGES = (
         tables.lineage.c.sha256,
     )
     .outerjoin(tables.lineage, tables.lineage.c.dataset == _dataset.id)
-    .where(_dataset.number > bindparam("after"))
+    .where(_dataset.number > bindparam("after"), _THERE)
     .order_by(_dataset.number)
     .limit(bindparam("most"))
 )
@@ -91,6 +104,14 @@ _ARCHIVE = (
     update(tables.dataset)
     .where(_dataset.id == bindparam("wanted"), _dataset.status == DatasetStatus.ACTIVE.value)
     .values(status=DatasetStatus.ARCHIVED.value, archived_at=bindparam("at"))
+)
+_DELETE = (
+    update(tables.dataset)
+    .where(_dataset.id == bindparam("wanted"), _THERE)
+    .values(
+        status=DatasetStatus.DELETED.value,
+        archived_at=func.coalesce(_dataset.archived_at, bindparam("at")),
+    )
 )
 
 
@@ -134,7 +155,7 @@ class Datasets:
         return tuple(dataset_of(row) for row in self._connection.execute(query))
 
     def page(self, *, before: int | None, limit: int, most_bytes: int) -> DatasetPage:
-        """Return what :meth:`list` does, and no more than so many bytes of it, but one at least.
+        """Return what :meth:`list` does, limited to a number of bytes, but at least one.
 
         Lengths are asked for first, so no more than that is read.
         """
@@ -143,9 +164,24 @@ class Datasets:
         shown = min(fitting(found, most_bytes), limit)
         return DatasetPage(self.list(before=before, limit=shown), more=shown < len(found))
 
-    def archived(self) -> frozenset[str]:
-        """Return the ids of all data sets that have been archived."""
-        return frozenset(self._connection.execute(_ARCHIVED).scalars())
+    def without_rows(self) -> frozenset[str]:
+        """Return the ids of all data sets that have been archived or deleted."""
+        return frozenset(self._connection.execute(_WITHOUT_ROWS).scalars())
+
+    def deleted(self) -> frozenset[str]:
+        """Return the ids of all data sets that have been deleted."""
+        return frozenset(self._connection.execute(_DELETED).scalars())
+
+    def require_unreleased(self, dataset: str) -> None:
+        """Pass for a data set that never had a release, nor a reservation for one.
+
+        Raises
+        ------
+        Problem
+            ``dataset-has-releases``.
+        """
+        if self._connection.execute(_RELEASED, {"of": dataset}).first() is not None:
+            raise Problem("dataset-has-releases")
 
     def first_of(self, account: str) -> DatasetRecord | None:
         """Return the data set that an account was opened for, or None."""
@@ -156,13 +192,22 @@ class Datasets:
         rows = self._connection.execute(_ALL_OF, {"of": account})
         return tuple(dataset_of(row) for row in rows)
 
+    def is_closed(self, account: str) -> bool:
+        """Return whether all data sets of an account are deleted; not where it never had any."""
+        records = self.of_account(account)
+        return bool(records) and all(each.status is DatasetStatus.DELETED for each in records)
+
+    def next_version(self, first: str) -> int:
+        """Return the number that the next version of a data set gets."""
+        return int(self._connection.execute(_LAST_VERSION, {"of": first}).scalar_one()) + 1
+
     def versions(self, first: str) -> tuple[VersionRecord, ...]:
         """Return a data set that extends none, and all its versions, newest first."""
         rows = self._connection.execute(_VERSIONS, {"of": first})
         return tuple(VersionRecord(**row._mapping) for row in rows)
 
     def require_newest(self, dataset: str) -> None:
-        """Pass for a data set that nobody has extended.
+        """Pass for a data set that has not been extended.
 
         Raises
         ------
@@ -184,7 +229,7 @@ class Datasets:
 
 
 class DatasetsWriter(Datasets):
-    """Registering data sets and archiving them; the system account records both."""
+    """Registering data sets, archiving and deleting them; the system account records all three."""
 
     __slots__ = ("_accounts",)
 
@@ -214,7 +259,8 @@ class DatasetsWriter(Datasets):
         Raises
         ------
         Problem
-            ``name-taken``, by a data set that is not archived; ``newer-version``.
+            ``name-taken``, by a data set that is neither archived nor deleted;
+            ``newer-version``.
         """
         # Inside the writer's transaction: two uploads that extend the same data set meet here.
         if extends is not None:
@@ -261,7 +307,7 @@ class DatasetsWriter(Datasets):
         return self._found(dataset)
 
     def _add_version(self, dataset: str, earlier: DatasetRecord, principal: str) -> None:
-        version = (dataset, earlier.id, earlier.first, earlier.version + 1)
+        version = (dataset, earlier.id, earlier.first, self.next_version(earlier.first))
         row = dict(zip(("dataset", "earlier", "first", "number"), version, strict=True))
         self._connection.execute(insert(tables.version), row)
         self._accounts.system_entry(
@@ -311,6 +357,23 @@ class DatasetsWriter(Datasets):
             self._accounts.system_entry(
                 "dataset_archived", principal=principal, note=dataset, at=at
             )
+        return self._found(dataset)
+
+    def delete(self, dataset: str, *, principal: str) -> DatasetRecord:
+        """Mark a data set deleted, once; its account and entries stay.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``dataset-has-releases``; ``newer-version``.
+        """
+        # No release comes between looking and marking: charges wait for the account.
+        self._accounts.lock(self._found(dataset).account)
+        self.require_unreleased(dataset)
+        self.require_newest(dataset)
+        at = now()
+        if self._connection.execute(_DELETE, {"wanted": dataset, "at": at}).rowcount == 1:
+            self._accounts.system_entry(DATASET_DELETED, principal=principal, note=dataset, at=at)
         return self._found(dataset)
 
     def _found(self, dataset: str) -> DatasetRecord:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, text
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, text
 
 from app.domain.ledger import (
     GENESIS,
@@ -44,6 +44,11 @@ _OF_KIND = (
     select(tables.entry)
     .where(_entry.account == SYSTEM_ACCOUNT, _entry.kind == bindparam("of_kind"), text(tables.ACTS))
     .order_by(_entry.seq)
+)
+_NEWEST_AT = select(func.max(_entry.at)).select_from(
+    tables.account.join(
+        tables.entry, (_entry.account == _account.id) & (_entry.seq == _account.seq)
+    )
 )
 _BEFORE = (
     select(tables.account).where(_account.id == bindparam("of")).with_for_update(of=tables.account)
@@ -117,6 +122,10 @@ class Entries:
         """Return the system account's entries of one kind, oldest first."""
         rows = self._connection.execute(_OF_KIND, {"of_kind": kind})
         return tuple(entry_of(row) for row in rows)
+
+    def newest_at(self) -> str:
+        """Return the time of the newest entry, by every account's last one."""
+        return str(self._connection.execute(_NEWEST_AT).scalar_one())
 
 
 def entry_of(row: Row[Any]) -> Entry:
@@ -245,10 +254,12 @@ class EntriesWriter(Entries):
         occasion: Occasion,
         *,
         reserved: bool = False,
+        acting: Acting | None = None,
     ) -> Entry:
         """Move an account's balance by one entry, or refuse with nothing written.
 
-        ``reserved`` makes it a debit of something that is reserved.
+        ``reserved`` makes it a debit of something that is reserved. ``acting`` is by what it is
+        made, where that is not the key of the transaction.
 
         Raises
         ------
@@ -258,7 +269,7 @@ class EntriesWriter(Entries):
         chain = self.chain(account, now())
         before = chain.balance
         after = before.approved(amount) if reserved else before.after(kind, amount)
-        chain.add(kind, amount, after, occasion, self._by(occasion))
+        chain.add(kind, amount, after, occasion, acting or self._by(occasion))
         return self.write(chain)
 
     def append_system(self, kind: str, occasion: Occasion, *, at: str | None = None) -> Entry:
@@ -282,7 +293,8 @@ class EntriesWriter(Entries):
         Problem
             ``not-found``.
         """
-        # Locked where several processes write: nobody moves it between this read and the update.
+        # Locked where several processes write: no process moves it between this read and the
+        # update.
         row = self._connection.execute(_BEFORE, {"of": account}).one_or_none()
         if row is None:
             raise Problem("not-found")

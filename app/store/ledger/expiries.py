@@ -2,12 +2,13 @@
 
 A grant with an end has the digest of that end as its entry's fingerprint, and
 the entry that ends it has the grant's hash. So neither the time nor the end of
-a grant can be edited unnoticed.
+a grant can be edited unnoticed. An end without such a hash closes its account: the system
+account has an entry with the hash of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,22 +110,29 @@ def expired(connection: Connection, account: str, grant: int, by: int) -> None:
     connection.execute(_EXPIRED, {"of": account, "grant": grant, "by": by})
 
 
-def faults(connection: Connection) -> Iterator[str]:
-    """Yield where grants and their ends do not fit the entries, both ways."""
+def faults(connection: Connection, closed: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield where grants and their ends do not fit the entries, both ways.
+
+    ``closed`` are the accounts that have been closed, and the hashes of the entries that did so.
+    """
     rows = {(row.account, row.seq): row for row in connection.execute(select(tables.expiring))}
     entries = connection.execute(_GRANTS_AND_ENDS).all()
     # Each row is taken out as its grant is met: what is left over belongs to none.
     grants = [each for each in entries if each.kind == EntryKind.GRANT.value]
-    ends = {
-        (end.account, end.fingerprint): end for end in entries if end.kind == EntryKind.EXPIRE.value
-    }
+    ended = [each for each in entries if each.kind == EntryKind.EXPIRE.value]
+    ends = {(end.account, end.fingerprint): end for end in ended if end.fingerprint is not None}
+    closings = {end.hash: end for end in ended if end.fingerprint is None}
     for grant in grants:
         row = rows.pop((grant.account, grant.seq), None)
         if not _fits(row, grant, ends.pop((grant.account, grant.hash), None)):
             yield f"account {shown(grant.account)}, entry {grant.seq}: its end has been edited"
     for account, seq in rows:
         yield f"account {shown(account)}, entry {seq}: it is no grant that ends"
-    for end in ends.values():
+    for account, closing in closed.items():
+        end = closings.pop(closing, None) if closing is not None else None
+        if closing is not None and (end is None or end.account != account):
+            yield f"account {shown(account)}: the entry that closes it is missing"
+    for end in (*ends.values(), *closings.values()):
         yield f"account {shown(end.account)}, entry {end.seq}: it ends no grant"
 
 

@@ -14,7 +14,7 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 
 _ID = re.compile(r"[a-z]{2,10}_[0-9a-f]{32}")
 _NEIGHBOURS = 256  # ids made one after the other begin alike, and so share pages of the index
-# Of this process: nobody outside can tell which neighbourhood a number is in.
+# Of this process: no one outside it learns which neighbourhood a number is in.
 _KEY = os.urandom(16)
 
 
@@ -29,7 +29,7 @@ def release_ids(first: int, count: int = 1) -> Iterator[str]:
     What is made together lies together in the indexes, so that a million releases
     later as few of their pages are written for each as at the beginning. Neither a time nor
     how many came before can be read from an id: when a charge could be written may depend on
-    how long another draw took. Whoever has many ids sees which were made close together.
+    how long another draw took. Many ids together reveal which were made close to each other.
     """
     bits = os.urandom(12 * count).hex()
     for place in range(count):
@@ -44,7 +44,7 @@ def _neighbourhood(number: int) -> str:
 
 
 def shown(name: object) -> str:
-    """Return an id as a message may tell it: what was put in an id's place stays untold."""
+    """Return an id as a message may show it: another text in an id's place is not shown."""
     known = isinstance(name, str) and (name == SYSTEM_ACCOUNT or _ID.fullmatch(name))
     return str(name) if known else "(not an id)"
 

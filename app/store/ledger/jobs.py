@@ -1,14 +1,14 @@
 """The queue: jobs that wait for a lane or occupy one, and whose turn it is.
 
 People take turns: next is who has been served least lately, then of that person's data
-sets the one served least lately, then the oldest release on it. So whoever asks for many
-jobs makes nobody else wait for more than one of them. What is paused waits. Turns are
+sets the one served least lately, then the oldest release on it. So a person who asks for many
+jobs makes no other person wait for more than one of them. What is paused waits. Turns are
 counted where releases are claimed, in the claim's transaction, so all workers take part in
 one order.
 
 A job is in the queue from its charge until the lane that drew it is free again, which is
-a public moment; when its draw ended is not. How many a person has there may therefore be
-told, and has a bound. What was being drawn by a worker that has died counts no longer.
+a public moment; when its draw ended is not. The number that a person has there may therefore be
+shown, and has a bound. What was being drawn by a worker that has died counts no longer.
 """
 
 from __future__ import annotations
@@ -98,10 +98,10 @@ _UNFINISHED = (
 def next_to_draw(
     connection: Connection, *, longest_s: int | None = None, without: Collection[str] = ()
 ) -> str | None:
-    """Return the charged release whose turn it is of those nobody draws, or None.
+    """Return the charged release whose turn it is of those no process draws, or None.
 
     They are the queue, and what the dead have left. ``longest_s``: only jobs with a public
-    deadline of so many seconds or fewer. ``without``: nothing that these people asked for.
+    deadline of at most this many seconds. ``without``: nothing that these people asked for.
     """
     longest_s = _AT_MOST_S if longest_s is None else longest_s
     wanted = {"longest_s": longest_s, "without": [*without]}

@@ -19,6 +19,12 @@ _key = tables.api_key.c
 
 _GET = select(tables.api_key).where(_key.id == bindparam("wanted"))
 _BY_SECRET = select(tables.api_key).where(_key.secret_hash == bindparam("wanted"))
+_OF_THEMSELVES = select(tables.api_key).where(
+    _key.name == bindparam("named"),
+    _key.created_by == bindparam("named"),
+    _key.role == bindparam("of"),
+    _key.revoked_at.is_(None),
+)
 _REVOKE = (
     update(tables.api_key)
     .where(_key.id == bindparam("wanted"), _key.revoked_at.is_(None))
@@ -74,6 +80,11 @@ class Keys:
             query = query.where(_key.number < before)
         return tuple(key_of(row) for row in self._connection.execute(query))
 
+    def valid_of(self, name: str, *, role: Role) -> tuple[KeyRecord, ...]:
+        """Return the keys of a role that somebody made under their own name, not revoked."""
+        found = self._connection.execute(_OF_THEMSELVES, {"named": name, "of": role.value})
+        return tuple(key_of(row) for row in found)
+
     def persons(self) -> tuple[str, ...]:
         """Return everybody who has had a key."""
         return tuple(self._connection.execute(_PERSONS).scalars())
@@ -83,7 +94,7 @@ class Keys:
         return tuple(self._connection.execute(_HOLDERS).scalars())
 
     def is_person(self, person: str) -> bool:
-        """Say whether anybody of this name has had a key."""
+        """Say whether a person of this name has had a key."""
         found = self._connection.execute(_IS_PERSON, {"wanted": person})
         return found.scalar_one_or_none() is not None
 
@@ -120,7 +131,7 @@ class KeysWriter(Keys):
             ``invalid-request``: the ledger calls what the service does by itself so.
         """
         # An entry of this principal has no key: a person called so could not be
-        # told from the service.
+        # distinguished from the service.
         if person.strip().casefold() == SYSTEM:
             raise invalid_request("name", "is the service's own; choose another one")
         key, at = new_id("key"), now()
@@ -171,7 +182,7 @@ class KeysWriter(Keys):
         Raises
         ------
         Problem
-            ``not-found``; ``last-admin-key``: nobody could make another.
+            ``not-found``; ``last-admin-key``: no one could make another.
         """
         doomed = self._found(key)
         if doomed.role is Role.ADMIN and doomed.revoked_at is None:

@@ -2,7 +2,7 @@
 
 A statement that carries its rows is one call of the driver: it takes the
 interpreter's lock once and not once per row, which is what bounds a writer
-thread beside a busy event loop. The list of rows is filled up with NULLs to one
+thread next to a busy event loop. The list of rows is filled up with NULLs to one
 of a few sizes, so that few texts are ever prepared: a statement must pass over
 a row whose first column is NULL. Its columns are ``column1``, ``column2`` and so
 on, on both databases.
@@ -52,7 +52,7 @@ def _run(
 
 
 def _size(rows: int) -> int:
-    """Return the least power of two, or three quarters of one, that holds so many rows."""
+    """Return the least power of two, or three quarters of one, that is at least ``rows``."""
     power = 1 << (rows - 1).bit_length()
     return power * 3 // 4 if power > 2 and rows <= power * 3 // 4 else power
 

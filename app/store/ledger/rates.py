@@ -28,7 +28,7 @@ _TAKE = (
 
 
 class Portion(NamedTuple):
-    """So many requests of a key, in a window that ends in so many milliseconds."""
+    """A number of requests of a key, in a window that ends in ``left_ms`` milliseconds."""
 
     requests: int
     left_ms: int
@@ -43,7 +43,7 @@ class RatesWriter:
         self._connection = connection
 
     def take(self, key: str, *, wanted: int, most: int) -> Portion:
-        """Give out so many of a key's requests, or what is left of ``most`` in its minute."""
+        """Give out ``wanted`` of a key's requests, or what is left of ``most`` in its minute."""
         now = int(self._connection.execute(_NOW).scalar_one())
         # Minutes that are over go with any key's request: so the table stays small.
         self._connection.execute(_ENDED, {"now": now})

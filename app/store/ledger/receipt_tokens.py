@@ -61,7 +61,7 @@ def read_token(token: str, keys: Mapping[str, str]) -> Receipt | None:
         public.verify(_bytes(signature), signed.encode())
         said = json.loads(_bytes(payload))
         return Receipt(**{field.name: said[field.name] for field in fields(Receipt)})
-    # Whatever is wrong with it: a stranger has written the token, so any part may be anything.
+    # Any fault: the token comes from an untrusted client, so any part may be anything.
     except (InvalidSignature, KeyError, TypeError, ValueError, RecursionError):
         return None
 

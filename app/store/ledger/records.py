@@ -14,10 +14,14 @@ from app.domain.roles import Role
 
 
 class DatasetStatus(StrEnum):
-    """Whether a data set's rows are there; its ledger and releases stay either way."""
+    """Whether a data set's rows are there; its ledger and releases stay in any case.
+
+    A deleted one never had a release, and its account is closed unless others share it.
+    """
 
     ACTIVE = "active"
     ARCHIVED = "archived"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Reading releases: what is public of each comes first, and results only where they are shown.
 
 A client may ask for a release whose draw has ended and whose outcome is not public yet.
-How long the answer takes must not tell that it has ended, so the statements that are run
+How long the answer takes must not reveal that it has ended, so the statements that are run
 then are the ones of a release still under way: none of them reads a result.
 """
 
@@ -39,7 +39,7 @@ _DEBITED = (
 _RESULTS = select(_release.id, _release.result, _release.result_hash).where(
     _release.id.in_(bindparam("wanted", expanding=True))
 )
-# Neither database reads a stored value to tell how long it is.
+# Neither database reads a stored value to find its length.
 _LENGTHS = select(_release.id, func.length(_release.result).label("length")).where(
     _release.id.in_(bindparam("wanted", expanding=True))
 )
@@ -135,7 +135,7 @@ class Releases:
         most_bytes: int,
         shown: Shown = _as_stored,
     ) -> ReleasePage:
-        """Return what :meth:`list` does as it is shown, and no more than so many bytes of it.
+        """Return what :meth:`list` does as it is shown, limited to a number of bytes.
 
         There is one release at least, if there are any. Lengths are asked for first, so no
         more than that is read; a result that is not shown does not count.
@@ -216,7 +216,7 @@ def _listed(
     if dataset is not None:
         query = query.where(_release.dataset == dataset)
     if state is not None:
-        # Both undecided states are this one in the table; whose turn it is stands beside it.
+        # Both undecided states are this one in the table; whose turn it is has its own column.
         raw = ReleaseState.RESERVED if state in UNDECIDED else state
         query = query.where(_release.state == bindparam("in", raw, literal_execute=True))
     if state in UNDECIDED:

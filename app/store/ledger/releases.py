@@ -220,7 +220,8 @@ class ReleasesWriter(Releases):
     def claim(
         self, worker: str, *, longest_s: int | None = None, without: Collection[str] = ()
     ) -> ReleaseRecord | None:
-        """Give a worker the release whose turn it is of those nobody draws; None: there is none.
+        """Give a worker the release whose turn it is of those no process draws; None: there is
+        none.
 
         One from the queue is in its first attempt. One that a dead process
         left behind is counted another, or is void when it has none left: a
@@ -232,7 +233,7 @@ class ReleasesWriter(Releases):
             return None
         # Whatever becomes of it: one that is void by now has had its turn as well.
         jobs.take_turn(self._connection, person=found.principal, dataset=found.dataset)
-        # From the queue: nobody has begun it, so no attempt is lost.
+        # From the queue: no process has begun it, so no attempt is lost.
         if found.worker is None:
             return self._step(found.id, _TAKE, by=worker, deaths=0)
         # A draw that three processes died in would take the fourth along: given up,

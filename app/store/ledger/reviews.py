@@ -1,7 +1,7 @@
 """Releases under review: budget is set aside, then spent or given back.
 
 Nothing has been drawn or read while a release is reserved, so giving the budget
-back tells nothing: the reviewer has seen the request and nothing else. A later version of a
+back reveals nothing: the reviewer has seen the request and nothing else. A later version of a
 request moves what is set aside: two entries, one transaction, and the condition that every
 charge is judged by.
 """
@@ -22,6 +22,7 @@ from app.domain.releases import (
     plan_digest,
     request_fingerprint,
 )
+from app.domain.roles import Acting
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.allowances import ENTRY_BYTES, allow
@@ -48,6 +49,9 @@ _REVISED = "revised"
 _release = tables.release.c
 _STEP = update(tables.release).where(
     _release.id == bindparam("wanted"), _release.state == ReleaseState.RESERVED.value
+)
+_ASKED_BY = select(tables.entry.c.key, tables.entry.c.role).where(
+    tables.entry.c.account == bindparam("of"), tables.entry.c.seq == bindparam("place")
 )
 _APPROVE = _STEP.values(
     state=ReleaseState.DEBITED.value,
@@ -172,7 +176,7 @@ class ReviewsWriter(Reviews):
             reserved=True,
         )
         self._releases.insert([made])
-        self._notices.tell(
+        self._notices.notify(
             event_of(None, made.state), made, actor=principal, reason=None, at=entry.at
         )
         return made
@@ -188,9 +192,9 @@ class ReviewsWriter(Reviews):
     ) -> ReleaseRecord:
         """Spend what is reserved: the release is ``debited``, in its first attempt.
 
-        The charge is the requester's; a system entry says that ``principal`` approved it,
-        and why. ``worker`` is who will draw it; without one it waits in the queue, as a job
-        with a deadline of so many seconds.
+        The charge is the requester's, by the key and role that they asked with; a system entry
+        says that ``principal`` approved it, by which key, and why. ``worker`` is who will draw
+        it; without one it waits in the queue, as a job with a deadline in seconds.
 
         Raises
         ------
@@ -198,7 +202,7 @@ class ReviewsWriter(Reviews):
             ``not-found``; ``precondition`` when it is no longer reserved.
         """
         found = self._reserved(release)
-        # A pause may have come after the reservation: nothing is drawn meanwhile.
+        # A pause may have come after the reservation: nothing is drawn during a pause.
         Pauses(self._connection).check(person=found.principal, dataset=found.dataset)
         occasion = Occasion(
             principal=found.principal,
@@ -207,17 +211,24 @@ class ReviewsWriter(Reviews):
             # The plan that was reserved for is the one that is drawn by.
             note=plan_digest(found.plan),
         )
+        asked = self._connection.execute(_ASKED_BY, {"of": found.account, "place": found.seq}).one()
         entry = self._entries.append(
-            found.account, EntryKind.DEBIT, found.amount, occasion, reserved=True
+            found.account,
+            EntryKind.DEBIT,
+            found.amount,
+            occasion,
+            reserved=True,
+            acting=Acting(asked.key, asked.role),
         )
         self._connection.execute(_APPROVE, {"wanted": found.id, "charge": entry.seq, "by": worker})
         if deadline_s is not None:
             enter(self._connection, [(found.number, deadline_s)])
         note = found.id if reason is None else f"{found.id}: {reason}"
-        self._accounts.system_entry(APPROVED, principal=principal, note=note)
+        # Of the charge's own moment, by which lists find the approval of a charge.
+        self._accounts.system_entry(APPROVED, principal=principal, note=note, at=entry.at)
         self._tell(found, ReleaseState.DEBITED, actor=principal, reason=reason, at=entry.at)
-        # What it leads to is told once that is public.
-        self._notices.tell(Event.RELEASED, found, actor=SYSTEM, reason=None, at=entry.at)
+        # Its outcome is reported once that is public.
+        self._notices.notify(Event.RELEASED, found, actor=SYSTEM, reason=None, at=entry.at)
         return self._releases.get_all([found.id])[found.id]
 
     def request_changes(self, release: str, *, principal: str, reason: str) -> ReleaseRecord:
@@ -308,11 +319,11 @@ class ReviewsWriter(Reviews):
     def _next_turn(
         self, found: ReleaseRecord, event: Event, *, version: int, reason: str | None
     ) -> ReleaseRecord:
-        """Begin the reviewers' next turn, which nobody has voted in."""
+        """Begin the reviewers' next turn, which has no votes."""
         entry = self._accounts.system_entry(RETURNED, principal=found.principal, note=found.id)
         to = Turn(turn=found.turn + 1, version=version)
         write_turn(self._connection, found.id, to)
-        self._notices.tell(event, found, actor=found.principal, reason=reason, at=entry.at)
+        self._notices.notify(event, found, actor=found.principal, reason=reason, at=entry.at)
         return self._releases.get_all([found.id])[found.id]
 
     def show_conflict(self, release: str, *, votes: int, actor: str) -> ReleaseRecord:
@@ -329,7 +340,7 @@ class ReviewsWriter(Reviews):
             found.id,
             Turn(turn=found.turn, version=found.version, shown=votes),
         )
-        self._notices.tell(Event.CONFLICT, found, actor=actor, reason=None, at=now())
+        self._notices.notify(Event.CONFLICT, found, actor=actor, reason=None, at=now())
         return self._releases.get_all([found.id])[found.id]
 
     def unreserve(
@@ -391,7 +402,7 @@ class ReviewsWriter(Reviews):
         self, found: ReleaseRecord, later: ReleaseState, *, actor: str, reason: str | None, at: str
     ) -> None:
         event = event_of(found.state, later)
-        self._notices.tell(event, found, actor=actor, reason=reason, at=at)
+        self._notices.notify(event, found, actor=actor, reason=reason, at=at)
 
     def _reserved(self, release: str) -> ReleaseRecord:
         return self._in_state(release, ReleaseState.RESERVED)

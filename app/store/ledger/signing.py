@@ -174,7 +174,7 @@ def _make(file: Path) -> bool:
     content = Ed25519PrivateKey.generate().private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
-    # Under a name of this process, then linked: nobody ever reads half a key.
+    # Under a name of this process, then linked: no process ever reads half a key.
     fresh = file.with_name(f"{KEY_NAME}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,6 +1,6 @@
 """Uploads under way: each belongs to the server that takes it in, until it is registered or gone.
 
-What an upload writes beside the database (staging, rows, digests) would be nobody's
+What an upload writes outside the database (staging, rows, digests) would be orphaned
 after a crash. So it is written down here before, and struck out in the transaction that
 registers it; what is left here of a dead server is to be removed.
 """
@@ -24,6 +24,9 @@ _TAKE_OVER = (
     update(tables.upload)
     .where(_upload.dataset == bindparam("of"), or_(_upload.worker == bindparam("by"), _DEAD))
     .values(worker=bindparam("by"))
+)
+_CLAIM = (
+    update(tables.upload).where(_upload.dataset == bindparam("of")).values(worker=bindparam("by"))
 )
 _END = delete(tables.upload).where(
     _upload.dataset == bindparam("of"), _upload.worker == bindparam("by")
@@ -69,6 +72,10 @@ class UploadsWriter(Uploads):
     def take_over(self, dataset: str, *, worker: str) -> bool:
         """Make an upload this worker's if it was so, or a dead one's; False where it is neither."""
         return self._connection.execute(_TAKE_OVER, {"of": dataset, "by": worker}).rowcount == 1
+
+    def claim(self, dataset: str, *, worker: str) -> bool:
+        """Make an upload this worker's, whichever has it; False where it is struck out."""
+        return self._connection.execute(_CLAIM, {"of": dataset, "by": worker}).rowcount == 1
 
     def end(self, dataset: str, *, worker: str) -> bool:
         """Strike an upload out; False where it is no longer this worker's."""

@@ -72,7 +72,7 @@ class WorkersWriter:
     def beat(self, worker: str, *, lease_ms: int) -> None:
         """Begin a worker's lease, or make it end this much later than now."""
         lease = {"of": worker, "lease_ms": lease_ms}
-        # Rows of the dead, removed by whoever beats: none of them is anybody's any more.
+        # Rows of the dead, removed by any worker's heartbeat: none of them has an owner any more.
         self._connection.execute(_ENDED)
         if self._connection.execute(_BEAT, lease).rowcount == 0:
             self._connection.execute(_BEGIN, lease)

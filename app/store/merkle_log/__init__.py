@@ -9,7 +9,7 @@ in the order of its chain.
 
 *When.* Entries come into the log a little after their commit, so that no charge waits for it. Only
 a size that is durable is ever signed. Entries that seal results are left out: their number and
-moment would tell how long a draw took. So are those that keep the log's own checkpoints.
+moment would reveal how long a draw took. So are those that keep the log's own checkpoints.
 
 What may enter: rows of the log. What it may import: ``sqlalchemy``, ``app.domain``,
 ``app.store.database``, ``app.store.ledger``.

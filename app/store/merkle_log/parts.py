@@ -178,7 +178,7 @@ class LogWriter(Log):
         number, before = self._end()
         for part in parts:
             # Hashed outside the writer's transaction, and another process was first:
-            # made anew next time.
+            # made again next time.
             if logged.get(part.account) != part.after:
                 continue
             number += 1

@@ -106,6 +106,6 @@ class StampsWriter(Stamps):
     __slots__ = ()
 
     def add(self, size: int, stamp: bytes) -> None:
-        """Keep a stamp, unless another process has come as far meanwhile."""
+        """Store a stamp, unless another process has stamped as much."""
         if size > (self.newest() or 0):
             self._connection.execute(insert(tables.log_stamp), {"size": size, "stamp": stamp})

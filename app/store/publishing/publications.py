@@ -1,4 +1,4 @@
-"""Publications: releases that anybody may read, and the tombstones of those that were withdrawn.
+"""Publications: releases that everyone may read, and the tombstones of those that were withdrawn.
 
 The system account has an entry for each publication and each withdrawal, whose note says all
 that the table does, but for what a search finds it by. A release is published once: what has
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, text, update
 
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store.database import tables
@@ -37,6 +37,13 @@ _PUBLIC = (
 )
 _DATASETS = select(_publication.dataset).where(_publication.withdrawn_at.is_(None)).distinct()
 _entry = tables.entry.c
+_MARKS = select(
+    select(func.count())
+    .where(_entry.account == SYSTEM_ACCOUNT, text(tables.ACTS))
+    .scalar_subquery(),
+    select(func.max(tables.log_checkpoint.c.size)).scalar_subquery(),
+    select(func.max(tables.log_stamp.c.size)).scalar_subquery(),
+)
 _ENTERED = select(tables.publication, _entry.note.label("entered")).outerjoin(
     tables.entry,
     (_entry.account == SYSTEM_ACCOUNT)
@@ -90,7 +97,7 @@ class Publications:
         return None if row is None else PublicationRecord(**row._mapping)
 
     def public(self, releases: Collection[str]) -> frozenset[str]:
-        """Return those of some releases that anybody may read."""
+        """Return those of some releases that everyone may read."""
         query = select(_publication.release).where(
             _publication.release.in_([*releases]), _publication.withdrawn_at.is_(None)
         )
@@ -110,6 +117,10 @@ class Publications:
         if before is not None:
             query = query.where(_publication.number < before)
         return tuple(PublicationRecord(**row._mapping) for row in self._connection.execute(query))
+
+    def marks(self) -> tuple[int | None, ...]:
+        """Return numbers of which one changes with all that a public page shows."""
+        return tuple(self._connection.execute(_MARKS).one())
 
     def datasets(self, limit: int = 200) -> tuple[str, ...]:
         """Return the data sets of which something is public, in any order."""

@@ -1,4 +1,5 @@
-"""Walking the whole ledger anew, trusting neither triggers nor the writer's own arithmetic.
+"""Verifying the whole ledger from scratch, trusting neither triggers nor the writer's own
+arithmetic.
 
 What may enter: checks that read and never write. What it may import: everything else of the store
 but its writer.

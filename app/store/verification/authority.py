@@ -1,7 +1,7 @@
 """By whom entries were made: a key, its person, and a role that allows it.
 
 An entry says by which key and in which role it was made; the table of keys says whose each key
-is, and the system account holds it to that. So whoever edits a key's role or person, acts, and
+is, and the system account holds it to that. So a person who edits a key's role or person, acts, and
 puts the row back, has left an entry that fits the key no more.
 """
 
@@ -34,7 +34,7 @@ def is_authorised(
     role: str | None,
     principal: str | None,
 ) -> bool:
-    """Return whether an entry may have been made so; None for ``principal`` is anybody.
+    """Return whether an entry may have been made so; None for ``principal`` is any person.
 
     Of an entry of the first form nothing is known.
     """
@@ -49,7 +49,7 @@ def is_authorised(
 
 
 def act_faults(connection: Connection) -> Iterator[str]:
-    """Yield acts, which all but charges and results are, that nobody may have done so."""
+    """Yield acts (all entries but charges and results) that no key allowed."""
     keys = keys_of(connection)
     for maker in connection.execute(_MAKERS).all():
         if not is_authorised(keys, *maker):

@@ -1,4 +1,5 @@
-"""The public log against the chains: every part of it anew from its entries, and every checkpoint.
+"""The public log against the chains: every part of it computed from its entries, and every
+checkpoint.
 
 A part is a run of one account's entries. Each must begin where the parts before it have ended, of
 the whole log and of its account: so no entry is left out and none is in it twice. What has been
@@ -114,7 +115,7 @@ class Checkpoints:
 
     ``keys`` are the public keys of the ledger, by name; None where signatures are not looked at.
     Where the first have been verified, it is those that are larger than ``size``, and their
-    entries come ``after`` one of the system account; the log's parts up to ``part`` have so many
+    entries come ``after`` one of the system account; the log's parts up to ``part`` have ``leaves``
     leaves, and ``peaks`` are their roots.
     """
 
@@ -170,7 +171,7 @@ class Checkpoints:
 
 
 def cut_log(connection: Connection, *, ledger: str, length: int) -> Iterator[PartRange]:
-    """Cut the log into ranges of about so many leaves."""
+    """Cut the log into ranges of about ``length`` leaves."""
     cuts = connection.execute(_CUTS, {"length": length}).scalars().all()[:-1]
     for after, until in zip([0, *cuts], [*cuts, _END], strict=True):
         yield PartRange(ledger=ledger, after=after, until=until)

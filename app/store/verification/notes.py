@@ -22,7 +22,7 @@ def earlier_mark(note: Path, *, signed: bool) -> Mark | None:
         mark = Mark.of_json(note.read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
-    # A walk without the keys has not looked at receipts: one with them starts anew.
+    # A walk without the keys has not looked at receipts: one with them starts again.
     if mark is None or mark.size <= LARGE or (signed and not mark.signed):
         return None
     return mark
@@ -34,4 +34,4 @@ def keep_mark(note: Path, found: Verification) -> None:
         fresh = note.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
             fresh.write_text(found.mark.to_json(), "utf-8")
-            fresh.replace(note)  # at once: nobody reads half a note
+            fresh.replace(note)  # at once: no process reads half a note

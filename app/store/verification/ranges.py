@@ -181,7 +181,7 @@ def cut_entries(
 
     ``accounts`` are ids and last sequence numbers, in the database's own order.
     A cut is between accounts or well inside one, so that an account that moves
-    meanwhile ends in the same range in every snapshot.
+    during the walk ends in the same range in every snapshot.
     """
     # However large an edited number is, there are not many more ranges than this.
     length = max(length, sum(last for _, last in accounts) // _MOST_RANGES)

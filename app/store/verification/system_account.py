@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import Connection, bindparam, select, text
+from sqlalchemy import Connection, bindparam, exists, select, text
 
 from app.domain.ledger import SECOND_FORM, SYSTEM_ACCOUNT
 from app.store.database import tables
 from app.store.ledger import caps, expiries, forms, pauses
-from app.store.ledger.datasets import EXTENDED, dataset_of, version_faults
+from app.store.ledger.accounts import CLOSED
+from app.store.ledger.datasets import DATASET_DELETED, EXTENDED, dataset_of, version_faults
 from app.store.ledger.entries import entry_of
 from app.store.ledger.ids import shown
 from app.store.ledger.keys import key_of
+from app.store.ledger.records import DatasetStatus
 from app.store.ledger.releases import ENDED_AS, REPEATED
 from app.store.ledger.reviewing.faults import review_faults
 from app.store.ledger.signing import RECEIPT_KEY
@@ -37,6 +39,14 @@ _FAR = select(_release.id, _release.state, _release.finished_at, _release.attemp
 )
 _RECEIPT_KEYS = select(_entry.note, _entry.fingerprint).where(
     _entry.account == SYSTEM_ACCOUNT, _entry.kind == RECEIPT_KEY
+)
+_DELETED_WITH_RELEASES = (
+    select(tables.dataset.c.id)
+    .where(
+        tables.dataset.c.status == DatasetStatus.DELETED.value,
+        exists().where(_release.dataset == tables.dataset.c.id),
+    )
+    .order_by(tables.dataset.c.id)
 )
 _CHUNK = 500  # databases limit how many values a statement may have
 
@@ -72,7 +82,8 @@ class Register:
         yield from self._datasets()
         yield from self._keys()
         yield from self._releases()
-        yield from expiries.faults(self._connection)
+        closed = {name: said[2] for name, said in self._recorded[CLOSED].items()}
+        yield from expiries.faults(self._connection, closed)
         yield from caps.faults(self._connection, self._recorded[caps.CAP_SET])
         yield from pauses.faults(self._connection, self._recorded[pauses.PAUSE_SET])
         yield from publications.faults(
@@ -90,7 +101,14 @@ class Register:
         made = {x.id: (x.created_by, x.created_at, x.digest) for x in records}
         yield from self._match("data set", made, "dataset_created")
         ended = {x.id: x.archived_at for x in records if x.archived_at is not None}
-        yield from self._ended("data set", ended, "dataset_archived")
+        deleted = {x.id for x in records if x.status is DatasetStatus.DELETED}
+        # One that was archived before it was deleted keeps the time of that.
+        archived = {*ended} - deleted | deleted & self._recorded["dataset_archived"].keys()
+        yield from self._ended("data set", _some(ended, archived), "dataset_archived")
+        yield from self._same("data set", deleted, DATASET_DELETED)
+        yield from self._times("data set", _some(ended, deleted - archived), DATASET_DELETED)
+        for name in self._connection.execute(_DELETED_WITH_RELEASES).scalars():
+            yield f"data set {shown(name)}: it is deleted and has releases"
         yield from version_faults(self._connection, self._recorded[EXTENDED])
         lineages = self._connection.execute(select(tables.lineage)).all()
         yield from self._same("data set", {row.dataset for row in lineages}, "lineage_kept")
@@ -137,6 +155,10 @@ class Register:
     def _ended(self, what: str, found: Mapping[str, str], kind: str) -> Iterator[str]:
         """Fault what has ended and lives, lives and has ended, or ended at another time."""
         yield from self._same(what, found, kind)
+        yield from self._times(what, found, kind)
+
+    def _times(self, what: str, found: Mapping[str, str], kind: str) -> Iterator[str]:
+        """Fault what has ended at another time."""
         for name, at in found.items():
             if self._recorded[kind].get(name, ("", at, None))[1] != at:
                 yield f"{what} {shown(name)}: the time of its end has been edited"
@@ -152,3 +174,7 @@ class Register:
             yield "the ledger: its epoch is not the one the system account last knew"
         if created_at != self._opened_at:
             yield "the ledger: its time has been edited"
+
+
+def _some(found: Mapping[str, str], names: set[str]) -> Mapping[str, str]:
+    return {name: at for name, at in found.items() if name in names}

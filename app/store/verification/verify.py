@@ -14,7 +14,7 @@ The walk is cut into ranges that bounded memory and several processes can hold.
 Each process reads a snapshot of its own, none of them older than the one that
 the ranges were cut from; entries are append-only and a range begins at the entry
 before it, so what one process sees continues what another saw. A server may go
-on meanwhile.
+on during it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from app.store.seals import RESULT, has_sealed
 from app.store.verification.authority import UNAUTHORISED, act_faults
 from app.store.verification.leaves import cut_seals
 from app.store.verification.log import Checkpoints, cut_log
-from app.store.verification.marks import Mark, mark_of, tasks_since
+from app.store.verification.marks import Mark, mark_of, records_digest, tasks_since
 from app.store.verification.ranges import cut_entries, cut_releases
 from app.store.verification.system_account import Register, receipt_keys
 
@@ -219,15 +219,23 @@ def verify(
             if since is not None and (since.ledger, since.epoch) != (ledger.id, ledger.epoch):
                 since = None
             keys = receipt_keys(connection) if signed else None
+            digest = records_digest(connection)
             if marked:
                 mark = mark_of(
-                    connection, ledger=ledger.id, epoch=ledger.epoch, signed=signed, since=since
+                    connection,
+                    ledger=ledger.id,
+                    epoch=ledger.epoch,
+                    signed=signed,
+                    records=digest,
+                    since=since,
                 )
             if since is None:
                 tasks = _tasks(connection, accounts, ledger.id, epoch=ledger.epoch, keys=keys)
             else:
                 sealed = has_sealed(connection)
-                tasks = [_Records(makers=True), _Schema()]
+                tasks = [_Schema()]
+                if since.records != digest:
+                    tasks.append(_Records(makers=True))
                 tasks += tasks_since(
                     connection, since, epoch=ledger.epoch, keys=keys, sealed=sealed
                 )

@@ -128,10 +128,7 @@ class EntryWalk:
         makers = zip(columns.kind, columns.key, columns.role, columns.principal, strict=True)
         if not all(is_authorised(self._keys, *maker) for maker in set(makers)):
             for row in map(EntryRow._make, block):
-                # by the approver's key, in the asker's name
-                approved = row.kind == "debit" and row.idem is None
-                principal = None if approved else row.principal
-                if not is_authorised(self._keys, row.kind, row.key, row.role, principal):
+                if not is_authorised(self._keys, row.kind, row.key, row.role, row.principal):
                     yield f"{place_of(row.account, row.seq)}: {UNAUTHORISED}"
 
     def _one_by_one(self, block: Iterable[Row], *, hashed: bool) -> Iterator[str]:
@@ -217,7 +214,7 @@ def place_of(account: str, seq: int) -> str:
 
 
 class ReleaseWalk:
-    """A walk over releases, each beside the entry that charged it.
+    """A walk over releases, each with the entry that charged it.
 
     Parameters
     ----------

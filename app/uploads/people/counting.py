@@ -6,7 +6,7 @@ for the next one:
 
     c'(p) = c(p) + |choice of p|  <=  k.
 
-**Privacy.** What is kept of p follows from p's rows in all files and a key, and from nobody
+**Privacy.** What is kept of p follows from p's rows in all files and a key, and from no one
 else's rows. So two growing data sets that differ in one person differ in every version by at most
 k rows, all of them p's: what :mod:`app.uploads.people.keeping` says of one file.
 
@@ -84,7 +84,7 @@ _NOBODY = Table(np.zeros((0, 2), dtype=np.uint64), np.zeros(0, dtype=np.int64))
 
 
 class RowsStored:
-    """Tells how many rows earlier versions hold of a person, and keeps how many there are now.
+    """Looks up how many rows earlier versions hold of a person, and stores the new number.
 
     Each person is noted once, and all who share a place at the same time.
 

@@ -7,8 +7,8 @@ function of the person, of the row as it is stored, and of how many equal rows o
 counted before it: so of the person's multiset of rows, in whatever order the file has them.
 
 **Privacy.** ``choice`` sees one person's rows, and a key that is drawn before any data. So if D' is
-D without the rows of p, ``kept(D) - kept(D') = choice(rows of p)``: at most k rows, and nobody
-else's. Were it told by other people's rows (the first rows of a file up to a total, say), one
+D without the rows of p, ``kept(D) - kept(D') = choice(rows of p)``: at most k rows, and no one
+else's. If it depended on other people's rows (the first rows of a file up to a total, say), one
 person's rows would decide which of all others' are kept, and k would bound nothing. Where files
 follow one another, k is less by what earlier ones have of p (:mod:`app.uploads.people.counting`).
 """
@@ -37,7 +37,7 @@ def by_person(people: Digests) -> tuple[Places, Places, NDArray[np.int64]]:
 
 
 def kept(rows: Words, most: int | NDArray[np.int64], prf: Prf) -> Places:
-    """Return which rows of some people are kept, at most so many of each, in ascending order.
+    """Return which rows of some people are kept, at most ``most`` of each, in ascending order.
 
     ``most`` may differ from person to person, in the order of :func:`by_person`.
     """
@@ -56,7 +56,7 @@ def kept(rows: Words, most: int | NDArray[np.int64], prf: Prf) -> Places:
 
 
 def _hashes(rows: Words, prf: Prf) -> Digests:
-    """Return a hash of each row: equal ones are told apart by a count of those before them."""
+    """Return a hash of each row: a count of equal rows before it makes each unique."""
     digests = prf.of_rows(rows)
     order = np.lexsort((digests[:, 1], digests[:, 0]))
     starts = _starts(digests[order])

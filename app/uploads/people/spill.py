@@ -1,8 +1,9 @@
 """Rows sorted by person into groups that fit in memory: a hash partition on disk.
 
 Rows arrive in the order of the file and stay in that order within a group; all rows of a person
-are in one group, told by bits of the person's digest. Up to :data:`_HELD_BYTES` are held in memory
-as one group. Beyond that each group is a file of its own, which is gone once it has been read.
+are in one group, chosen by bits of the person's digest. Up to :data:`_HELD_BYTES` are held in
+memory as one group. Beyond that each group is a file of its own, which is gone once it has been
+read.
 
 *Memory.* A group is about 1/256 of the rows, wherever no person has a large part of all. So 10**7
 rows of 100 columns, 4 GB, are read 16 MB at a time. A group of more than

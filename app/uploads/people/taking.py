@@ -11,23 +11,25 @@ from numpy.typing import NDArray
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.upload_reports import ColumnCounts, PeopleCounts, UploadReport
+from app.engine.schema import presences_of
 from app.uploads.people.counting import RowsStored
 from app.uploads.people.ids import WORDS, Words, digests_of
 from app.uploads.people.keeping import by_person, kept
 from app.uploads.people.reducing import Grouping, Reduction
 from app.uploads.people.spill import Spill
-from app.uploads.people.wire import Codes, words_of
+from app.uploads.people.wire import fields_of, packed, unpacked
 from app.uploads.prf import Prf
 from app.uploads.samples import Digests, Sample, Sampler
 from app.uploads.trouble import MORE_ROWS, Trouble, Troubles
+from mechanisms.domain import Values
 
 _KEEP_PEOPLE = 1 << 17
 _MOST_TOLD = 1 << 16
-"""People of more rows count as having so many, in the median that a report tells."""
+"""People with more rows count as having this many, in the median that a report shows."""
 
 
 class PeopleRows:
-    """Turns blocks of words into blocks of stored rows, person by person.
+    """Turns blocks of people's rows into blocks of stored rows, person by person.
 
     Parameters
     ----------
@@ -38,27 +40,27 @@ class PeopleRows:
     directory
         Where files may be made on the way.
     stored
-        Tells what earlier versions hold of a person, and keeps what there is now.
+        Looks up what earlier versions hold of a person, and stores what there is now.
     """
 
     def __init__(
         self, spec: ColumnsSpec, prf: Prf, directory: Path, stored: RowsStored | None = None
     ) -> None:
         assert spec.unit is not None
-        self._words = list(words_of(spec))
-        self._stored = list(spec.stored)
+        self._fields = fields_of(spec)
+        self._stored = [*spec.stored, *presences_of(spec)]
         self._most = spec.unit.kept_rows
         self._bound = spec.max_rows
         self._prf = prf
         self._reduction = None if spec.unit.reduce is None else Reduction(spec)
-        self._spill = Spill(directory, len(self._words))
+        self._spill = Spill(directory, sum(field.words for field in self._fields.values()))
         self._people = Sampler(_KEEP_PEOPLE, patient=True)
         self._having = np.zeros(_MOST_TOLD + 1, dtype=np.int64)
         self._counts = PeopleCounts()
         self._rows_stored = stored
         self._rows = 0
 
-    def taken(self, blocks: Iterable[Mapping[str, Codes]]) -> Iterator[Mapping[str, Codes]]:
+    def taken(self, blocks: Iterable[Mapping[str, Values]]) -> Iterator[Mapping[str, Values]]:
         """Yield the stored rows of all people.
 
         Raises
@@ -66,16 +68,17 @@ class PeopleRows:
         Problem
             What reading raises; ``too-large`` where one person has too many rows;
             ``invalid-upload`` for more rows than the spec's ``max_rows``, which bounds what would
-            be stored of this file alone: nobody is told what earlier versions hold of its people.
+            be stored of this file alone: the refusal does not reveal what earlier versions hold of
+            its people.
         """
         for block in self._all(blocks):
             if self._bound is not None and self._rows > self._bound:
-                raise Troubles([Trouble(None, None, MORE_ROWS)]).refusal()
+                raise Troubles([Trouble(MORE_ROWS)]).refusal()
             yield block
 
-    def _all(self, blocks: Iterable[Mapping[str, Codes]]) -> Iterator[Mapping[str, Codes]]:
+    def _all(self, blocks: Iterable[Mapping[str, Values]]) -> Iterator[Mapping[str, Values]]:
         for block in blocks:
-            rows = np.column_stack([block[name] for name in self._words])
+            rows = packed(block, self._fields)
             known = rows[:, -WORDS:].any(axis=1)  # no id is written as zeros
             if not known.all():
                 yield from self._alone(rows[~known])
@@ -83,7 +86,7 @@ class PeopleRows:
         for rows in self._spill.groups():
             yield from self._together(rows)
 
-    def tell(self, report: UploadReport) -> None:
+    def report_in(self, report: UploadReport) -> None:
         """Put in a report whose the rows were, and of reduced columns what became of people."""
         report.people = replace(self._counts, median_rows=_median(self._having))
         if self._reduction is None:
@@ -91,20 +94,22 @@ class PeopleRows:
         people = self._counts.people + self._counts.rows_without_id
         for name, (low, high) in self._reduction.clamped.items():
             counts = report.columns.setdefault(name, ColumnCounts())
-            counts.values, counts.clamped_low, counts.clamped_high = people, low, high
+            counts.missing = self._reduction.missing.get(name, 0)
+            counts.values = people - counts.missing
+            counts.clamped_low, counts.clamped_high = low, high
 
     def people(self) -> Sample | None:
         """Return a sample of the people, by their digests; of those who have an id."""
         return self._people.sample()
 
-    def _alone(self, rows: Words) -> Iterator[Mapping[str, Codes]]:
+    def _alone(self, rows: Words) -> Iterator[Mapping[str, Values]]:
         """Yield rows that have no id: each is a person's own."""
         self._counts.rows_without_id += len(rows)
         self._rows += len(rows)
         places = np.arange(len(rows))
         yield self._made(rows, Grouping(places, places, np.ones_like(places)))
 
-    def _together(self, rows: Words) -> Iterator[Mapping[str, Codes]]:
+    def _together(self, rows: Words) -> Iterator[Mapping[str, Values]]:
         people = digests_of(rows[:, -WORDS:])
         grouping = Grouping(*by_person(people))
         self._people.add(_of_people(people, grouping))
@@ -117,9 +122,9 @@ class PeopleRows:
             yield self._made(rows, grouping)
 
     def _kept(self, rows: Words, people: Digests, grouping: Grouping) -> Words:
-        """Return the rows that are stored; those are told as left out that this file has too many.
+        """Return the rows that are stored; the report counts the rows that this file has too many.
 
-        To tell how many rows earlier versions leave room for would tell of them.
+        Showing how many rows earlier versions leave room for would reveal something about them.
         """
         alone = np.minimum(grouping.counts, self._most)
         self._rows += int(alone.sum())
@@ -138,15 +143,15 @@ class PeopleRows:
         counts.most_rows = max(counts.most_rows, int(rows.max(initial=0)))
         self._having += np.bincount(np.minimum(rows, _MOST_TOLD), minlength=_MOST_TOLD + 1)
 
-    def _made(self, rows: Words, grouping: Grouping) -> Mapping[str, Codes]:
-        words = {name: rows[:, place] for place, name in enumerate(self._words)}
+    def _made(self, rows: Words, grouping: Grouping) -> Mapping[str, Values]:
+        block = unpacked(rows, self._fields)
         if self._reduction is None:
-            return {name: np.ascontiguousarray(words[name]) for name in self._stored}
-        return self._reduction.rows(words, grouping)
+            return {name: block[name] for name in self._stored}
+        return self._reduction.rows(block, grouping)
 
 
 def _median(having: NDArray[np.int64]) -> int:
-    """Return how many rows half of the people have or fewer, given how many have so many."""
+    """Return the median of rows per person, given the number of people by number of rows."""
     people = np.cumsum(having)
     return int(np.searchsorted(2 * people, people[-1])) if people[-1] else 0
 

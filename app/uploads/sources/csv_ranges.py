@@ -1,4 +1,4 @@
-"""CSV by ranges of bytes: where whole records begin and end, told before any is read.
+"""CSV by ranges of bytes: where whole records begin and end, found before any is read.
 
 A line end ends a record if the quotes before it are even in number. One pass looks at ranges of
 equal size, each by itself: it counts quotes, and finds the line ends for both cases, an even
@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from app.uploads.csv_records import Places, Records, Run, Source, record_too_long
+from app.uploads.csv_records import Places, Records, Run, record_too_long
+from app.uploads.texts.encodings import Source
 
 _LINE_END, _QUOTE = b"\n" + b'"'
 _LOOK_BACK_BYTES = 1 << 12  # blank lines are few, if there are any

@@ -12,7 +12,6 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from app.domain.sources import Partitions
@@ -26,7 +25,7 @@ class FileOfMany:
     """One file of an upload, at its start.
 
     ``number`` counts from 1 where there are several, and is None where there is one.
-    ``partitions`` are the declared columns that its folders tell. With ``by_ranges`` it is read
+    ``partitions`` are the declared columns that its folders give. With ``by_ranges`` it is read
     by ranges of bytes where its format allows that.
     """
 
@@ -49,15 +48,13 @@ def fed_files(end: socket.socket) -> Iterator[FileOfMany]:
         The other end has given up.
     """
     while True:
-        told, descriptors = _asked(end)
+        order, descriptors = _asked(end)
         if not descriptors:
-            if told.get("end"):
+            if order.get("end"):
                 return
             raise FedError
-        # opened again: a position that others move is none
-        with Path(f"/dev/fd/{descriptors[0]}").open("rb", buffering=0) as stream:
-            os.close(descriptors[0])
-            yield FileOfMany(stream, told["number"], told["partitions"], by_ranges=True)
+        with os.fdopen(descriptors[0], "rb", buffering=0) as stream:
+            yield FileOfMany(stream, order["number"], order["partitions"], by_ranges=True)
 
 
 def _asked(end: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
@@ -88,11 +85,23 @@ def wait_until_asked(end: socket.socket) -> None:
 def feed_file(
     end: socket.socket, descriptor: int, *, number: int | None, partitions: Partitions
 ) -> None:
-    """Give the reader a file."""
-    told = json.dumps({"number": number, "partitions": dict(partitions)}).encode()
-    socket.send_fds(end, [told], [descriptor])
+    """Give the reader a file, to read and with a position of its own.
+
+    It is opened again here: the reader may open nothing, and a position that others move is none.
+    """
+    order = json.dumps({"number": number, "partitions": dict(partitions)}).encode()
+    opened = reopened(descriptor)
+    try:
+        socket.send_fds(end, [order], [opened])
+    finally:
+        os.close(opened)
+
+
+def reopened(descriptor: int) -> int:
+    """Open an open file again, for reading alone."""
+    return os.open(f"/dev/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def feed_end(end: socket.socket) -> None:
-    """Tell the reader that there are no more files."""
+    """Signal to the reader that there are no more files."""
     end.send(json.dumps({"end": True}).encode())

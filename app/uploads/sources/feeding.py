@@ -1,7 +1,7 @@
 """Handing a source's files to the process that reads them, and noting what they were.
 
-This is done beside the storing of what has been read, in a thread: while the reader is at one
-file, the one before is looked at again and the next one is opened and digested.
+This runs in a thread, in parallel with the storing of what has been read: while the reader is at
+one file, the one before is looked at again and the next one is opened and digested.
 
 *No other content.* Each file is digested before the reader gets it and again once the reader is
 done with it, and looks the same both times; the names are listed again at the end. So what the
@@ -37,8 +37,8 @@ class Note:
 
     def to_json(self) -> dict[str, object]:
         """Return the note as the manifest keeps it."""
-        told = {"path": "/".join(self.path), "bytes": self.size, "sha256": self.sha256}
-        return told if self.etag is None else {**told, "etag": self.etag}
+        fields = {"path": "/".join(self.path), "bytes": self.size, "sha256": self.sha256}
+        return fields if self.etag is None else {**fields, "etag": self.etag}
 
 
 class Feeder:
@@ -53,7 +53,7 @@ class Feeder:
     end
         The way to the reader.
     columns
-        The declared columns, which folders may tell.
+        The declared columns, which folders may give.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Feeder:
         try:
             self._feed()
         except FedError:
-            pass  # the reader tells why it left
+            pass  # the reader reports why it left
         except Exception as error:
             self.failure = error
         finally:
@@ -122,8 +122,8 @@ class Feeder:
             partitions = self._partitions(path)
             opened = self._opened(path)
             wait_until_asked(self._end)
-            told = number if len(paths) > 1 else None
-            feed_file(self._end, opened.descriptor, number=told, partitions=partitions)
+            place = number if len(paths) > 1 else None
+            feed_file(self._end, opened.descriptor, number=place, partitions=partitions)
             if number > 1:
                 self._confirm()
         wait_until_asked(self._end)

@@ -1,8 +1,8 @@
 """Files in folders of this machine, below a root that no name leads out of.
 
 A path is walked folder by folder, each opened inside the one before, and no symbolic link is
-followed: neither at the end nor on the way. So it does not matter who renames or links what
-meanwhile: what is opened was below the root, by names alone. The root's own path is the
+followed: neither at the end nor on the way. So it does not matter what is renamed or linked
+during the reading: what is opened was below the root, by names alone. The root's own path is the
 operator's, and links on the way to it are followed.
 """
 
@@ -167,7 +167,7 @@ def _look_of(descriptor: int) -> Look:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Tell what goes wrong with files in fixed words; what fails in the disk stays an error."""
+    """Report failures of files in fixed words; a failure of the disk stays an error."""
     try:
         yield
     except OSError as error:

@@ -7,19 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from app.domain.sources import Partitions
+from app.uploads.texts.points import Points
 from app.uploads.trouble import OTHER_COLUMNS, UnreadableError
+from mechanisms.words import header_text
 
 
 class Layout:
-    """The columns of the file that is being read: its own, and those that its folders tell beside.
+    """The columns of the file that is being read: its own, and those that its folders give.
 
-    ``looked_at`` are those that digests of the file are made of, once that is settled. Whoever
-    reads the file sets ``place``, which says how many of its bytes have been read.
+    ``looked_at`` are those that digests of the file are made of, once that is settled. ``points``
+    notices numbers of all files that may be thousands. The reader
+    of the file sets ``place``, which says how many of its bytes have been read.
     """
 
     def __init__(self) -> None:
         self.partitions: Partitions = {}
         self.looked_at: Sequence[str] | None = None
+        self.points: Points | None = None
         self.place: Callable[[], int] = lambda: 0
         self._earlier_bytes = 0
         self._first: tuple[object, ...] | None = None
@@ -56,11 +60,29 @@ class Layout:
         return [name for name, kind in kinds.items() if self._kinds[name] != kind]
 
     def all_of(self, names: Sequence[str]) -> list[str]:
-        """Return a file's own columns, and those that its folders tell."""
+        """Return a file's own columns, and those that its folders give."""
         return [*names, *self.partitions]
 
+    def named(self, names: Sequence[str], headers: Mapping[str, str]) -> list[str]:
+        """Return what a file's own columns are called: as declared, where they are.
+
+        ``headers`` are the texts of declared columns. An undeclared column is called
+        otherwise where it has the name of one that is declared of another header. From here on
+        the file's folders give columns by those names too.
+        """
+        declared = {header: name for name, header in headers.items()}
+
+        def name(header: str) -> str:
+            found = declared.get(header_text(header))
+            if found is not None:
+                return found
+            return f"\0{header}" if header in headers else header
+
+        self.partitions = {name(key): value for key, value in self.partitions.items()}
+        return [name(header) for header in names]
+
     def completed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return some rows with the columns that the folders tell, as texts."""
+        """Return some rows with the columns that the folders give, as texts."""
         if not self.partitions:
             return frame
         return frame.with_columns(

@@ -46,7 +46,7 @@ _TOLD: Mapping[int, Callable[[], Problem]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectAccess:
-    """Where the store is, and as whom it is asked; without a key, as nobody."""
+    """Where the store is, and the credentials to use; without a key, requests are anonymous."""
 
     endpoint: str | None = None
     region: str = "us-east-1"
@@ -225,7 +225,7 @@ def _stay(context: dict[str, Any], **_: object) -> None:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Tell what goes wrong with the store in fixed words; what it says itself is dropped."""
+    """Report failures of the store in fixed words; its own messages are dropped."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - of the extra
 
     try:

@@ -1,4 +1,4 @@
-"""What a place is that holds the files of a source, and what is told of one that fails."""
+"""The interface of a store that holds a source's files, and the messages when one fails."""
 
 from __future__ import annotations
 

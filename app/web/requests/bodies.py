@@ -1,4 +1,4 @@
-"""What the bodies of requests are made into: short ones here, longer ones beside the server.
+"""What the bodies of requests are made into: short ones here, longer ones in another process.
 
 A hostile body of a MiB takes seconds of one core and, in between, hundreds of MB, and a sound
 one half a second. On the event loop, or in a thread that holds the interpreter's lock, that
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.admitting import NewDataset
-from app.services.plans.lanes import CalculationQueue
+from app.services.plans.lanes import ProcessLane
 from app.services.releases.receipts import SentAnswer, sent_answer
 from app.web.requests.base import Request
 from app.web.requests.exact_json import SHORT_BYTES, read_json, read_model
@@ -30,7 +30,7 @@ T = TypeVar("T")
 async def made_of(
     content: bytes,
     person: str,
-    queue: CalculationQueue,
+    lane: ProcessLane,
     function: Callable[..., T],
     *arguments: object,
 ) -> T:
@@ -43,7 +43,7 @@ async def made_of(
     """
     if len(content) <= SHORT_BYTES:
         return function(content, *arguments)
-    return await queue.run(person, function, content, *arguments)
+    return await lane.run(person, function, content, *arguments)
 
 
 def request_in(content: bytes, model: type[Body]) -> Body:

@@ -7,13 +7,29 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.domain.columns import MAX_CATEGORY_LENGTH, MAX_MARKERS
+from app.domain.columns import (
+    FALSE,
+    MAX_CATEGORY_LENGTH,
+    MAX_FORMAT_LENGTH,
+    MAX_FORMATS,
+    MAX_MARKERS,
+    MAX_SPELLINGS,
+    TRUE,
+)
+from app.domain.datasets import MAX_SKIPPED_ROWS
 from app.web.requests.base import Request
 
 Marker = Annotated[str, Field(min_length=1, max_length=MAX_CATEGORY_LENGTH)] | float
 Decimal = Literal[".", ","]
-Thousands = Literal[".", ",", " ", "'"]
+Thousands = Literal[".", ",", " ", "'", "\u2019", "\u00a0", "\u202f", "\u2009"]
 Delimiter = Literal[",", ";", "\t", "|"]
+SkippedRows = Annotated[int, Field(ge=0, le=MAX_SKIPPED_ROWS)]
+Spellings = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=MAX_CATEGORY_LENGTH)], ...],
+    Field(min_length=1, max_length=MAX_SPELLINGS),
+]
+Pattern = Annotated[str, Field(min_length=1, max_length=MAX_FORMAT_LENGTH)]
+Patterns = Annotated[tuple[Pattern, ...], Field(min_length=1, max_length=MAX_FORMATS)]
 Markers = Annotated[tuple[Marker, ...], Field(max_length=MAX_MARKERS)]
 
 
@@ -22,6 +38,9 @@ class _Column(Request):
 
     label: str | None = Field(default=None, examples=["Yearly income of the household"])
     """What the column is, for people: at most 200 characters."""
+    source: str | None = Field(default=None, examples=["Q7. What is your yearly income?"])
+    """The text of the column's header in the file, of any length and with any characters, where it
+    is not the column's name. The name is used everywhere else."""
     na: Markers = Field(default=(), examples=[["NA", "-99"]])
     """Texts that stand for a missing cell, instead of the data set's own `na`. In a column of
     numbers they are numbers where they read as such."""
@@ -37,9 +56,10 @@ class _Number(_Column):
     """The least value a cell can have, from public knowledge; smaller ones count as this one."""
     upper: float = Field(examples=[5000])
     """The largest value a cell can have, from public knowledge; larger ones count as this one."""
-    missing: Literal["reject", "drop"] | float = Field(default="reject", examples=[0])
-    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a
-    number to fill in."""
+    missing: Literal["keep", "reject", "drop"] | float = Field(default="reject", examples=["keep"])
+    """What to do with an empty cell: `keep` it missing, so that answers are about the records that
+    have a value; `reject` the file; `drop` the row (add_remove only); or a number to fill in, which
+    every answer then names."""
     unit_of_measure: str | None = Field(default=None, examples=["euros"])
     """What is counted, for people: at most 200 characters."""
     decimal: Decimal = Field(default=".", examples=[","])
@@ -84,9 +104,19 @@ class _Time(_Column):
     """The earliest a cell can be, from public knowledge, in ISO 8601; earlier ones count as it."""
     upper: Annotated[str, Field(max_length=40)] = Field(examples=["2030-01-01"])
     """The latest a cell can be, from public knowledge, in ISO 8601; later ones count as it."""
-    missing: Annotated[str, Field(max_length=40)] = Field(default="reject", examples=["drop"])
-    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a date
-    to fill in."""
+    missing: Annotated[str, Field(max_length=40)] = Field(default="reject", examples=["keep"])
+    """What to do with an empty cell: `keep` it missing, so that answers are about the records that
+    have a value; `reject` the file; `drop` the row (add_remove only); or a date to fill in, which
+    every answer then names."""
+
+    format: Pattern | Patterns | None = Field(default=None, examples=["%d.%m.%Y"])
+    """How cells are written, as a strptime pattern or a list of patterns: the first that fits
+    counts. Without it cells are ISO 8601."""
+    timezone: Annotated[str, Field(max_length=100)] | None = Field(
+        default=None, examples=["Europe/Berlin"]
+    )
+    """The time zone, by its IANA name, of times without an offset, in the file and in questions,
+    and of the calendar day of an instant; UTC without it. A `date` column of instants needs it."""
 
 
 class DateSpec(_Time):
@@ -96,7 +126,7 @@ class DateSpec(_Time):
 
 
 class DatetimeSpec(_Time):
-    """A moment, as in 2020-12-31T23:59:59Z; without an offset it is one in UTC."""
+    """A moment, as in 2020-12-31T23:59:59Z; without an offset it is local time of `timezone`."""
 
     type: Literal["datetime"]
 
@@ -106,13 +136,22 @@ class CategorySpec(_Column):
 
     type: Literal["category"]
     values: tuple[str, ...] = Field(examples=[["INLAND", "NEAR BAY", "NEAR OCEAN"]])
-    """Every text that a cell may hold, each once."""
-    missing: str = Field(default="reject", examples=["INLAND"])
-    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or one of
-    the values to fill in."""
+    """Every text that a cell may hold, each once. A whole number written as a float, as `1.0`, is
+    its integer."""
+    missing: str = Field(default="reject", examples=["keep"])
+    """What to do with an empty cell: `keep` it missing, so that answers are about the records that
+    have a value, or count the others in a cell of their own; `reject` the file; `drop` the row
+    (add_remove only); or one of the values to fill in, which every answer then names."""
     other: str | None = Field(default=None, examples=["other"])
     """The value that stands for every text that is not listed. It is added to the values, if it is
     not among them."""
+    trim: bool = Field(default=True, examples=[False])
+    """Whether white space around cells and values does not count, and texts are compared in
+    Unicode's composed form (NFC)."""
+    labels: dict[str, str] | None = Field(
+        default=None, examples=[{"INLAND": "in the country", "NEAR BAY": "near the bay"}]
+    )
+    """What values mean, by value, for people: shown at the desk and in tables."""
     typical: dict[str, Annotated[float, Field(ge=0)]] | None = Field(
         default=None, examples=[{"INLAND": 0.5, "NEAR BAY": 0.25, "NEAR OCEAN": 0.25}]
     )
@@ -121,12 +160,17 @@ class CategorySpec(_Column):
 
 
 class BooleanSpec(_Column):
-    """True or false; reads true, false, 1 and 0."""
+    """True or false; reads true, false, 1 and 0, or the spellings that it declares."""
 
     type: Literal["boolean"]
-    missing: Literal["reject", "drop"] | bool = Field(default="reject", examples=[False])
-    """What to do with an empty cell: `reject` the file, `drop` the row (add_remove only), or a
-    value to fill in."""
+    true: Spellings = Field(default=TRUE, examples=[["yes", "y"]])
+    """How true is written in the file, in any case; a whole float, as `1.0`, is its integer."""
+    false: Spellings = Field(default=FALSE, examples=[["no", "n"]])
+    """How false is written in the file."""
+    missing: Literal["keep", "reject", "drop"] | bool = Field(default="reject", examples=["keep"])
+    """What to do with an empty cell: `keep` it missing, so that answers are about the records that
+    have a value; `reject` the file; `drop` the row (add_remove only); or a value to fill in, which
+    every answer then names."""
     typical: float | None = Field(default=None, ge=0, le=1, examples=[0.3])
     """Which share is usually true, from public knowledge. It shapes synthetic rows and nothing that
     is released."""

@@ -1,6 +1,6 @@
 """JSON as it was written: decimal text kept, nothing doubtful let through.
 
-The standard parser would round ``0.1000000001`` before anybody could object,
+The standard parser would round ``0.1000000001`` before it could be refused,
 take the last of two equal keys, and read ``NaN``. This one keeps the text of
 every number that is money, and refuses duplicate keys, numbers that are not
 finite, lone surrogates (they cannot be stored) and extreme nesting.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -24,7 +25,11 @@ from app.web.requests.validation import validation_problem
 Model = TypeVar("Model", bound=BaseModel)
 
 _MONEY: Final = frozenset({"epsilon", "max_epsilon_per_release"})
+_WITHIN: Final = (("inference", "share"), ("budget", "delta"))
+"""Money that has its name for itself within another object only: a stack's share is a weight."""
 _OBJECTS: Final = ("dataclass", "definition-ref", "model")
+_LARGEST_EXACT = 2**53
+"""From here on a whole number may be no float: 9007199254740993.0 is read as an integer."""
 _MAX_DEPTH = 32  # deeper than any question of ours, and far from the parser's own end
 _MAX_DIGITS = 400  # the largest float has 309 before its point
 
@@ -34,7 +39,7 @@ of one core, and one of 16 KiB already 100 to 200."""
 _ORDINARY_BYTES = 2**16
 _ORDINARY_FAULTS = 1000
 """In documents of more bytes, or with more faults, only the first fault of each list or mapping
-is told: a MiB can have a million, and telling them would take GiB and many seconds."""
+is reported: a MiB can have a million, and reporting them would take GiB and many seconds."""
 _MOST_PARTS = 1000
 """More conditions, or parts of a stack, than any question has; in such documents only."""
 
@@ -50,10 +55,18 @@ class _Written(float):
     text: str
 
 
-def _read_float(text: str) -> _Written:
+def _read_float(text: str) -> _Written | int:
     number = _Written(text)
+    if _LARGEST_EXACT <= abs(number) <= sys.float_info.max and (whole := _whole(text)) is not None:
+        return whole
     number.text = text
     return number
+
+
+def _whole(text: str) -> int | None:
+    """Return the integer that a number with a point or an exponent is, None where it is none."""
+    exact = Decimal(text)
+    return int(exact) if exact == exact.to_integral_value() else None
 
 
 def _read_int(text: str) -> int:
@@ -73,10 +86,10 @@ def _read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
         raise _RefusedError("an object has the same key twice")
     for name in members.keys() & _MONEY:
         members[name] = _as_text(members[name])
-    inference = members.get("inference")
-    # The share of an inference is money too; that of a stack's part is a weight.
-    if isinstance(inference, dict) and "share" in inference:
-        inference["share"] = _as_text(inference["share"])
+    for outer, name in _WITHIN:
+        inner = members.get(outer)
+        if isinstance(inner, dict) and name in inner:
+            inner[name] = _as_text(inner[name])
     return members
 
 

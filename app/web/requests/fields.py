@@ -32,7 +32,7 @@ class Fields:
         """Return the fields of the object at a location as a validator gives it, sorted.
 
         Between fields and positions a location names branches of unions: by the value that
-        tells them apart, by the model's name, or by words that are the validator's own.
+        distinguishes them, by the model's name, or by words that are the validator's own.
         """
         parts = [self._schema]
         for step in location:
@@ -66,7 +66,7 @@ class Fields:
 
     @staticmethod
     def _tags(form: Schema) -> Iterator[str]:
-        """Yield the values that tell an object from others in a union."""
+        """Yield the values that distinguish an object from others in a union."""
         yield from (
             each["const"] for each in form.get("properties", {}).values() if "const" in each
         )

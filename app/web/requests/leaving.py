@@ -1,7 +1,7 @@
 """Whether the client who asks is still there: what costs nothing yet ends when it has gone.
 
-A release is no such thing. What is charged is drawn and kept, whoever waits for it. Who waits for
-an upload may look meanwhile how far it is, under a text of their choice.
+Releases are not cancelled. What is charged is drawn and stored, with or without a waiting client. A
+client that waits for an upload may look up its progress, under a text of its choice.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ async def gone(request: Request) -> None:
 
 
 async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return what some work comes to, and give it up once nobody waits for it any more.
+    """Return the result of some work, and cancel it once no client waits for it.
 
-    Work that waits for its turn leaves the queue. A calculation under way is finished first.
+    Work that waits for its turn leaves the queue, and a calculation in another process ends.
 
     Raises
     ------

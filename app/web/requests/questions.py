@@ -16,7 +16,7 @@ from app.web.requests.values import Name, Reason, ReleaseEpsilon, Share
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.expressions.parsing import LONGEST
 from mechanisms.privacy import Epsilon
-from mechanisms.statistics.questions import Derived
+from mechanisms.statistics.cells.deriving import Derived
 from mechanisms.statistics.stack import MechanismName, NormName
 
 _MAX_NUMBER = 1e300  # sums and differences of such numbers are still floats
@@ -34,7 +34,7 @@ class InferenceRequest(Request):
 
     share: Share
     """What part of the release's epsilon is spent on them. The numbers are drawn with the
-    rest. By `functional` nothing is, as its noisy moments tell them."""
+    rest. By `functional` nothing is, as its noisy moments give them."""
 
 
 class ReleaseRequest(Request):
@@ -113,7 +113,7 @@ class PreviewRequest(ReleaseRequest):
     """The price to weigh it at; without one, the smallest that reaches `accuracy`."""
     accuracy: float | None = Field(default=None, gt=0, le=_MAX_NUMBER, examples=[25])
     """Wanted half-width of the widest 95% noise interval, in the answer's units; the preview then
-    tells the epsilon this takes by its mechanism, by a public simulation where no law says."""
+    shows the epsilon this takes by its mechanism, by a public simulation where no law says."""
     assume_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
     """Row count to assume where the noise of a ratio depends on it (add_remove)."""
     assume: AssumeSpec = Field(default=AssumeSpec(), examples=[{"rows": 1000}])

@@ -57,7 +57,7 @@ class DatasetEdit(Request):
     policy: PolicyEdit | None = Field(default=None, examples=[{"reviewers": 2}])
     """Limits of single releases, and which wait for a review."""
     notices: tuple[Line, ...] | None = Field(default=None, max_length=20, examples=[["Old"]])
-    """What whoever asks this data set should know, a sentence each."""
+    """What analysts of this data set should know, a sentence each."""
     labels: dict[Name, Line | None] | None = Field(default=None, examples=[{"income": "Income"}])
     """What columns are called in words, by name; null takes a label away."""
     checklist: tuple[Line, ...] | None = Field(

@@ -12,12 +12,12 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from app.domain.columns import InvalidSpecError
-from app.domain.datasets import column_named
+from app.domain.datasets import Encoding, SamePeople, TextFile, column_named
 from app.domain.policies import Policy, Review
-from app.domain.problems import Problem, invalid_requests
+from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.reviews import Decision
 from app.domain.roles import Role
-from app.domain.units import Reducer
+from app.domain.units import IdKind, Reducer
 from app.services.datasets.admitting import NewDataset
 from app.services.datasets.declarations import declared_columns
 from app.services.plans.questions import POLICY_KINDS
@@ -28,6 +28,7 @@ from app.web.requests.columns import (
     Decimal,
     Delimiter,
     Markers,
+    SkippedRows,
     Thousands,
     column_fields,
 )
@@ -57,7 +58,14 @@ EXAMPLE: dict[str, JsonValue] = {
         "foodexp": {"type": "number", "lower": 0, "upper": 2500},
     },
     "budget": {"epsilon": "3"},
+    "same_people": "no",
 }
+
+
+_SECOND_BUDGET = (
+    "is yes, and these people must not get a second budget: name the earlier data set's account in "
+    "account, so that both share one budget; without it an admin gives a reason in overlap"
+)
 
 
 class DeriveSpec(Request):
@@ -74,9 +82,10 @@ class DeriveSpec(Request):
 class UnitSpec(Request):
     """Who a person is, where one may have several rows (add_remove only)."""
 
-    column: Name = Field(examples=["person_id"])
-    """The file's column that tells whose a row is. Only keyed digests of it are stored, so it is
-    none of `columns`. A row without an id is a person of its own."""
+    column: str = Field(min_length=1, examples=["person_id"])
+    """The text of the header, of any length and with any characters, of the file's column that
+    holds the ids of persons. Only keyed digests of ids are stored, so it is none of `columns`. A
+    row without an id is a person of its own."""
     max_rows: int | None = Field(default=None, ge=1, le=MOST_ROWS_OF_ONE, examples=[5])
     """How many rows of one person are stored at most; the rest are left out. Required, unless rows
     are reduced."""
@@ -85,6 +94,10 @@ class UnitSpec(Request):
     )
     """Make one row of each person's rows: what becomes of each column. A column that is not named
     keeps the last row's. A `count` is of rows, and the file need not have such a column."""
+    id: IdKind | None = Field(default=None, examples=["number"])
+    """How ids are compared. Without it an id is a number where it reads as one without leading
+    zeros: `7`, `+7`, `7.0` and `7e0` are one person, and `007` another. With `"number"` all ids
+    must be numbers, and `007` is `7`. With `"text"` no id is read as a number."""
 
 
 class BudgetSpec(Request):
@@ -171,10 +184,15 @@ class DatasetSpec(Request):
     """Texts that stand for a missing cell, in every column that has no `na` of its own."""
     delimiter: Delimiter = Field(default=",", examples=[";"])
     """What stands between the cells of a CSV file."""
+    encoding: Encoding = Field(default="utf-8", examples=["windows-1252"])
+    """How the text of a CSV file is encoded."""
+    skip_rows: SkippedRows = Field(default=0, examples=[3])
+    """How many lines above the header of a CSV file are titles, which are not read."""
     decimal: Decimal = Field(default=".", examples=[","])
     """The sign before a number's decimals."""
     thousands: Thousands | None = Field(default=None, examples=["."])
-    """The sign between groups of three digits, if there is one."""
+    """The sign between groups of three digits, if there is one. A space stands for every kind of
+    space, and an apostrophe for both."""
     derive: dict[Name, Annotated[str, Field(max_length=LONGEST)] | DeriveSpec] = Field(
         default={}, examples=[{"log_income": "log(income + 1)"}]
     )
@@ -189,10 +207,18 @@ class DatasetSpec(Request):
     The adjacency must be that of the account's other data sets."""
     overlap: OverlapSpec | None = Field(default=None, examples=[{"reason": "other people"}])
     """An admin's word that rows which look like earlier data are other people's."""
+    same_people: SamePeople | None = Field(default=None, examples=["no"])
+    """Whether people in this file may be in an earlier data set of this service: `no`, as far as
+    you know; `yes`, some or all of them; or `unknown`. With `yes` they get no second budget:
+    `account` names the earlier data set's account, or an admin gives `overlap`. It stays in the
+    ledger, and reviewers see it. Left out, it is recorded as not stated."""
+    replaces: Printable | None = Field(default=None, max_length=100, examples=["ds_2f7c"])
+    """The id of a data set without releases, which this one takes the place of: it is deleted in
+    the same step, and its account closed. Refused from its first release on."""
     policy: PolicySpec = Field(default=PolicySpec(), examples=[{"review": "above:0.5"}])
     """Limits of single releases, and which wait for a review."""
     notices: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["Figures of 1857"]])
-    """What whoever asks this data set should know, a sentence each."""
+    """What analysts of this data set should know, a sentence each."""
     checklist: tuple[Line, ...] = Field(default=(), max_length=50, examples=[["Is it published?"]])
     """What reviewers look at, a question each."""
 
@@ -201,6 +227,10 @@ class DatasetSpec(Request):
         if self.account is None and self.budget is None:
             raise refusal("budget is required")
         return self
+
+    def text_file(self) -> TextFile:
+        """Return how a CSV file is written."""
+        return TextFile(delimiter=self.delimiter, encoding=self.encoding, skip_rows=self.skip_rows)
 
     def declared(self) -> NewDataset:
         """Return the declaration, as the services know it.
@@ -222,14 +252,16 @@ class DatasetSpec(Request):
                 derive,
                 adjacency=self.adjacency,
                 max_rows=self.max_rows,
-                unit=None if self.unit is None else {**self.unit.model_dump(), "na": self.na},
+                unit=self._unit(),
             )
         except InvalidSpecError as error:
             raise self._refusal(error) from None
+        if self.same_people == "yes" and self.account is None and self.overlap is None:
+            raise invalid_request("same_people", _SECOND_BUDGET)
         return NewDataset(
             name=self.name,
             description=self.description,
-            columns=replace(parsed, delimiter=self.delimiter),
+            columns=replace(parsed, text=self.text_file()),
             budget=None if self.budget is None else self.budget.epsilon,
             delta=None if self.budget is None else self.budget.delta,
             account=self.account,
@@ -237,7 +269,15 @@ class DatasetSpec(Request):
             policy=self.policy.policy,
             notices=self.notices,
             checklist=self.checklist,
+            replaces=self.replaces,
+            same_people=self.same_people or "not_stated",
         )
+
+    def _unit(self) -> dict[str, object] | None:
+        """Return the unit, with what the spec says of all columns."""
+        if self.unit is None:
+            return None
+        return {**self.unit.model_dump(), "na": self.na, "decimal": self.decimal}
 
     def _refusal(self, error: InvalidSpecError) -> Problem:
         """Return all that contradicts itself."""
@@ -274,8 +314,8 @@ class DecisionRequest(Request):
     """What a reviewer says about a release that waits for a review, and why."""
 
     decision: Decision = Field(examples=["approve"])
-    """Whether it may be drawn. `request_changes` gives the turn to who asked, its budget set aside
-    meanwhile."""
+    """Whether it may be drawn. `request_changes` gives the turn to the requester; its budget stays
+    reserved until then."""
     reason: Reason = Field(examples=["within the protocol of the study"])
     """Kept in the ledger; who asked reads it word for word, unless it is an approval's."""
 

@@ -23,6 +23,8 @@ from app.domain.problems import Problem, invalid_request
 
 _FILE: Final = "file"
 _SPEC: Final = "spec"
+_DICTIONARY: Final = "dictionary"
+_DICTIONARY_BYTES = 2**24
 _FLUSH_BYTES = 2**20
 # boundaries, part headers and the like, beyond the two parts
 _FRAMING_BYTES = 2**22
@@ -46,7 +48,7 @@ class Upload:
 
 
 class UploadGate:
-    """Lets so many uploads in at once: each may fill ``max_upload_bytes`` of the disk."""
+    """Limits the uploads at a time: each may fill ``max_upload_bytes`` of the disk."""
 
     def __init__(self, most: int) -> None:
         self._free = most
@@ -71,11 +73,15 @@ class UploadGate:
 
 @dataclass(frozen=True, slots=True)
 class SentForm:
-    """A form that a browser has sent with a file; ``file`` is empty where none was chosen."""
+    """A form that a browser has sent with a file; ``file`` is empty where none was chosen.
+
+    ``dictionary`` holds the bytes of a second file, which says what the first one's columns are.
+    """
 
     file: BinaryIO
     file_name: str
     pairs: Sequence[tuple[str, str]]
+    dictionary: bytes = b""
 
 
 class _Parts:
@@ -89,6 +95,7 @@ class _Parts:
         self.known = known
         self.texts: list[tuple[str, bytearray]] = []
         self.text_bytes = 0
+        self.dictionary = bytearray()
         self.pending = bytearray()
         self.file_bytes = 0
         self.file_name = ""
@@ -128,11 +135,14 @@ class _Parts:
     def _headers_finished(self) -> None:
         if self.known is not None and self._name not in self.known:
             raise invalid_request("body", "takes a part named file and a part named spec, no other")
-        if self._name in self.seen and (self.known is not None or self._name == _FILE):
+        once = self.known is not None or self._name in (_FILE, _DICTIONARY)
+        if self._name in self.seen and once:
             raise invalid_request(self._name, "is given twice")
         self.seen.append(self._name)
         if self._name == _FILE:
             self.file_name = self._file_name
+        elif self._is_dictionary:
+            pass
         elif len(self.texts) == _MOST_PARTS:
             raise _too_large("max_request_bytes", self.limits.spec_bytes)
         else:
@@ -145,10 +155,20 @@ class _Parts:
                 raise _too_large("max_upload_bytes", self.limits.file_bytes)
             self.pending += data[start:end]
             return
+        if self._is_dictionary:
+            self.dictionary += data[start:end]
+            if len(self.dictionary) > _DICTIONARY_BYTES:
+                raise invalid_request(_DICTIONARY, f"is larger than {_DICTIONARY_BYTES} bytes")
+            return
         self.text_bytes += end - start
         if self.text_bytes > self.limits.spec_bytes:
             raise _too_large("max_request_bytes", self.limits.spec_bytes)
         self.texts[-1][1].extend(data[start:end])
+
+    @property
+    def _is_dictionary(self) -> bool:
+        """Say whether this part is a form's second file."""
+        return self.known is None and self._name == _DICTIONARY
 
     def _end(self) -> None:
         self.ended = True
@@ -196,7 +216,7 @@ async def receive_form(
             pairs = [(name, content.decode()) for name, content in parts.texts]
         except UnicodeDecodeError:
             raise Problem("malformed-request", "The form is not UTF-8 text.") from None
-        yield SentForm(file, parts.file_name, pairs)
+        yield SentForm(file, parts.file_name, pairs, bytes(parts.dictionary))
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 The validator's own messages repeat input, and so do its locations when an
 object's keys are the client's. A location is therefore rebuilt from names
 this service knows; a key it does not know becomes its position. The one
-exception is a column that a spec declares: its name is public, and is told.
+exception is a column that a spec declares: its name is public, and is shown.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from app.domain.datasets import column_named
 from app.domain.problems import Problem
 from app.web.requests.fields import Fields
 from mechanisms.contract import InvalidStatisticError
-from mechanisms.words import closest, closest_first, listed
+from mechanisms.words import closest, listed, meant, unknown
 
-_MAX_ERRORS = 100  # who has corrected so many sends it again anyhow
+_MAX_ERRORS = 100  # more are reported once these are corrected
 _TAGGED = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 
 _MUST_BE, _ANY_NUMBER, _WHOLE_NUMBER = "must be ", "a number", "a whole number"
 _AN_OBJECT = "must be an object"
+_CHOICES: Mapping[str, str] = {
+    "literal_error": "expected", "enum": "expected", "union_tag_invalid": "expected_tags",
+}  # fmt: skip
+"""Which part of a finding lists what is allowed."""
 
 _MESSAGES: Mapping[str, str] = {
     "missing": "is required",
@@ -54,9 +58,6 @@ _MESSAGES: Mapping[str, str] = {
     "datetime_type": "must be a date and time in ISO 8601, with an offset",
 }
 _WITH_CONTEXT: Mapping[str, tuple[str, str]] = {
-    "literal_error": ("must be one of {}", "expected"),
-    "enum": ("must be one of {}", "expected"),
-    "union_tag_invalid": ("must be one of {}", "expected_tags"),
     "greater_than": ("must be greater than {}", "gt"),
     "greater_than_equal": ("must be at least {}", "ge"),
     "less_than": ("must be less than {}", "lt"),
@@ -86,6 +87,7 @@ def validation_problem(
         The fields this service itself defines for the document.
     """
     places, messages = _Places(value, fields), dict[str, list[str]]()
+    hints = dict[str, str]()
     placed = [(places.of(finding), finding) for finding in findings]
     misspelt = set(_misspelt(placed, fields))
     within = _containing(place for place, _ in placed)
@@ -94,20 +96,22 @@ def validation_problem(
         if place not in messages and len(messages) == _MAX_ERRORS:
             continue
         if finding["type"] == "missing" and place in misspelt:
-            continue  # it is there, under another name, and that is told
+            continue  # it is there, under another name, and that is reported
         if finding["type"] in _UNKNOWN_FIELD:
             if place in not_known:
-                continue  # that one is told, and which fields there are
+                continue  # that one is reported, with the fields that exist
             not_known.add(place)
         message = _message(finding, fields)
         if place in within and message.startswith(_MUST_BE):
             continue  # it has another of the forms it may have, and something in that is wrong
-        told = messages.setdefault(place, [])
-        if message not in told:
-            told.append(message)
+        if hint := meant(_choices(finding), places.written(finding)):
+            hints.setdefault(place, hint)
+        texts = messages.setdefault(place, [])
+        if message not in texts:
+            texts.append(message)
     errors = [
-        {"field": place, "message": _joined(told) + places.note(place)}
-        for place, told in messages.items()
+        {"field": place, "message": _joined(texts) + hints.get(place, "") + places.note(place)}
+        for place, texts in messages.items()
     ]
     return Problem(
         "invalid-request", f"{errors[0]['field']}: {errors[0]['message']}.", errors=errors
@@ -125,21 +129,19 @@ def _misspelt(placed: Sequence[tuple[str, Mapping[str, Any]]], fields: Fields) -
 
 def unknown_parameter(known: Sequence[str], written: str) -> str:
     """Return what is said of a query parameter that a route does not have."""
-    if not known:
-        return "holds a parameter, and none is known here"
-    return f"holds a parameter that is not known here; known: {_choices(known, written)}"
+    return unknown("parameter", known, written)
 
 
-def _choices(known: Sequence[str], written: str) -> str:
-    return listed(closest_first(known, written))
+def unknown_choice(choices: Sequence[str], written: object) -> str:
+    """Return what is said of a value that is none of some choices."""
+    quoted = listed([f"'{choice}'" for choice in choices], last="or")
+    return f"{_MUST_BE}one of {quoted}{meant(choices, written)}"
 
 
 def _message(finding: Mapping[str, Any], fields: Fields) -> str:
     kind, context = str(finding["type"]), finding.get("ctx", {})
-    if kind in _UNKNOWN_FIELD:
-        *place, written = finding["loc"]
-        known = _choices(fields.at(place), str(written))
-        return f"holds a field that is not known here; known: {known}"
+    if kind in _UNKNOWN_FIELD or kind in _CHOICES:
+        return _not_known(finding, fields)
     if (own := _own(finding)) is not None:
         return own.detail
     if context.get("min_length") == 1:
@@ -151,6 +153,21 @@ def _message(finding: Mapping[str, Any], fields: Fields) -> str:
     if message == _AN_OBJECT and (inside := fields.at(finding["loc"])):
         return f"{message}; known fields: {listed(inside)}"
     return message
+
+
+def _not_known(finding: Mapping[str, Any], fields: Fields) -> str:
+    *place, written = finding["loc"] or ("",)
+    if finding["type"] in _UNKNOWN_FIELD:
+        return unknown("field", fields.at(place), str(written))
+    return unknown_choice(_choices(finding), None)  # which was meant is said once, at the end
+
+
+def _choices(finding: Mapping[str, Any]) -> list[str]:
+    """Return what is allowed at a place that allows a few texts."""
+    kind, context = str(finding["type"]), finding.get("ctx", {})
+    if kind == "own_words":  # an object of one of several forms, each with a field of its own
+        return re.findall(r'"(\w+)"', str(context["message"]))
+    return re.findall(r"'([^']*)'", str(context[_CHOICES[kind]])) if kind in _CHOICES else []
 
 
 def _own(finding: Mapping[str, Any]) -> InvalidStatisticError | None:
@@ -210,6 +227,18 @@ class _Places:
         if location[:1] in (("columns",), ("derive",)) and isinstance(self._document, dict):
             self._notes[place] = _note(location[1:2])
         return place or "body"
+
+    def written(self, finding: Mapping[str, Any]) -> object:
+        """Return what stands at the place of a finding."""
+        if finding["type"] in _TAGGED:
+            return finding["ctx"].get("tag")
+        value = self._document
+        for step in finding["loc"]:
+            if isinstance(value, list) and isinstance(step, int):
+                value = value[step] if step < len(value) else None
+            elif isinstance(value, dict) and step in value:
+                value = value[step]
+        return next(iter(value), None) if isinstance(value, dict) else value
 
     def note(self, place: str) -> str:
         """Return which column of a spec a place is about, if it is about one."""

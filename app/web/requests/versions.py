@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field, JsonValue
 
+from app.domain.datasets import Encoding, TextFile
 from app.services.datasets.extending import NewRows
 from app.web.requests.base import Request
-from app.web.requests.columns import Delimiter
+from app.web.requests.columns import Delimiter, SkippedRows
 from app.web.requests.schemas import OverlapSpec
 from app.web.requests.sources import LONGEST_SOURCE, SOURCE
 from app.web.requests.values import Name
@@ -27,6 +28,10 @@ class VersionSpec(Request):
     version's bound is their sum."""
     delimiter: Delimiter = Field(default=",", examples=[";"])
     """What stands between the cells of a CSV file."""
+    encoding: Encoding = Field(default="utf-8", examples=["windows-1252"])
+    """How the text of a CSV file is encoded."""
+    skip_rows: SkippedRows = Field(default=0, examples=[3])
+    """How many lines above the header of a CSV file are titles, which are not read."""
     overlap: OverlapSpec | None = Field(default=None, examples=[{"reason": "other people"}])
     """An admin's word that rows which look like earlier data are other people's."""
 
@@ -35,7 +40,9 @@ class VersionSpec(Request):
         return NewRows(
             name=self.name,
             max_rows=self.max_rows,
-            delimiter=self.delimiter,
+            text=TextFile(
+                delimiter=self.delimiter, encoding=self.encoding, skip_rows=self.skip_rows
+            ),
             overlap_reason=None if self.overlap is None else self.overlap.reason,
         )
 

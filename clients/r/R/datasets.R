@@ -31,7 +31,7 @@ dataset <- function(desk, name) {
     }
   }
   every <- Filter(
-    function(each) !identical(each$status, "archived"), read_pages(desk, "/v1/datasets")
+    function(each) identical(each$status, "active"), read_pages(desk, "/v1/datasets")
   )
   for (each in every) {
     if (identical(each$name, enc2utf8(name))) {
@@ -47,8 +47,8 @@ dataset <- function(desk, name) {
 #' @rdname dataset
 #' @export
 datasets <- function(desk) {
-  told <- c("id", "name", "adjacency", "rows", "status")
-  frame_of_items(read_pages(desk, "/v1/datasets"), told)
+  shown <- c("id", "name", "adjacency", "rows", "status")
+  frame_of_items(read_pages(desk, "/v1/datasets"), shown)
 }
 
 # Return some members of items as a data frame.
@@ -58,16 +58,21 @@ frame_of_items <- function(items, names) {
   as.data.frame(columns, stringsAsFactors = FALSE)
 }
 
+# Return cells as a vector. Numbers next to texts, as means of dates are, are texts with all digits.
 simple_column <- function(cells) {
   cells <- lapply(cells, function(cell) if (is.null(cell)) NA else cell)
+  if (any(vapply(cells, is.character, NA))) {
+    is_number <- vapply(cells, function(cell) is.numeric(cell) && all(is.finite(cell)), NA)
+    cells[is_number] <- lapply(cells[is_number], number_text)
+  }
   if (length(cells)) unlist(cells) else character()
 }
 
 #' @export
 print.desk_dataset <- function(x, ...) {
   size <- if (is.null(x$rows)) "" else paste0(", ", x$rows, " rows")
-  told <- paste0(x$name, " (", x$id, "), ", x$adjacency, size, ", ", x$status)
-  cat("<desk_dataset>", told, "\n")
+  shown <- paste0(x$name, " (", x$id, "), ", x$adjacency, size, ", ", x$status)
+  cat("<desk_dataset>", shown, "\n")
   print(columns_of(x), row.names = FALSE)
   invisible(x)
 }
@@ -113,8 +118,8 @@ budget <- function(dataset) {
 
 #' @export
 print.desk_budget <- function(x, ...) {
-  told <- c("total", "spent", "reserved", "remaining")
-  cat("<desk_budget>", paste(told, unlist(x$epsilon[told])), "\n")
+  shown <- c("total", "spent", "reserved", "remaining")
+  cat("<desk_budget>", paste(shown, unlist(x$epsilon[shown])), "\n")
   invisible(x)
 }
 
@@ -124,20 +129,27 @@ print.desk_budget <- function(x, ...) {
 #' read. `options(releasedesk.progress = FALSE)` keeps it away, and `TRUE` shows it elsewhere.
 #'
 #' @param desk A [release_desk()].
-#' @param file The path of a CSV, CSV.gz or Parquet file, or a data frame.
+#' @param file The path of a CSV, CSV.gz, Parquet or Excel file, or a data frame. Times of class
+#'   `POSIXct` in a data frame are sent as instants, in UTC, as those in conditions are; a `Date`
+#'   stays a date.
 #' @param url Where the rows lie, below a folder or bucket that the operator allows: a `file:///` or
 #'   `s3://` address.
 #' @param spec The public description of the data set, as a list: see the service's documents.
 #' @param dataset A data set, see [dataset()].
 #' @param epsilon What to add to the budget.
 #' @param reason Kept in the ledger.
-#' @return `upload()`, `register()` and `archive()` return the data set, `grant()` the budget.
+#' @param extends In `check_file()`, the data set that the rows would be added to.
+#' @return `upload()`, `register()`, `archive()` and `delete_dataset()` return the data set, `grant()`
+#'   the budget. `check_file()` returns the report of an upload, as a list: counts by column, and
+#'   `warnings` of columns to look at again. Nothing of the file is kept.
 #' @examples
 #' \dontrun{
 #' spec <- list(
 #'   name = "wages", adjacency = "replace_one", budget = list(epsilon = "2"),
+#'   same_people = "no",
 #'   columns = list(income = list(type = "number", lower = 0, upper = 5000))
 #' )
+#' check_file(release_desk(), "wages.csv", spec)$columns$income
 #' wages <- upload(release_desk(), "wages.csv", spec)
 #' wages <- register(release_desk(), "file:///srv/people/2024/*.parquet", spec)
 #' }
@@ -146,18 +158,59 @@ upload <- function(desk, file, spec) {
   send_rows(desk, "/v1/datasets", file, spec_shaped(spec))
 }
 
+#' @rdname upload
+#' @export
+check_file <- function(desk, file, spec, extends = NULL) {
+  path <- if (is.null(extends)) "/v1/datasets" else versions_path(extends)
+  shaped <- if (is.null(extends)) spec_shaped(spec) else spec
+  members_of(post_rows(desk, paste0(path, "?check=true"), file, shaped))$report
+}
+
 # Send rows and what is said of them; return the data set that they are in.
 send_rows <- function(desk, path, file, spec) {
+  answer_of(members_of(post_rows(desk, path, file, spec)), "desk_dataset", desk)
+}
+
+post_rows <- function(desk, path, file, spec) {
   name <- if (is.data.frame(file)) "the data frame" else basename(file)
   if (is.data.frame(file)) {
     written <- tempfile(fileext = ".csv")
     on.exit(unlink(written))
-    utils::write.csv(file, written, row.names = FALSE, na = "", fileEncoding = "UTF-8")
+    write_frame(file, spec, written)
     file <- written
   }
   parts <- list(file = curl::form_file(file), spec = to_json(spec))
-  response <- send_told(desk, path, name, parts = parts)
-  answer_of(members_of(response), "desk_dataset", desk)
+  send_shown(desk, path, name, parts = parts)
+}
+
+# Write a data frame as CSV that the service reads as it is: instants as instants, in UTC.
+write_frame <- function(frame, spec, path) {
+  refuse_dialect(spec, "the spec")
+  for (name in names(spec$columns)) {
+    refuse_dialect(spec$columns[[name]], paste("column", dQuote(name, FALSE)))
+  }
+  instants <- vapply(frame, inherits, NA, what = "POSIXt")
+  frame[instants] <- lapply(frame[instants], instant_text)
+  numbers <- vapply(frame, is_plain_double, NA)
+  frame[numbers] <- lapply(frame[numbers], number_cells)
+  quoted <- which(!numbers & vapply(frame, function(x) is.character(x) || is.factor(x), NA))
+  utils::write.csv(
+    frame, path, row.names = FALSE, na = "", fileEncoding = "UTF-8", quote = unname(quoted)
+  )
+}
+
+# How a data frame is written, by the members of a spec that say so of a file.
+.written <- list(delimiter = ",", encoding = "utf-8", skip_rows = 0, decimal = ".", thousands = "")
+
+refuse_dialect <- function(members, where) {
+  for (name in names(.written)) {
+    if (!is.null(members[[name]]) && !isTRUE(all.equal(members[[name]], .written[[name]]))) {
+      stop(
+        where, " has ", dQuote(name, FALSE), ", which says how a text file is written. A data ",
+        "frame is sent with commas and decimal points: leave it out", call. = FALSE
+      )
+    }
+  }
 }
 
 #' @rdname upload
@@ -168,7 +221,7 @@ register <- function(desk, url, spec) {
 
 register_rows <- function(desk, path, url, spec) {
   body <- to_json(c(spec, list(source = url)))
-  response <- send_told(desk, path, url, json = body)
+  response <- send_shown(desk, path, url, json = body)
   answer_of(members_of(response), "desk_dataset", desk)
 }
 
@@ -205,7 +258,17 @@ archive <- function(dataset) {
   answer_of(members_of(response), "desk_dataset", desk)
 }
 
-#' Data that grow
+#' @rdname upload
+#' @details `delete_dataset()` deletes a data set that has no releases, and closes its account. A
+#'   `spec` whose `replaces` is the id of such a data set does that in the same step as the upload.
+#' @export
+delete_dataset <- function(dataset) {
+  desk <- desk_of(dataset)
+  response <- send_once(desk, "DELETE", paste0("/v1/datasets/", dataset$id))
+  answer_of(members_of(response), "desk_dataset", desk)
+}
+
+#' Appending data
 #'
 #' `extend_dataset()` adds rows as the next version: a data set of its own, with the rows of all
 #' versions before it, that shares their budget (curators). They are of new people, unless the data
@@ -236,8 +299,8 @@ extend_dataset <- function(dataset, file = NULL, spec = named_list(), url = NULL
 #' @rdname extend_dataset
 #' @export
 dataset_versions <- function(dataset) {
-  told <- c("version", "id", "name", "rows", "created_at")
-  frame_of_items(read_pages(desk_of(dataset), versions_path(dataset)), told)
+  shown <- c("version", "id", "name", "rows", "created_at")
+  frame_of_items(read_pages(desk_of(dataset), versions_path(dataset)), shown)
 }
 
 versions_path <- function(dataset) paste0("/v1/datasets/", dataset$id, "/versions")

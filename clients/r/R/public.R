@@ -38,7 +38,7 @@ publication_in <- function(response, desk) {
 #' The public log
 #'
 #' Every entry of the ledger is a leaf of one Merkle tree, whose size and root the service signs.
-#' `checkpoint()` returns such a signature as text: keep it, and whoever changes the ledger can
+#' `checkpoint()` returns such a signature as text: keep it, and a person who changes the ledger can
 #' prove no more that the log has only grown. No key is needed.
 #'
 #' @param desk A [release_desk()].

@@ -1,6 +1,6 @@
-# Questions as the contract has them, and the names under which they are charged once.
+# Questions as the contract has them, and the keys under which they are charged once.
 
-.beside <- c("assume", "accuracy", "assume_rows", "inference", "purpose")
+.members <- c("assume", "accuracy", "assume_rows", "inference", "purpose")
 .lists <- c("columns", "levels", "features", "by", "where", "parts")
 
 #' Say what to ask
@@ -58,10 +58,12 @@ shaped_part <- function(part) {
 #' Choose records
 #'
 #' @param ... Conditions that a record must meet, all of them: a column, one of `==`, `!=`, `<`,
-#'   `<=`, `>`, `>=` or `%in%`, and a value. Values are those of your variables.
+#'   `<=`, `>`, `>=` or `%in%`, and a value. Values are those of your variables. `is.na(income)` and
+#'   `!is.na(income)` select the records without a value and those with one, of a column that keeps
+#'   its missing cells.
 #' @return A list of conditions, for the field `where` of a question.
 #' @examples
-#' where(age >= 40, region %in% c("north", "south"))
+#' where(age >= 40, region %in% c("north", "south"), !is.na(income))
 #' @export
 where <- function(...) {
   frame <- parent.frame()
@@ -71,6 +73,11 @@ where <- function(...) {
 .operators <- c("==", "!=", "<", "<=", ">", ">=", "%in%")
 
 condition_of <- function(call, frame) {
+  present <- is.call(call) && identical(call[[1L]], as.name("!"))
+  asked <- if (present) call[[2L]] else call
+  if (is.call(asked) && identical(asked[[1L]], as.name("is.na"))) {
+    return(list(column = as.character(asked[[2L]]), op = if (present) "present" else "missing"))
+  }
   operator <- if (is.call(call)) as.character(call[[1L]]) else ""
   if (length(operator) != 1L || !operator %in% .operators) {
     stop("a condition compares a column with a value, such as age >= 40", call. = FALSE)
@@ -92,11 +99,11 @@ condition_of <- function(call, frame) {
 #' @export
 bands <- function(column, edges) list(column = column, edges = as.list(edges))
 
-# Return the body of a request: a question, and what stands beside it.
+# Return the body of a request: a question and the members next to it.
 request_body <- function(statistic, epsilon, mechanism, norm, fields) {
   given <- fields[!vapply(fields, is.null, NA)]
-  aside <- given[intersect(names(given), .beside)]
-  inside <- given[setdiff(names(given), .beside)]
+  aside <- given[intersect(names(given), .members)]
+  inside <- given[setdiff(names(given), .members)]
   asked <- do.call("statistic", c(list(statistic), inside))
   body <- list(statistic = asked, mechanism = mechanism, norm = norm)
   if (!is.null(epsilon)) {
@@ -106,9 +113,10 @@ request_body <- function(statistic, epsilon, mechanism, norm, fields) {
 }
 
 # Return a price in one spelling: 0.5, "0.50" and "5e-1" are one price, "0.5".
-# What is no number is returned as it is, for the service to say so.
+# A number has 15 digits, so that .1 + .2 is .3. What is no number is returned as it is, for the
+# service to say so.
 amount <- function(value) {
-  text <- if (is.numeric(value)) number_text(value) else as.character(value)
+  text <- if (is.numeric(value)) sprintf("%.15g", value) else as.character(value)
   form <- "^\\s*([+-]?)([0-9]*)(?:\\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?\\s*$"
   found <- regmatches(text, regexec(form, text, perl = TRUE))[[1L]]
   if (length(found) == 0L || !nzchar(paste0(found[[3L]], found[[4L]]))) {
@@ -127,12 +135,11 @@ amount <- function(value) {
   paste0(sign, whole, if (nzchar(parts)) paste0(".", parts))
 }
 
-# Return the name of a question to a data set: the same one for the same question, and the one
-# that the Python client and the command line give it.
-question_key <- function(dataset, body, fresh = FALSE) {
-  if (fresh) {
-    return(paste0("fresh-", paste(format(openssl::rand_bytes(16L)), collapse = "")))
+# Return the Idempotency-Key to send: a new one, or "auto". By that the service names the question,
+# by data set, question, epsilon and person: it knows which spellings mean the same.
+question_key <- function(fresh = FALSE) {
+  if (!fresh) {
+    return("auto")
   }
-  asked <- to_json(list(dataset, body), sorted = TRUE)
-  paste0("question-", as.character(openssl::sha256(asked)))
+  paste0("fresh-", paste(format(openssl::rand_bytes(16L)), collapse = ""))
 }

@@ -1,7 +1,7 @@
-# How far the service has read rows, told while it reads them, where somebody looks.
+# How far the service has read rows, shown while it reads them, in an interactive session.
 
-# Send rows and wait until they have been read; meanwhile a line on the terminal says how far.
-send_told <- function(desk, path, name, ...) {
+# Send rows and wait until they have been read, with a progress line on the terminal.
+send_shown <- function(desk, path, name, ...) {
   send <- function(...) send_once(desk, "POST", path, ..., timeout = while_rows_are_read)
   if (!isTRUE(getOption("releasedesk.progress", interactive()))) {
     return(send(...))
@@ -15,7 +15,7 @@ send_told <- function(desk, path, name, ...) {
 # What puts a line in the place of the one before.
 cleared <- "\r\033[K"
 
-# Return what libcurl is to call while it waits: it looks and tells, a second apart or more.
+# Return the function that libcurl calls while it waits: it shows progress once a second at most.
 telling <- function(look, name) {
   began <- Sys.time()
   due <- began

@@ -7,8 +7,8 @@
 #' budget and answers.
 #'
 #' The same question of the same person to the same data set at the same epsilon is one release.
-#' Asked again, from R or from Python, it gives the stored answer, uncharged. So a script may be
-#' run twice. A release that is drawn in the background is waited for. One that needs a review
+#' Asked again, from R or from Python, in this or in another spelling, it gives the stored answer,
+#' uncharged. So a script may be run twice. A release that is drawn in the background is waited for. One that needs a review
 #' is not: it comes back with the `status` `"awaiting_review"`.
 #'
 #' @param dataset A data set, see [dataset()].
@@ -19,11 +19,11 @@
 #' @param mechanism,norm `"auto"` leaves the choice to the service.
 #' @param ... Fields of the question such as `columns`, `formula`, `where` and `by`, and members
 #'   of the request such as `purpose`, `inference`, `assume` and `accuracy`.
-#' @param fresh Ask anew what was asked before: a new draw, and a new charge.
-#' @param idempotency_key A name for the question, in place of the one that follows from it.
+#' @param fresh Repeat a question with a new draw and a new charge.
+#' @param idempotency_key A name for the question, in place of the one that it has by itself.
 #' @param wait `FALSE` returns a job at once, its `status` being `"running"`.
 #' @param on_wait A function of the running release and the seconds of the pause, called before
-#'   each. By default a line tells of them, where somebody is looking.
+#'   each. By default an interactive session shows a line of progress.
 #' @return A `desk_preview`, a `desk_dry_run` or a `desk_release`: lists of the answer's members,
 #'   with [tidy()], [glance()], `plot()`, `summary()` and `as.data.frame()`.
 #' @examples
@@ -38,7 +38,7 @@
 release <- function(dataset, statistic, epsilon, mechanism = "auto", norm = "auto", ...,
                     fresh = FALSE, idempotency_key = NULL, wait = TRUE, on_wait = NULL) {
   body <- request_body(statistic, epsilon, mechanism, norm, list(...))
-  key <- or_else(idempotency_key, question_key(dataset$id, body, fresh))
+  key <- or_else(idempotency_key, question_key(fresh))
   desk <- desk_of(dataset)
   ask <- function() {
     send_safely(
@@ -77,7 +77,7 @@ wait_for <- function(response, desk, key, on_wait) {
   on_wait(NULL, 0)
 }
 
-# Return what tells of a job while it runs, in one line that goes when it is done.
+# Return the function that shows a running job in one line, which it removes at the end.
 progress_line <- function() {
   seen <- getOption("releasedesk.progress", interactive())
   began <- Sys.time()
@@ -116,7 +116,7 @@ asked_for_free <- function(dataset, place, class, statistic, epsilon, mechanism,
 
 #' Synthetic rows
 #'
-#' Rows of the data set's form that are about nobody, to try a script with; free.
+#' Synthetic rows of the data set's form, about no real person, to try a script with; free.
 #'
 #' @param dataset A data set, see [dataset()].
 #' @return A data frame.
@@ -127,12 +127,28 @@ asked_for_free <- function(dataset, place, class, statistic, epsilon, mechanism,
 #' @export
 synthetic_rows <- function(dataset) {
   path <- paste0("/v1/datasets/", dataset$id, "/dry-runs/rows")
-  text <- rawToChar(body_of(send_safely(desk_of(dataset), "GET", path)))
-  Encoding(text) <- "UTF-8"
-  utils::read.table(
-    text = text, header = TRUE, sep = delimiter_of(text, names(dataset$columns)), quote = "\"",
-    check.names = FALSE, comment.char = "", stringsAsFactors = FALSE
+  response <- send_safely(desk_of(dataset), "GET", path)
+  headers <- mapply(
+    function(column, name) or_else(column$source, name), dataset$columns, names(dataset$columns)
   )
+  encoding <- httr2::resp_encoding(response)
+  text <- iconv(list(body_of(response)), from = encoding, to = "UTF-8", sub = "?")
+  text <- without_titles(sub("^\ufeff", "", text), headers)
+  frame <- utils::read.table(
+    text = text, header = TRUE, sep = delimiter_of(text, headers), quote = "\"",
+    check.names = FALSE, comment.char = "", stringsAsFactors = FALSE, encoding = "UTF-8"
+  )
+  own <- match(names(frame), headers)
+  names(frame)[!is.na(own)] <- names(dataset$columns)[own[!is.na(own)]]
+  frame
+}
+
+# Return a file without the title lines above its header: `title 1`, `title 2`, ...
+without_titles <- function(text, headers) {
+  lines <- strsplit(text, "\n", fixed = TRUE)[[1L]]
+  title <- lines == paste("title", seq_along(lines)) & !lines %in% headers
+  skipped <- which(!title)[[1L]] - 1L
+  paste(utils::tail(lines, length(lines) - skipped), collapse = "\n")
 }
 
 # Return the sign between cells by which the first line holds these names.
@@ -166,8 +182,8 @@ released <- function(desk, id) {
 #' @export
 releases <- function(desk, status = NULL) {
   query <- if (is.null(status)) list() else list(status = status)
-  told <- c("id", "dataset", "status", "mechanism", "norm", "epsilon")
-  frame_of_items(read_pages(desk, "/v1/releases", query), told)
+  stated <- c("id", "dataset", "status", "mechanism", "norm", "epsilon")
+  frame_of_items(read_pages(desk, "/v1/releases", query), stated)
 }
 
 #' Compute from a release

@@ -11,7 +11,7 @@
 #'
 #' @param desk A [release_desk()].
 #' @param id The id of a release.
-#' @param reason Kept in the ledger. Who asked reads it word for word.
+#' @param reason Kept in the ledger. The requester will see this text.
 #' @return The release, as it is then.
 #' @examples
 #' \dontrun{

@@ -1,6 +1,7 @@
 # How answers look: printed, summarised and drawn.
 
 .shown <- 30L
+.cannot_be_said <- "cannot be said"
 
 #' @export
 print.desk_numbers <- function(x, digits = 5L, ...) {
@@ -9,15 +10,29 @@ print.desk_numbers <- function(x, digits = 5L, ...) {
   cat(c(paste0("<", class(x)[[1L]], ">"), x$id, said), fill = TRUE)
   frame <- tidy(x)
   if (nrow(frame)) {
-    print(utils::head(frame, .shown), digits = digits, row.names = FALSE)
+    print(in_words(utils::head(frame, .shown), digits), digits = digits, row.names = FALSE)
   }
   if (nrow(frame) > .shown) {
     cat("and", nrow(frame) - .shown, "more rows\n")
+  }
+  if (!is.null(frame$note)) {
+    cat(strwrap(unique(stats::na.omit(frame$note))), sep = "\n")
   }
   if (!is.null(x$usefulness$sentence)) {
     cat(strwrap(x$usefulness$sentence), sep = "\n")
   }
   invisible(x)
+}
+
+# Return a table with words in place of estimates that cannot be said, and no column of notes.
+in_words <- function(table, digits) {
+  unsaid <- !is.na(table$note)
+  if (any(unsaid)) {
+    known <- table$estimate
+    if (is.numeric(known)) known <- formatC(known, digits = digits, format = "g")
+    table$estimate <- ifelse(unsaid, .cannot_be_said, known)
+  }
+  table[names(table) != "note"]
 }
 
 #' Summarise an answer
@@ -42,8 +57,9 @@ summary.desk_numbers <- function(object, ...) {
   rownames(coefficients) <- rows
   structure(
     list(
-      glance = glance(object), coefficients = coefficients, method = object$inference$method,
-      fit = object$inference$fit, guarantee = object$guarantee, verdict = object$usefulness
+      glance = glance(object), coefficients = coefficients, note = frame$note,
+      method = object$inference$method, fit = object$inference$fit, guarantee = object$guarantee,
+      verdict = object$usefulness
     ),
     class = "summary_desk_numbers"
   )
@@ -53,20 +69,26 @@ summary.desk_numbers <- function(object, ...) {
 print.summary_desk_numbers <- function(x, digits = 4L, ...) {
   about <- x$glance
   cat(about$statistic, " by ", about$mechanism, ", epsilon ", about$epsilon, "\n\n", sep = "")
-  print(signif(x$coefficients, digits), na.print = "")
+  lines <- x$coefficients
+  # dates and moments are texts, and so is then everything in the table
+  if (is.numeric(lines)) lines <- signif(lines, digits)
+  unsaid <- !is.na(x$note)
+  if (any(unsaid)) lines[unsaid, "estimate"] <- .cannot_be_said
+  print(lines, na.print = "", quote = FALSE)
   for (each in x$fit) {
-    cat(each$term, ": ", signif(each$estimate, digits), "\n", sep = "")
+    lines <- if (is.null(each$estimate)) .cannot_be_said else signif(each$estimate, digits)
+    cat(each$term, ": ", lines, "\n", sep = "")
   }
   guarantee <- x$guarantee
-  told <- c(
-    if (is.null(x$method)) "No standard errors: they were not asked for, or cannot be told."
+  lines <- c(
+    if (is.null(x$method)) "No standard errors: they were not requested, or are not known."
     else paste("Method:", x$method),
     if (!is.null(guarantee)) {
       paste0("Guarantee: ", guarantee$definition, ", ", guarantee$adjacency, ".")
     },
     x$verdict$sentence
   )
-  cat("", unlist(lapply(told, strwrap)), sep = "\n")
+  cat("", unlist(lapply(lines, strwrap)), sep = "\n")
   invisible(x)
 }
 
@@ -80,11 +102,11 @@ coef.desk_numbers <- function(object, ...) {
 #'
 #' A point for each number, with error bars: the 95% confidence interval where the answer has
 #' one, and otherwise where the number would have been without the noise. The axis says which.
-#' A preview shows the noise alone, around zero.
+#' A preview shows the noise alone, around zero. A number that cannot be said has its bars alone.
 #'
 #' @param x An answer with numbers, see [release()].
 #' @param intervals Which bars: `"confidence"`, `"noise"`, or `"auto"`.
-#' @param labels What stands beside each number; by default its group and name.
+#' @param labels The text next to each number; by default its group and name.
 #' @param ... `xlim` and `main`, as of [graphics::plot.default()].
 #' @return What is drawn, invisibly: a data frame with `label`, `estimate`, `low` and `high`.
 #' @examples
@@ -132,12 +154,17 @@ drawn_of <- function(frame, intervals, labels) {
   inferred <- "conf.low" %in% names(frame) && any(is.finite(frame$conf.low))
   confident <- intervals == "confidence" || (intervals == "auto" && inferred)
   ends <- if (confident) c("conf.low", "conf.high") else c("noise.low", "noise.high")
-  column <- function(name) if (name %in% names(frame)) frame[[name]] else rep(NA_real_, nrow(frame))
-  centre <- if ("estimate" %in% names(frame)) frame$estimate else rep(0, nrow(frame))
+  # of a date or a moment there is nothing to draw
+  number <- function(cells) suppressWarnings(as.numeric(cells))
+  column <- function(name) {
+    if (name %in% names(frame)) number(frame[[name]]) else rep(NA_real_, nrow(frame))
+  }
+  centre <- if ("estimate" %in% names(frame)) number(frame$estimate) else rep(0, nrow(frame))
   drawn <- data.frame(
     label = as.character(labels), estimate = centre, low = column(ends[[1L]]),
     high = column(ends[[2L]]), stringsAsFactors = FALSE
   )
+  drawn <- drawn[is.finite(drawn$estimate) | is.finite(drawn$low), ]
   attr(drawn, "meaning") <- meaning_of(drawn, confident)
   drawn
 }

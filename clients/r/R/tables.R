@@ -5,17 +5,23 @@
 #' `tidy()` gives a data frame with a row for each number, and `glance()` one with a single row
 #' about the answer. They are the generics of the package generics where that is installed.
 #'
-#' The columns of `tidy()` are those of the groups or cells, then
+#' The columns of `tidy()` are those of the groups or cells, each followed by the labels of its
+#' values where they have some (`sex label`), in a stack `part`, `where` and `statistic`, of moments
+#' `statistic` (`count`, `mean` or `mean of products`), then
 #' * `term`: the column, the coefficient, `level 0.5`, or `x:y` in a matrix;
 #' * `estimate`: the released number; not in a preview;
 #' * `noise`: the standard deviation of its noise, 95% of which lies between `noise.low` and
 #'   `noise.high`; missing where the law of the noise depends on the data;
 #' * `expected.error`: in a preview, how far the number is expected to be off;
-#' * `synthetic`: in a dry run, that the number is about nobody;
+#' * `synthetic`: in a dry run, that the number is about no real person;
 #' * `std.error`, `conf.low` and `conf.high`: with `inference`, where the population's number is,
-#'   sampling and privacy noise together.
+#'   sampling and privacy noise together;
+#' * `note`: why nothing can be said of a number, where that is so of any. Its `estimate` is then
+#'   missing, and its interval shows where it may be.
 #'
-#' A column that is called like one of these is called `by` and its name.
+#' A column that is called like one of these is called `by` and its name. Dates and moments are
+#' texts. `as.data.frame()` has the numbers of a fit too, such as `r_squared`, which `glance()` has
+#' in its one row.
 #'
 #' @param x An answer with numbers, see [release()].
 #' @param ... Nothing.
@@ -34,28 +40,61 @@ glance <- function(x, ...) UseMethod("glance")
 
 .measures <- c(
   "term", "estimate", "noise", "noise.low", "noise.high", "expected.error", "synthetic",
-  "std.error", "conf.low", "conf.high"
+  "std.error", "conf.low", "conf.high", "note"
 )
+.parts <- c("part", "where", "statistic")
 
 #' @rdname tidy
 #' @exportS3Method tidy desk_numbers
 #' @rawNamespace S3method(generics::tidy, desk_numbers)
 tidy.desk_numbers <- function(x, ...) {
+  frame_of_rows(rows_of_numbers(x))
+}
+
+rows_of_numbers <- function(x) {
   shape <- x$value
   for (other in list(x$expected_error, x$noise$std)) {
     shape <- or_else(shape, other)
   }
-  inferred <- by_term(x$inference)
-  rows <- lapply(numbers_in(shape, x$statistic, number_at()), row_of, x = x, inferred = inferred)
-  frame_of_rows(rows)
+  inferred <- by_place(x$inference$terms)
+  edges <- by_place(x$at_edge)
+  numbers <- with_labels(numbers_in(shape, x$statistic, number_at()), x$labels)
+  lapply(numbers, row_of, x = x, inferred = inferred, edges = edges)
+}
+
+# Put the labels of categories next to their values: `sex label` after `sex`.
+with_labels <- function(numbers, labels) {
+  used <- unique(c(.measures, .parts, unlist(lapply(numbers, function(each) names(each$labels)))))
+  own <- list()
+  for (name in used) {
+    column <- if (name %in% names(labels)) name else sub("^by ", "", name)
+    if (column %in% names(labels)) {
+      called <- paste(name, "label")
+      while (called %in% used) called <- paste("by", called)
+      own[[name]] <- list(called = called, texts = labels[[column]])
+      used <- c(used, called)
+    }
+  }
+  lapply(numbers, function(each) {
+    shown <- list()
+    for (name in names(each$labels)) {
+      shown[[name]] <- each$labels[[name]]
+      if (name %in% names(own)) {
+        text <- own[[name]]$texts[[as.character(each$labels[[name]])]]
+        shown[[own[[name]]$called]] <- or_else(text, NA_character_)
+      }
+    }
+    each$labels <- shown
+    each
+  })
 }
 
 #' @export
 as.data.frame.desk_numbers <- function(x, row.names = NULL, optional = FALSE, ...) {
-  tidy(x)
+  frame_of_rows(c(rows_of_numbers(x), rows_of_fit(x)))
 }
 
-row_of <- function(number, x, inferred) {
+row_of <- function(number, x, inferred, edges) {
   interval <- at(x$noise$interval_95, number$path)
   if (length(interval) != 2L) {
     interval <- list(NULL, NULL)
@@ -73,31 +112,63 @@ row_of <- function(number, x, inferred) {
   if (isTRUE(x$synthetic)) {
     row$synthetic <- TRUE
   }
+  place <- key_of(from_zero(number$path))
   if (length(inferred)) {
-    term <- or_else(number$inferred, number$term)
-    row <- c(row, or_else(inferred[[name_of(number$labels, term)]], not_inferred()))
+    row <- c(row, intervals_of(inferred[[place]]))
+  }
+  noted(row, or_else(inferred[[place]]$reason, edges[[place]]$reason))
+}
+
+# Return a row that says why nothing can be said of its number, if that is so.
+noted <- function(row, reason) {
+  if (!is.null(reason)) {
+    row$estimate <- NA_real_
+    row$note <- reason
   }
   row
 }
 
-real <- function(value) if (is.null(value) || is.list(value)) NA_real_ else as.numeric(value)
+# A number as it is, and a date or a moment as its text.
+real <- function(value) {
+  if (is.null(value) || is.list(value)) {
+    return(NA_real_)
+  }
+  if (is.character(value)) value else as.numeric(value)
+}
 
-not_inferred <- function() list(std.error = NA_real_, conf.low = NA_real_, conf.high = NA_real_)
+intervals_of <- function(term) {
+  ends <- or_else(term$confidence_95, list(NULL, NULL))
+  list(std.error = real(term$std_error), conf.low = real(ends[[1L]]), conf.high = real(ends[[2L]]))
+}
 
-# Return what inference says of each number, by its group and name.
-by_term <- function(inference) {
+# Return what an answer says of numbers by their place in its value.
+by_place <- function(shown) {
   found <- list()
-  for (each in inference$terms) {
-    found[[name_of(each$by, each$term)]] <- list(
-      std.error = real(each$std_error), conf.low = real(each$confidence_95[[1L]]),
-      conf.high = real(each$confidence_95[[2L]])
-    )
+  for (each in shown) {
+    found[[key_of(each$place)]] <- each
   }
   found
 }
 
-name_of <- function(labels, term) {
-  paste(c(vapply(labels, as.character, ""), term), collapse = "\r")
+# Places count from 0, and paths in R from 1.
+from_zero <- function(path) lapply(path, function(step) if (is.character(step)) step else step - 1)
+
+# Return a path as one text; a position in a list is never the name of a member.
+key_of <- function(place) {
+  steps <- lapply(place, function(step) if (is.character(step)) to_json(step) else format(step))
+  paste(unlist(steps), collapse = "/")
+}
+
+# Return the numbers of a fit, as R squared, which are not in the value.
+rows_of_fit <- function(x) {
+  lapply(or_else(x$inference$fit, list()), function(each) {
+    labels <- labelled(number_at(), or_else(each$by, list()))$labels
+    if (identical(x$statistic$kind, "stack")) labels$part <- NA
+    noise <- or_else(each$noise_95, list(NULL, NULL))
+    row <- c(labels, list(term = each$term, estimate = real(each$estimate), noise = NA_real_))
+    row <- c(row, list(noise.low = real(noise[[1L]]), noise.high = real(noise[[2L]])))
+    noted(c(row, intervals_of(each)), each$reason)
+  })
 }
 
 # Where a number is in an answer, and what it is called; also in its inference.
@@ -110,7 +181,7 @@ below <- function(here, ..., term = here$term) {
 }
 
 labelled <- function(here, labels) {
-  taken <- names(labels) %in% c(.measures, "part")
+  taken <- names(labels) %in% c(.measures, .parts)
   names(labels)[taken] <- paste("by", names(labels)[taken])
   number_at(c(here$labels, lapply(labels, simple_label)), here$term, here$path)
 }
@@ -124,7 +195,7 @@ numbers_in <- function(part, statistic, here) {
   if (is.null(part) && length(here$path) == 0L) {
     return(list())
   }
-  if (is.null(part) || is.numeric(part)) {
+  if (is.null(part) || is.numeric(part) || is.character(part)) {
     return(list(here))
   }
   if (!is_object(part)) {
@@ -139,7 +210,11 @@ numbers_in <- function(part, statistic, here) {
       return(do.call(c, each))
     }
     # what holds numbers of its own names them: means, coefficients, matrix
-    numbers_in(inner, statistic, below(here, name, term = name))
+    own <- below(here, name, term = name)
+    if (identical(statistic$kind, "moments") && !nzchar(here$term)) {
+      own$labels$statistic <- or_else(at(.moments, name), name)
+    }
+    numbers_in(inner, statistic, own)
   })
   do.call(c, found)
 }
@@ -159,6 +234,8 @@ numbers_of_list <- function(rows, statistic, here) {
   do.call(c, found)
 }
 
+.moments <- list(means = "mean", second = "mean of products")
+
 .tables <- list(
   groups = function(part, statistic, here) {
     numbers_in(part$value, statistic, below(labelled(here, part$by), "value"))
@@ -167,15 +244,40 @@ numbers_of_list <- function(rows, statistic, here) {
     list(below(labelled(here, part$cell), "count", term = "count"))
   },
   quantiles = function(part, statistic, here) {
-    number <- below(here, "value", term = paste("level", part$level))
-    list(c(number, list(inferred = part$level)))
+    list(below(here, "value", term = paste("level", part$level)))
   },
   parts = function(part, statistic, here) {
     index <- here$path[[length(here$path)]]
     own <- at(statistic, list("parts", index, "statistic"))
-    numbers_in(part, own, number_at(c(here$labels, list(part = index)), here$term, here$path))
+    labels <- c(here$labels, list(part = index))
+    if (any_where(statistic)) labels$where <- where_in_words(own$where)
+    labels$statistic <- or_else(own$kind, NA_character_)
+    numbers_in(part, own, number_at(labels, here$term, here$path))
   }
 )
+
+any_where <- function(stack) {
+  any(vapply(stack$parts, function(part) length(part$statistic$where) > 0L, NA))
+}
+
+# Return the conditions of a part in words, as pages have them.
+where_in_words <- function(where) {
+  if (length(where) == 0L) {
+    return(NA_character_)
+  }
+  shown <- vapply(where, function(each) {
+    if (is.null(each$value)) {
+      return(paste(each$column, "is", each$op))
+    }
+    words <- c(`==` = "is", `!=` = "is not", `in` = "is one of")
+    op <- if (each$op %in% names(words)) words[[each$op]] else each$op
+    values <- lapply(each$value, function(value) {
+      if (is.logical(value)) if (value) "yes" else "no" else format(value, digits = 15L)
+    })
+    paste(each$column, op, paste(unlist(values), collapse = ", "))
+  }, "")
+  paste(shown, collapse = " and ")
+}
 
 # Return what lies at a path, NULL where the way there is not.
 at <- function(part, path) {
@@ -206,15 +308,15 @@ frame_of_rows <- function(rows) {
 #' @exportS3Method glance desk_numbers
 #' @rawNamespace S3method(generics::glance, desk_numbers)
 glance.desk_numbers <- function(x, ...) {
-  told <- list(
+  shown <- list(
     dataset = x$dataset, statistic = x$statistic$kind, status = x$status,
     mechanism = x$mechanism, norm = x$norm, epsilon = x$epsilon,
     definition = x$guarantee$definition, adjacency = x$guarantee$adjacency,
     verdict = x$usefulness$verdict
   )
-  told <- lapply(told, function(each) if (is.null(each)) NA_character_ else as.character(each))
+  shown <- lapply(shown, function(each) if (is.null(each)) NA_character_ else as.character(each))
   fit <- Filter(function(each) is.null(each$by), or_else(x$inference$fit, list()))
   names <- gsub("_", ".", vapply(fit, function(each) each$term, ""), fixed = TRUE)
   fitted <- stats::setNames(lapply(fit, function(each) real(each$estimate)), names)
-  data.frame(c(told, fitted), stringsAsFactors = FALSE)
+  data.frame(c(shown, fitted), stringsAsFactors = FALSE)
 }

@@ -9,7 +9,7 @@ decided on a box), :mod:`narrowing` starts a draw near the minimiser. The laws t
 :mod:`layers` has the gradient's for many. :mod:`search` says where the loss is least.
 
 May enter: what bounds this loss or its gradient on boxes and polytopes. May import: their engines,
-``exact``, and the objectives beside it.
+``exact``, and the other objectives.
 """
 
 from mechanisms.objectives.check_loss.cells import GradientCells, LossCells, trials

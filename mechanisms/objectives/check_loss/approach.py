@@ -1,12 +1,12 @@
-"""Rows that are too many to hold: the box around the minimiser whose open records are held.
+"""More rows than memory holds: the box around the minimiser whose open records are held.
 
-A fit of a sample is off by some standard errors. A box that reaches so far out leaves few of all
-rows open. If they are still too many to hold, a sample of them with the exact sums of the others
-gives a fit that is better by the root of the sample, and so on. The box is wide enough when what
-lies outside is certain to weigh little; else it is taken wider. Where epsilon is so small that too
-many records stay open, it is narrower, and a draw may fall outside of it.
+A fit of a sample is off by some standard errors. In a box of that size few of all rows are open.
+If they are still too many to hold, a sample of them with the exact sums of the others gives a fit
+that is better by the square root of the sample's size, and so on. The box is wide enough when the
+rest of Theta certainly has little weight; otherwise a wider one is tried. At a small epsilon too
+many records stay open; then the box is narrower, and a draw may fall outside it.
 
-All of it are hints but the sums and bounds on boxes. Where hints fail, Theta is left unread.
+Everything except the sums and the bounds on boxes is a hint. Where hints fail, Theta stays unread.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Near:
         return self.law.least_at(self.parts[0].known, self.point)
 
     def shells(self, theta: Box) -> Iterator[tuple[Box, float]]:
-        """Yield boxes that cover what of Theta lies outside, each with a bound of E there.
+        """Yield boxes that cover the rest of Theta, each with a bound of E there.
 
-        A shell is between the box taken so many times and twice as many times, about the point.
+        A shell is between the box scaled by ``times`` about the point and by twice that.
         """
         least, inner, times = self.least, self.box, 1.0
         while inner != theta:
@@ -66,7 +66,7 @@ class Near:
             inner, times = outer, 2 * times
 
     def _times(self, times: float, theta: Box) -> Box:
-        """Return a box that holds ours taken so many times about the point."""
+        """Return a box that contains this one scaled by ``times`` about the point."""
         low, sides = np.array(self.box.lower, dtype=np.float64), np.array(self.box.sides)
         reach = np.maximum(self.point - low, low + sides - self.point) * times
         if (reach >= np.array(theta.sides, dtype=np.float64)).all():
@@ -117,7 +117,7 @@ def _first(rows: StoredRows, root: Box) -> Hint | None:
 
 
 def _held(rows: StoredRows, found: Sifted, box: Box, hint: Hint | None) -> Near:
-    """Return what is known near the minimiser once open rows are held."""
+    """Return the knowledge near the minimiser once open rows are held."""
     assert found.table is not None
     law, theta = rows.held(found, found.table), rows.grid.space.root()
     whole = Start(box, law.floor, law.root())

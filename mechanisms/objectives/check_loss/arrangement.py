@@ -18,8 +18,8 @@ from mechanisms.objectives.starts import on_polytopes
 from mechanisms.samplers.polytopes import Cut, Part, Polytope
 
 _CHUNK_ROWS = 1 << 14  # keeps the table of vertices and records small
-_LOOK = 24.0  # tries take as long as to look at a polytope beside its records
-_RECORDS = 60  # of which so many take as long as one more
+_LOOK = 24.0  # cost in tries of bounding a polytope, without its records
+_RECORDS = 60  # this many records of a polytope cost one more try
 
 
 class Arrangement:
@@ -37,7 +37,7 @@ class Arrangement:
         self.weight = self.records.counts * np.abs(x).max(axis=1, initial=0)
 
     def decide(self, known: Undecided, polytope: Polytope) -> Undecided:
-        """Return what is known on a polytope inside the one known."""
+        """Return the knowledge of a polytope inside a known one."""
         if not known.count:
             return known
         every, reached, pieces = known.index, known.reached, []
@@ -49,7 +49,7 @@ class Arrangement:
         return Undecided.of(np.concatenate(pieces), reached, known.width, records=len(self.xy))
 
     def effort(self, known: Undecided) -> float:
-        """Return what it takes to look at a polytope inside one known, in tries."""
+        """Return the cost of bounding a polytope inside a known one, in tries."""
         return _LOOK + known.count / _RECORDS
 
     def begun(self) -> list[Part[Undecided]]:
@@ -85,7 +85,7 @@ class Arrangement:
         margin = np.abs(places) @ np.abs(x).T + np.abs(target)
         margin *= (places.shape[1] + 4) * SPACING
         signs = np.sign(distance).astype(np.int64)
-        # Where floats cannot tell the sign, the vertex is put in the equation in integers.
+        # Where floats do not determine the sign, the equation is evaluated in integers.
         for vertex, which in np.argwhere(np.abs(distance) <= margin):
             side = self.hyperplane(int(index[which])).side(polytope.vertices[vertex])
             signs[vertex, which] = (side > 0) - (side < 0)

@@ -39,7 +39,7 @@ from mechanisms.samplers.polytopes import (
 
 _MOST_ROWS = 32  # beyond, an arrangement has too many cells to decide one row at a time
 _TOO_MANY = 200_000  # beyond, positions of all records at all vertices take too much memory
-_FEW_DIRECTIONS = 64  # so few distinct x leave thin cells, which polytopes follow best
+_FEW_DIRECTIONS = 64  # up to this many distinct x leave thin cells, which polytopes follow best
 _TIED = 64  # equal rows on average: a loss bends at a few heavy hyperplanes
 _SHARP = 2  # nats that a record of the longest x adds at least
 
@@ -69,7 +69,7 @@ class GradientCells:
         return View(float(low[0]), found, self.arrangement.heaviest(index))
 
     def size(self, known: Undecided) -> int:
-        """Return the bytes of what is known of one polytope."""
+        """Return the bytes of the knowledge of one polytope."""
         return known.size
 
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:
@@ -128,7 +128,7 @@ class LossCells:
         return Cut.middle(slope, places)
 
     def size(self, known: Undecided) -> int:
-        """Return the bytes of what is known of one polytope."""
+        """Return the bytes of the knowledge of one polytope."""
         return known.size
 
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:
@@ -159,11 +159,11 @@ def _on_polytopes(law: GradientLaw | LossLaw) -> PolytopeLaw[Undecided]:
 
 
 def _is_for_polytopes(law: GradientLaw | LossLaw) -> bool:
-    """Say whether polytopes should be quicker than boxes."""
+    """Return whether polytopes should be quicker than boxes."""
     few, gradient = len(law.records.y) <= _MOST_ROWS, isinstance(law, GradientLaw)
     if len(distinct_rows(law.records.x)[1]) <= _FEW_DIRECTIONS and (
         few or gradient or law.records.counts.mean() >= _TIED
     ):
         return True
-    # Where one record counts much, cells of the arrangement tell.
+    # Where one record has much influence, cells of the arrangement give sharp bounds.
     return not few and (law.begun[1] or (gradient and law.rate > _SHARP))

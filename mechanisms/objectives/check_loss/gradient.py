@@ -37,7 +37,7 @@ from mechanisms.samplers.boxes import Start
 
 _SUM_ERROR = 2.0**-28  # of sums over fewer than 2**22 records, relative to their sizes
 _FEW_RECORDS = 6  # all 2**6 subsets of them are tried at once
-_LEANING = 0.125  # directions sheared by less say nothing that theta's own do not
+_LEANING = 0.125  # directions sheared by less give no better bound than theta's own
 _SUBSETS = [
     np.array(list(product((0.0, 1.0), repeat=size))).reshape(2**size, size)
     for size in range(_FEW_RECORDS + 1)

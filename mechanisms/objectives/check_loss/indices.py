@@ -1,8 +1,8 @@
 """Sorted indices in few bytes: thousands of boxes keep those of their open records.
 
-*Few* are kept as they are, at four bytes each. *Many* take what is least: the same, a bit for each
-of all records, or the gaps between them. A gap g is ``g // 255`` bytes of 255 and one of
-``g % 255``: a byte, for most.
+*Few* are stored as they are, at four bytes each. *Many* use the smallest of three forms: the
+same, a bit for each of all records, or the gaps between them. A gap g is ``g // 255`` bytes of 255
+and one of ``g % 255``: a byte, for most.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Index = NDArray[np.int32]
 
 _FEW = 1 << 10
-_MORE = 255  # the gap goes on with the next byte
+_MORE = 255  # the gap continues in the next byte
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""What the laws of the check loss share: which records are decided on a box.
+"""The common base of the check loss's laws: which records are decided on a box.
 
 *Knowledge of a box*: the indices of the records not certainly reached and not certainly
 missed everywhere on it, and exact integer sums over the reached ones. A record is decided
@@ -31,12 +31,12 @@ from mechanisms.objectives.check_loss.records import Records
 from mechanisms.samplers.boxes import Children, Space, Start
 
 _CHUNK_ROWS = 1 << 16  # keeps the table of boxes and records small
-_LOOKS = 350  # records looked at, for one box each, take as long as a try
+_LOOKS = 350  # deciding this many records on one box takes as long as a try
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Undecided:
-    """What is known on a box: open records, and the sums of (x, y) over the reached ones."""
+    """The knowledge of a box: open records, and the sums of (x, y) over the reached ones."""
 
     kept: Kept
     count: int
@@ -45,7 +45,7 @@ class Undecided:
 
     @classmethod
     def of(cls, index: Index, reached: Floats, width: Floats, *, records: int) -> Undecided:
-        """Return what is known; ``index`` names the open ones of so many records, sorted."""
+        """Return the knowledge of a box; ``index`` holds its open records, sorted."""
         return cls(kept(index, records), len(index), reached, width)
 
     @property
@@ -71,7 +71,7 @@ class Rest:
 
 
 class CheckLossLaw(ABC):
-    """What the two laws share: which records are decided where, and a start near the minimiser."""
+    """The base of both laws: which records are decided where, and a start near the minimiser."""
 
     floor = 0.0
     gathers: int
@@ -130,7 +130,7 @@ class CheckLossLaw(ABC):
 
     @abstractmethod
     def nats_at(self, gradient: Floats) -> float:
-        """Return about how far E at a minimiser is above what is known of it, for a gradient in u.
+        """Return about how far E at a minimiser is above its known bound, for a gradient in u.
 
         A hint in scaled units.
         """
@@ -163,9 +163,9 @@ class CheckLossLaw(ABC):
 
     @abstractmethod
     def farther(self, rise: float, times: float) -> float:
-        """Return E's lower bound, less ``least_at``, where rays are so many times as long.
+        """Return E's lower bound, less ``least_at``, at ``times`` the length of rays.
 
-        ``rise`` is the bound where they pass the boundary of a box.
+        ``rise`` is the bound where the rays cross the boundary of a box.
         """
 
     @abstractmethod
@@ -196,7 +196,7 @@ class CheckLossLaw(ABC):
         return known.width if known.count else None
 
     def size(self, known: Undecided) -> int:
-        """Return the bytes of what is known of one box."""
+        """Return the bytes of the knowledge of one box."""
         return known.size
 
     def decide(
@@ -234,7 +234,7 @@ class CheckLossLaw(ABC):
         return [np.concatenate(p) if p else empty for p in pieces], reached, gathered
 
     def knowledge(self, indices: Sequence[Index], reached: Floats) -> list[Undecided]:
-        """Return what is known on each box."""
+        """Return the knowledge of each box."""
         return [
             Undecided.of(
                 index, sums, np.abs(self.records.z[index]).sum(axis=0), records=len(self.records.z)

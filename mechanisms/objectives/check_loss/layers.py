@@ -35,7 +35,7 @@ from mechanisms.objectives.check_loss.law import Undecided
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, Stack, View
 
 _STEPS = 6  # towards the point of a zonotope that is nearest to 0
-_FEW = 16  # of so few open rows the heaviest are decided first
+_FEW = 16  # up to this many open rows, the heaviest are decided first
 _LOOKED_AT = 2048  # open rows, of many, among which a cut is chosen
 _TINY = 1e-200  # keeps quotients by nothing finite
 
@@ -91,8 +91,8 @@ class GradientLayers:
         # row's part errs by some units of its size, however much of it cancels in w'x.
         sizes = np.abs(settled) + np.abs(self.law.pull[:-1]) + np.abs(rows).sum(axis=0)
         rounding = (2 * len(settled) + 8) * SPACING * (directions @ sizes)
-        told = (np.array(ends) - rounding) / (self.law.norm.dual(directions) + _TINY)
-        return max(0.0, float(told.max()) * self.rate * (1 - 16 * SPACING))
+        bounds = (np.array(ends) - rounding) / (self.law.norm.dual(directions) + _TINY)
+        return max(0.0, float(bounds.max()) * self.rate * (1 - 16 * SPACING))
 
     def _cut(self, index: Index, polytope: Polytope) -> Cut:
         """Return the hyperplane of an open row through the middle, and along most of the others."""
@@ -116,7 +116,7 @@ class GradientLayers:
         return self.arrangement.hyperplane(int(index[np.argmax(score)]))
 
     def size(self, known: Undecided) -> int:
-        """Return the bytes of what is known of one polytope."""
+        """Return the bytes of the knowledge of one polytope."""
         return known.size
 
     def exponent(self, known: Undecided, point: Sequence[int], bits: int) -> arb:

@@ -52,7 +52,7 @@ class LossLaw(CheckLossLaw):
         return np.where(rise >= 0, rise * self.unit, -np.inf)
 
     def farther(self, rise: float, times: float) -> float:
-        """Return what a convex function has risen by at least, if it has risen at all."""
+        """Return the least rise of a convex function, if it has risen at all."""
         return rise * times if rise >= 0 else -math.inf
 
     def least_at(self, known: Undecided, point: Floats) -> float:

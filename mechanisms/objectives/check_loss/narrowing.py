@@ -96,14 +96,14 @@ def _around(
 
 
 def is_enough(law: CheckLossLaw, hint: Hint, known: Undecided, outside: float) -> bool:
-    """Say whether a box is so wide that little is left to win by a wider one."""
+    """Return whether a box is so wide that little is left to win by a wider one."""
     return outside - law.least_at(known, hint.point) >= hint.nats * ENOUGH
 
 
 def _parts(
     law: CheckLossLaw, root: Start[Undecided], box: Box, theta: Box, point: Floats
 ) -> list[Start[Undecided]]:
-    """Return the box with what is known there, and what is outside with its bound."""
+    """Return the box with its knowledge, and the rest with its bound."""
     half = np.array(box.sides) / 2
     centre = np.array(box.lower) + half
     child = law.split(root.known, centre[None, :], half)

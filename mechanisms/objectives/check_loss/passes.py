@@ -1,16 +1,16 @@
-"""Passes over rows that lie in blocks: sums that are exact, and the few rows that are still open.
+"""Passes over blocks of rows: exact sums, and the few rows that are still open.
 
-Each is a function of one block and travels to where the block is. What it finds are integers that
-are added up, and tables of rows with their counts, so it does not matter how rows are parted.
+Each is a function of one block and runs where the block is. Its results are integers that are
+added up, and tables of rows with their counts, so they do not depend on how rows are divided.
 
 Two things do depend on the parts: which rows are sampled, and whether a part's open rows are held.
-They steer how the search goes on, and so which random bits it reads, never the law of what is
-drawn. The parts are those of the stored data set, whoever makes the passes.
+They affect the course of the search, and so which random bits it reads, but never the law of the
+draw. The parts are those of the stored data set, in every process that makes passes.
 
-*Most rows are decided at a glance.* For u in boxes whose hull has centre c and half widths h, and
-|x| <= F, a row's position x'V u is within ``F sum |V| h`` of x'V c. The spread lowers a target by
-less than half a code. Rows farther than that from their target, and than the certified error of
-the floats, are decided alike on all of the boxes; the others are looked at for each box.
+*Most rows are decided for all boxes together.* For u in boxes whose hull has centre c and half
+widths h, and |x| <= F, a row's position x'V u is within ``F sum |V| h`` of x'V c. The spread lowers
+a target by less than half a code. Rows farther than that from their target, and than the certified
+error of the floats, are decided equally on all of the boxes; the others are decided per box.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Reader = Callable[[Block], Floats]
 """Returns the columns of (x, y) of a block, (d + 1) x n codes, exact in float64."""
 
 FEW_DISTINCT = 512
-"""So few distinct rows are held whole, however many rows there are."""
+"""At most this many distinct rows are held whole, whatever the number of rows."""
 
-_LOOKED_AT = 2048  # rows or more that tell whether a block may have few distinct ones
+_LOOKED_AT = 2048  # rows or more that show whether a block may have few distinct ones
 _MIXING = np.uint64(0x9E3779B97F4A7C15)
 _SAFETY = 64  # more roundings than any sum here takes
 
@@ -104,7 +104,7 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surveyed:
-    """Of some rows: sums of (x, y), their products, every so many-th row, all if few differ."""
+    """Sums of (x, y) over some rows, their products, a sample, and all rows if few differ."""
 
     rows: int
     total: Sums
@@ -121,13 +121,13 @@ class Survey:
     stride: int
 
     def __call__(self, block: Block) -> Surveyed:
-        """Return what is found."""
+        """Return the results."""
         columns = self.read(block)
         size, rows = columns.shape
         gram: NDArray[np.object_] = np.zeros((size, size), dtype=object)
         for start in range(0, rows, EXACT_ROWS):
             part = columns[:, start : start + EXACT_ROWS]
-            # Exact in floats for so many rows; Python's integers hold the sum of all.
+            # Exact in floats for ``EXACT_ROWS`` rows; Python's integers hold the sum of all.
             gram = gram + (part @ part.T).astype(np.int64).astype(object)
         return Surveyed(
             rows=rows,
@@ -169,7 +169,7 @@ class Sieve:
     most: tuple[int, ...]
 
     def __call__(self, block: Block) -> tuple[list[Sifted], Integers]:
-        """Return what is found on each box, and the sample."""
+        """Return the results on each box, and the sample."""
         columns = self.read(block)
         ahead, near = self._glance(columns)
         reached = columns @ ahead
@@ -233,9 +233,9 @@ def added(sums: Iterable[Sums]) -> Sums:
 
 
 def _places(columns: Floats, stride: int) -> NDArray[np.int64]:
-    """Return the places of a sample: one among each ``stride`` rows, told by the first of them.
+    """Return the places of a sample: one of each ``stride`` rows, which the first row decides.
 
-    Where rows come in turns, no turn is sampled more than others.
+    So in periodic rows no phase is sampled more often than others.
     """
     starts = np.arange(0, columns.shape[1], stride)
     mixed = np.zeros(len(starts), dtype=np.uint64)
@@ -252,12 +252,12 @@ def _distance(columns: Floats, theta: Floats, grid: Grid) -> Floats:
 
 
 def _error(size: float, grid: Grid) -> float:
-    """Return what a distance errs by at most, where theta's l1 norm is at most ``size``."""
+    """Return the largest error of a distance, where theta's l1 norm is at most ``size``."""
     return _SAFETY * SPACING * CODE_MAX * (size + 2.0**grid.bits)
 
 
 def _lowered(grid: Grid) -> float:
-    """Return what a target is lowered by at most."""
+    """Return the largest reduction of a target."""
     return np.ldexp(0.5, grid.bits) if grid.spread else 0.0
 
 

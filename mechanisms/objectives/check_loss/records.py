@@ -3,7 +3,7 @@
 *Conventions.* Records are integers: codes x_ij and y_i in [-F, F] stand for x_ij / F and
 y_i / F. theta is an integer vector in steps of 2**-g. A record is *reached* at theta when
 ``y_i 2**g <= x_i'theta``; its gradient is ``a x_i / F`` with a = 1 - tau when reached and
--tau when not. Equal records are kept once, with their count.
+-tau when not. Equal records are stored once, with their count.
 
 *Spread targets.* Rounded data put many hyperplanes y_i = x_i'theta through the same points,
 where no box can be decided before it is a single point. So, where asked for, a record's target

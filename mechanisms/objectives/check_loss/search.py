@@ -1,9 +1,9 @@
-"""Where a check loss is least, in floats: hints for the engines, never facts.
+"""The approximate minimiser of a check loss, in floats: hints for the engines, never facts.
 
-The loss smoothed by kernels of shrinking width is minimised by Newton steps. They end where few
-records lie under a kernel, some records off. A large epsilon tells such points apart: there the
-records near the fit are put in a linear program, whose solution is a minimiser itself. It is that
-of all records if no other one changes its side.
+Newton steps minimise the loss, smoothed by kernels of shrinking width. They end where few records
+are under a kernel, a few records from the minimum. At a large epsilon that distance matters, so
+the records near the fit make a linear program, whose solution is a minimiser. It is the minimiser
+for all records if no other record changes its side.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mechanisms.samplers.boxes import Start
 ENOUGH = 0.75
 """Of the nats wanted: then no wider box is tried."""
 
-_SAMPLE_ROWS = 20_000  # a start from so many records is close enough
+_SAMPLE_ROWS = 20_000  # a start from this many records is close enough
 _TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
 _SHRINKING = (0.5, 0.2, 0.1, 0.05, 0.02)  # widths of kernels, of the residuals' own scale
 _NARROWEST = 1e-11  # residuals in floats are right to some units of 1e-16
@@ -30,7 +30,7 @@ _UNDER_KERNEL = 40  # records for each coefficient at least
 _ERRORS = 6.0  # standard errors of a sample's fit that a box reaches out
 _NEAREST = 400  # records in the first linear program; four times as many in the next
 _PROGRAMS = 4
-_WIDENINGS = 12  # boxes looked at, each twice as wide as the last
+_WIDENINGS = 12  # boxes tried, each twice as wide as the last
 _CONE = 2.0  # times: along a cone E rises by less over
 _FAR = 6  # doublings and more
 
@@ -62,7 +62,7 @@ class Smoothed:
 
     @classmethod
     def of(cls, law: CheckLossLaw, each: int = 1) -> Smoothed:
-        """Return a law's records, each for so many, and the rest's gradient."""
+        """Return a law's records, each with weight ``each``, and the rest's gradient."""
         records = law.records
         away = zip(law.rest.reached, law.rest.total, strict=True)
         settled = [float((reached - law.tau * total) / CODE_MAX) for reached, total in away]
@@ -142,7 +142,7 @@ class Smoothed:
         return float(((residual > 0) - self.tau) * self.counts @ residual + self.settled @ u)
 
     def polished(self, u: Floats) -> Floats:
-        """Return the minimiser near u, where the records near it tell."""
+        """Return the minimiser near u, where the records near it determine it."""
         for program in range(_PROGRAMS):
             size = _NEAREST * 4**program
             away = np.abs(self.z @ u - self.y)
@@ -180,7 +180,7 @@ class Smoothed:
         return u + found.eqlin.marginals * scale if found.success else None
 
     def every(self, stride: int) -> Smoothed:
-        """Return a sample, each of its records for so many."""
+        """Return every ``stride``-th record, with ``stride`` times its count."""
         part = slice(None, None, stride)
         counts = self.counts[part] * stride
         return replace(self, z=self.z[part], y=self.y[part], counts=counts)
@@ -200,14 +200,14 @@ class Smoothed:
 
 
 def search(law: CheckLossLaw, within: Start[Undecided], each: int = 1) -> Hint | None:
-    """Return about where the loss is least, if that can be told.
+    """Return about where the loss is least, if the search finds it.
 
-    ``each`` says for how many rows a record stands, where records are a sample.
+    ``each`` is the number of rows that a record represents, where records are a sample.
     """
     try:
         return _search(law, within, each)
     except (ArithmeticError, ValueError):
-        # Without a hint a draw takes longer. A search that failed it would tell of the rows.
+        # Without a hint a draw takes longer. Failing the draw would reveal facts about the rows.
         return None
 
 

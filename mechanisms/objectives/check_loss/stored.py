@@ -1,4 +1,4 @@
-"""Rows that are too many to hold: read in passes, with exact sums, and held in part."""
+"""More rows than memory holds: read in passes, with exact sums, and held in part."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mechanisms.objectives.check_loss.records import Grid, Records
 T = TypeVar("T")
 
 _SAMPLES = 64  # times the sample wanted: more rows are never sampled
-_MANY = 4  # times what can be held: so many open rows are not asked for if they hardly repeat
+_MANY = 4  # beyond this multiple of the capacity, open rows that hardly repeat are not read
 
 
 class Run(Protocol):
@@ -55,13 +55,13 @@ class Limits:
         return self.stride_of(self.rows)
 
     def stride_of(self, rows: int) -> int:
-        """Return the same of so many rows; a sample is not larger by far if there are more."""
+        """Return the stride for ``rows`` rows; a sample is not much larger if there are more."""
         least = self.rows // (_SAMPLES * self.sample)
         return 1 << max(0, max(rows // self.sample, least).bit_length() - 1)
 
 
 def survey(run: Run, read: Reader, *, columns: int, stride: int) -> Surveyed:
-    """Look at all rows, of so many columns (x, y), for the first time."""
+    """Read all rows, of ``columns`` columns (x, y), for the first time."""
     few = Gathering(FEW_DISTINCT)
     rows, total, samples = 0, (0,) * columns, [np.zeros((0, columns), dtype=np.int64)]
     gram: NDArray[np.object_] = np.zeros((columns, columns), dtype=object)
@@ -130,12 +130,12 @@ class StoredRows:
         return self.sampled(self.surveyed.sample)
 
     def may_hold(self, centre: Floats, half: Floats, most: int) -> bool:
-        """Say, by the sample, whether the open rows of one box may be as few as that."""
+        """Return, by the sample, whether the open rows of one box may be as few as that."""
         [rows] = self._open(centre[None, :], half)
         return self._worth_holding(rows, most // _MANY)
 
     def _worth_holding(self, rows: Integers, most: int) -> bool:
-        """Say, by the sampled rows open on a box, whether all of them may be few, or may repeat."""
+        """Return, by the sampled open rows of a box, whether all of them may be few, or repeat."""
         if len(rows) * self.limits.stride <= _MANY * most:
             return True
         return 2 * len(Table.of(rows).counts) <= len(rows)
@@ -180,7 +180,7 @@ class StoredRows:
 
 
 def _together(parts: list[Sifted], table: Table | None) -> Sifted:
-    """Return what several blocks say of a box."""
+    """Merge the results of several blocks on a box."""
     return Sifted(
         reached=added(part.reached for part in parts),
         opened=added(part.opened for part in parts),

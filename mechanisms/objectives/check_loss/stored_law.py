@@ -1,14 +1,14 @@
-"""The check loss over rows that are too many to hold, as a law of the box engine.
+"""The check loss over more rows than memory holds, as a law of the box engine.
 
 A box is *held* where its open records are in memory; of all other rows exact sums are known, and
 the law there is an ordinary one of few records. Every other box is *unread*. Where a try falls on
 one, a pass over the rows holds it if few enough are open on it. Else a pass gives the point's
 exponent, an exact sum over all rows; and another one bounds the box's parts, by sums as well.
 
-A draw starts at a box around the minimiser that is held. What lies outside is bounded from its
-records and weighs next to nothing. So a draw hardly ever reads rows again, and where it does it is
-as exact as anywhere. Nothing is refused: a start that is poor, or an epsilon so small that most
-rows stay open, costs passes.
+A draw starts at a held box around the minimiser. The rest of Theta is bounded from the records of
+that box and has almost no weight. So a draw rarely reads rows again, and is exact if it does. No
+data are refused: a poor start costs passes, and so does a small epsilon, which leaves most rows
+open.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mechanisms.objectives.check_loss.passes import Sifted
 from mechanisms.objectives.check_loss.stored import StoredRows
 from mechanisms.samplers.boxes import Box, Children, Space, Start
 
-_BOXES = 4  # besides the first box so many may be held, each with a part of what that one may
-_UNREAD_BYTES = 100  # of a box whose rows nobody has looked at yet
+_BOXES = 4  # boxes held besides the first one, each with a part of its capacity
+_UNREAD_BYTES = 100  # of a box whose rows have not been read yet
 _RECORD_BYTES = 240  # of a record that is held, with four coefficients
 
 
@@ -125,10 +125,10 @@ class StoredLaw:
         return float(children.exponents[0]), Held(law, children.knowledge[0], share)
 
     def _held(self, known: Held | Unread) -> Held | None:
-        """Return a box with its records, read once if so few may be open there; else None."""
+        """Return a box with its open records, read once if they may fit; else None."""
         if isinstance(known, Held):
             return known
-        # The last box is kept: one that a try falls on is asked about several times.
+        # The last box is cached: a box with a try is read several times.
         if self._read is None or self._read[0] is not known:
             part: Held | Unread = known
             if self.rows.may_hold(known.centre, known.half, self._most):

@@ -2,14 +2,13 @@
 
     N(theta; D) = || sum_i (theta - x_i) / ||theta - x_i||_2 ||_2,   terms with theta = x_i being 0
 
-:mod:`cells` keeps points in so many cells, :mod:`field` is what is known of the sum of unit vectors
-on a ball, :mod:`bounds` what that says of boxes, :mod:`passes` are the passes over the rows that
-make it, :mod:`source` knows when to make them. :mod:`search` says where the sum is about 0,
-:mod:`needle` whether the law is long and thin there, :mod:`heavy` what bounds it beside a heavy
-point, :mod:`outside` what is far from there. :mod:`law` is the law of the box engine, and
-:mod:`line` that of one column. For few rows
-:mod:`mechanisms.objectives.geometric_median` has the same law, which reads each of them for every
-box.
+:mod:`cells` groups points into a bounded number of cells, and :mod:`field` approximates the sum of
+unit vectors on a ball. :mod:`bounds` bounds the sum on boxes, :mod:`passes` makes the passes over
+the rows that a field needs, and :mod:`source` decides when to make them. :mod:`search` finds where
+the sum is about 0, and :mod:`needle` whether the law is long and thin there. :mod:`heavy` bounds it
+near a heavy point, and :mod:`outside` far from the minimum. :mod:`law` is the law of the box
+engine, and :mod:`line` that of one column. For few rows
+:mod:`mechanisms.objectives.geometric_median` has the same law, which reads each row for every box.
 
 May enter: what bounds sums of unit vectors. May import: the box engine and ``exact``.
 """

@@ -1,4 +1,4 @@
-"""How small a sum of unit vectors can be on boxes, by a field known around them.
+"""Lower bounds of a sum of unit vectors on boxes, from a field around them.
 
 *A box* is ``theta = c + V h``, ``|h| <= half``: V is the identity, or turns one side along the way
 in which a law is long. rho is its radius. For any unit vector w, ``|g| >= w'g``. With w the
@@ -32,7 +32,7 @@ from mechanisms.objectives.points.field import LEAST, MARGIN, SECOND, Field, Nea
 SLACK = 2.0**-8
 """Of a slanted box's half sides, in grid steps: its centre is rounded by less."""
 
-_NEAR = 1 - 2.0**-20  # inside the box, or too close to tell in floats
+_NEAR = 1 - 2.0**-20  # inside the box, or too close to decide in floats
 _FOLLOWED = 0.5  # nearer points are bounded by how far they may turn
 _SHARED = 0.5  # of what a point's slope costs alone, when others' are added
 _ROUNDED = 2.0**-46  # of what is across a way: there squares cancel in floats
@@ -156,7 +156,7 @@ class _Looked:
         span = (np.abs(w @ self.axes) * self.halves).sum(axis=1)[:, None] + near.blurs
         falls = fallen(distance, lean, span, self.radii[:, None] + near.blurs)
         followed = slopes_help & (falls > rest + _SHARED * self._leaving(w, lean, away, distance))
-        # Who is not followed pays for all of its turn: what is beyond a slope says nothing then.
+        # A point that is not followed counts with its whole turn: a slope gives no bound for it.
         free = np.where(slopes_help, self._turned(near, away, distance), rest)
         self.either += np.where(followed, rest, free) @ near.counts
         rest = np.where(followed, rest, np.minimum(free, falls))

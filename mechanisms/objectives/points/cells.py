@@ -1,4 +1,4 @@
-"""Points in cells: at most so many of them, whatever the number of points.
+"""Points in cells: a bounded number of cells, whatever the number of points.
 
 A cell keeps the count of its points, the exact sum of their coordinates, and the least and the
 largest of each. Cells are dyadic cubes, in the order of their interleaved bits, so that a coarser
@@ -31,8 +31,8 @@ _WORD = 64
 class Frame:
     """The cube that all points lie in: its least corner, and the bits of its sides.
 
-    Where ``inner`` is not 0, points are told apart less the farther they are from the middle: at
-    r, beyond ``inner``, by about r over :data:`FINENESS`.
+    Where ``inner`` is not 0, the resolution is coarser far from the middle: at a distance r beyond
+    ``inner`` it is about r over :data:`FINENESS`.
     """
 
     lower: tuple[int, ...]
@@ -136,7 +136,7 @@ class Cells:
     def _fitting(self) -> Cells:
         """Return the finest level, from this one on, with few enough cells."""
         level = self.level
-        # So many changes of key are one cell more.
+        # There is one cell more than there are changes of key.
         while np.count_nonzero(np.diff(self._coarse(level))) >= MOST_CELLS:
             level += 1
         return self._at(level)

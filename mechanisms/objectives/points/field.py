@@ -1,4 +1,4 @@
-"""What is known of a sum of unit vectors on a ball: a polynomial, and the points near it.
+"""An approximation of a sum of unit vectors on a ball: a polynomial, and the points near it.
 
     g(theta) = sum_i u(theta - x_i),   u(v) = v / |v|
 
@@ -17,7 +17,7 @@ points are summed once, to
 
     P(eta) = G + A eta + B(eta, eta),   |far - P| <= error + cubic |eta|^3.
 
-*Near points* are kept, each with its count. Where there are too many, a cell of them stands
+*Near points* are stored, each with its count. Where there are too many, a cell of them stands
 within a step of its mean, all its points within ``blur`` of there. From r away, q = blur / r,
 its sum of unit vectors is off by at most ``count (1 / r + q^2 / (sqrt(3) (1 - q)^2))``, by the
 bound of order 2 along the way to each point; and never by more than twice its count.
@@ -49,7 +49,7 @@ LEAST = 0.25
 """Distances are 0 or at least half a step."""
 
 _NEAREST = 0.5  # of a distance: a cell with a wider blur is as good as anywhere
-_SUMS = 16.0  # an expansion's three terms have so many products, each with a term's error
+_SUMS = 16.0  # number of products in an expansion's three terms, each with a term's error
 _FLOAT_ROUNDINGS = 64  # of one term: differences, squares, a root and a quotient
 _MATRIX_ENTRIES = 1 << 18  # keeps the table of boxes and points small
 
@@ -69,7 +69,7 @@ class Near:
 
     @classmethod
     def of(cls, cells: Cells, shift: int) -> Near:
-        """Return cells, kept in codes, as places in grid steps."""
+        """Return cells, stored in codes, as places in grid steps."""
         scale = float(1 << shift)
         counts = cells.counts.astype(np.float64)
         spread = np.maximum(cells.counts, 1)[:, None]
@@ -103,7 +103,7 @@ class Near:
         return Near(self.places, self.counts, self.blurs, chosen[~apart])
 
     def grouped(self, most: int) -> Near:
-        """Return about so many cells of them, made of those next to each other in their order."""
+        """Return about ``most`` cells, made by joining neighbours in their order."""
         each = self.rows()
         if len(each) <= most:
             return each
@@ -119,7 +119,7 @@ class Near:
 
     @property
     def error(self) -> float:
-        """Return what a sum of unit vectors over all of them may err by in floats."""
+        """Return the largest error of a sum of unit vectors over all of them, in floats."""
         counts = self.counts if self.chosen is None else self.counts[self.chosen]
         return (len(counts) + _FLOAT_ROUNDINGS) * SPACING * float(counts.sum())
 
@@ -145,7 +145,7 @@ class Field:
 
     @classmethod
     def of(cls, moments: Moments, ball: Ball, points: Points) -> Field:
-        """Return what the moments around a ball say."""
+        """Return the field that the moments around a ball give."""
         d = points.dimension
         sums = [total * TERM_ERROR for total in moments.sums]
         first, rest = np.array(sums[:d]), sums[d:]
@@ -176,7 +176,7 @@ class Field:
 
     @classmethod
     def whole(cls, cells: Cells, dimension: int, radius: int, shift: int) -> Field:
-        """Return what all points, in cells, say on the cube of this half side."""
+        """Return the field of all points, in cells, on the cube of this half side."""
         zero = np.zeros(dimension)
         return cls(
             centre=zero,
@@ -193,11 +193,11 @@ class Field:
 
     @property
     def size(self) -> int:
-        """Return about how many bytes it takes, beside a table of points that it shares."""
+        """Return about how many bytes it takes, without the table of points that it shares."""
         return self.near.size + 3000
 
     def narrowed(self, centre: Floats, radius: float, far: float) -> Field:
-        """Return what is known on a ball inside: points beyond ``far`` radii are summed up.
+        """Return the field on a ball inside: points beyond ``far`` radii are summed up.
 
         The ball's centre is a point of this one's; ``far`` is at least 2.
         """
@@ -251,7 +251,7 @@ class Field:
         return self.error + self.cubic * length**3 * (1 + MARGIN) + 2.0**-48 * sizes
 
     def parts(self, boxes: int) -> list[slice]:
-        """Return the near points in parts that so many boxes look at, at a time."""
+        """Return the near points in parts, small enough for ``boxes`` boxes at a time."""
         step = max(1, _MATRIX_ENTRIES // boxes)
         return [slice(first, first + step) for first in range(0, len(self.near), step)]
 

@@ -1,4 +1,4 @@
-"""Bounds beside a heavy point: on boxes that hold it, or lie close to it.
+"""Bounds near a heavy point: on boxes that contain it, or are close to it.
 
 Its unit vector may have any direction there, which the bound along one direction takes for lost.
 Let m be its count and R the sum over all others. Then ``|m u + R| >= | |R| - m |`` whatever u is,

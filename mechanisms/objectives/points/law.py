@@ -42,16 +42,16 @@ from mechanisms.samplers.boxes.faces import box_around
 _TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
 _ENOUGH = 0.75  # of the nats wanted: then no wider box is tried
 _WIDER = 4  # balls around a needle, each twice as wide
-_LITTLE_NATS = 20.0  # what is bounded by less is better looked at with the rest
-_ROUNDS = 8  # at most so many balls are tried for a start
+_LITTLE_NATS = 20.0  # regions with a smaller bound are better treated with the rest
+_ROUNDS = 8  # balls tried for a start, at most
 _BETTER = 0.25  # from ball to ball a hint gets better by as much at least
 _FAR_MORE = 2.0**10  # then a box by the others' curvature could be as many times too wide
 _DOUBTS = 0.5  # of how far a hint can be off: it is far less off than it can be
 _SURE_NATS = 0.05  # a value that may be off by more is looked up in the field for values
-_FEW_NEAR = 128  # so few near points cost no more than the box itself
-_SMALLER = 1.9  # a box so much smaller than its field's ball has far fewer points near it
+_FEW_NEAR = 128  # up to this many near points cost no more than the box itself
+_SMALLER = 1.9  # a box smaller than its field's ball by this factor has far fewer near points
 _FAR_ENOUGH = 4.0  # radii of a box: points beyond are as good summed up
-_LOOSE_NATS, _LOOSE_SHARE = 0.1, 0.3  # then a field is made anew from the one for values
+_LOOSE_NATS, _LOOSE_SHARE = 0.1, 0.3  # then a field is made again from the one for values
 _PASS_NATS, _PASS_SHARE = 1.0, 1.0  # then from the points
 _FLOAT_BITS = 128  # up to here the field known on the box decides
 _SUM_BITS = 192  # up to here a sum over all points in floats; beyond, integers
@@ -98,8 +98,8 @@ class PointsLaw:
             source = source.kept()
             hint = least(source.root.field, float(rate))
             hint = sharpened(source.root.field, hint, float(rate))
-        beside = less_nearest(source.root.field, hint)
-        found = Needle.find(source.root.field, beside, float(rate), space)
+        nearby = less_nearest(source.root.field, hint)
+        found = Needle.find(source.root.field, nearby, float(rate), space)
         if found is None:
             return cls(source, rate=rate, hint=hint), space
         needle, slanted = found
@@ -110,14 +110,14 @@ class PointsLaw:
         if self.needle:
             return self._along(self.needle, space)
         root = Start(space.root(), self.floor, self.source.root)
-        known, wider, best, told = self.source.root, 1.0, None, None
+        known, wider, best, taken = self.source.root, 1.0, None, None
         for number in range(1, _ROUNDS + 1):
             looked = self._hint(known, space)
             if looked is None:
                 break
-            if told is None or not told[1] or looked[1]:
-                told = looked  # else a cell was looked into: a wider field tells less of it
-            hint, side, doubt = told
+            if taken is None or not taken[1] or looked[1]:
+                taken = looked  # else a cell was resolved, and a wider field resolves it less
+            hint, side, doubt = taken
             doubt = min(doubt, space.radius * _BETTER**number)
             half = max(side * wider, doubt)
             if math.isinf(half):
@@ -206,7 +206,7 @@ class PointsLaw:
         return _TAIL_NATS + space.dimension * math.log(max(wide, 1.0))
 
     def _inside(self, known: Known, hint: Hint) -> float:
-        """Return about how large E is where it is least: beside a heavy point, not at it."""
+        """Return about how large E is where it is least: near a heavy point, not at it."""
         here, _ = known.base.value(hint.point)
         size = float(np.sqrt(here @ here))
         if not size:
@@ -217,11 +217,11 @@ class PointsLaw:
         return min(size, float(np.sqrt(there @ there))) * self.speed
 
     def widths(self, known: Known) -> Floats | None:
-        """Return what each side cost when the box was looked at, or None: all matter alike."""
+        """Return what each side cost when the box was bounded, or None: all matter equally."""
         return known.matter
 
     def size(self, known: Known) -> int:
-        """Return about how many bytes what is known of one box takes alone."""
+        """Return about how many bytes the knowledge of one box takes alone."""
         return known.size
 
     def split(self, known: Known, centres: Floats, half: Floats) -> Children[Known]:
@@ -251,11 +251,11 @@ class PointsLaw:
         return Children(low, local)
 
     def _heavy(self, field: Field, ball: Ball) -> bool:
-        """Say whether most near points of a field must be far from a ball so much smaller."""
+        """Return whether most near points of a field must be far from this much smaller ball."""
         return len(field.near) > _FEW_NEAR and ball.radius * _SMALLER < field.radius
 
     def _is_loose(self, lost: Floats, width: Floats, nats: float, share: float) -> bool:
-        """Say whether more was lost than the boxes' own sides explain."""
+        """Return whether more was lost than the boxes' own sides explain."""
         return bool((lost * self.speed > nats + share * width * self.speed).any())
 
     def exponent(self, known: Known, point: Sequence[int], bits: int) -> arb:

@@ -60,7 +60,7 @@ class Needle:
         return cls(np.rint(point), found.axes, axis, lowest, slope, long), slanted
 
     def reach(self, field: Field, rise: float) -> float:
-        """Return how far along the needle N is above its least by so much, in both directions."""
+        """Return how far along the needle N rises by this much, in both directions."""
         high = self._heights(field).min(axis=0) >= self.lowest + rise
         return float(2.0 ** int(np.argmax(high))) if high.any() else math.inf
 
@@ -69,7 +69,7 @@ class Needle:
 
 
 def is_long(hint: Hint) -> bool:
-    """Say whether the sum of distances is far less curved in one direction than in others."""
+    """Return whether the sum of distances is far less curved in one direction than in others."""
     if not np.isfinite(hint.curve).all():
         return False
     values = np.linalg.eigvalsh(hint.curve)
@@ -77,7 +77,7 @@ def is_long(hint: Hint) -> bool:
 
 
 def reach(field: Field, hint: Hint, rise: float) -> float:
-    """Return how far from a hint N is higher by so much, in the direction it is least curved in."""
+    """Return how far from a hint N rises by this much, in the direction of least curvature."""
     _, ways = np.linalg.eigh(hint.curve)
     heights = _heights(field, hint.point, ways[:, 0]).min(axis=0)
     high = heights >= heights.min() + rise

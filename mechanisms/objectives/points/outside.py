@@ -1,4 +1,4 @@
-"""What lies outside of a box around the minimiser, bounded by rays from a point inside.
+"""Bounds outside a box around the minimiser, by rays from a point inside.
 
 Along a ray from p the derivative of the sum of distances does not fall. So with b where the ray
 from p to theta leaves the box, ``N(theta) >= g(b)'(b - p) / |b - p|``: the least over patches of
@@ -20,7 +20,7 @@ from mechanisms.samplers.boxes import Box
 from mechanisms.samplers.boxes.faces import inner_faces, patches
 
 _BOUNDARY_CELLS = 1 << 17  # fewer blur a bound on a boundary where the noise is wide
-_MOST_PATCHES = 1 << 11  # beside points of a line only small ones say anything
+_MOST_PATCHES = 1 << 11  # near points on a line only small patches give a bound
 
 
 def outside(

@@ -1,4 +1,4 @@
-"""The passes over rows: what is summed of each block, in exact integers.
+"""The passes over rows: sums over each block, in exact integers.
 
 Every term of a sum is made from its record alone, in floats with a proved error, rounded to a
 multiple of ``2**-44``, and added up as an integer. So a sum is the same bits in whichever blocks
@@ -31,14 +31,14 @@ Block = Mapping[str, NDArray[np.int32]]
 """Some rows: codes by the column's name."""
 
 TERM_ERROR = 2.0**-44
-"""How far a term of a sum may err."""
+"""The largest error of a term of a sum."""
 
 FAR = {2: 16.0, 3: 8.0, 4: 4.0}
-"""Records farther from a ball's centre than so many of its radii are summed up, by dimension: a
-wider surrounding holds more of them in more dimensions."""
+"""Records farther from a ball's centre than this multiple of its radius are summed up, by
+dimension: in more dimensions a surrounding of the same width holds more of them."""
 
 _TERM_BITS = 44  # a chunk's sum is then below 2**60
-_INNER = 2.0**-6  # of a ball: draws hardly tell apart what is so near its middle
+_INNER = 2.0**-6  # of a ball: within this radius a finer resolution hardly changes draws
 _CHUNK_ROWS = 1 << 16  # integers of a chunk stay below 2**63, and its arrays in the cache
 
 
@@ -149,7 +149,7 @@ def all_moments(parts: Sequence[Moments], ball: Ball, points: Points) -> Moments
 def seen(codes: Integers, place: Sequence[float], shift: int) -> tuple[Floats, Floats]:
     """Return the ways from points to a place (d x n), in grid steps, exact, and their lengths."""
     away = np.array([c - (codes[:, j] << shift) for j, c in enumerate(place)])
-    # Column by column: no bit of a row's length may depend on which rows are beside it.
+    # Column by column: no bit of a row's length may depend on its neighbouring rows.
     square = away[0] * away[0]
     for each in away[1:]:
         square = square + each * each

@@ -1,4 +1,4 @@
-"""Where a sum of unit vectors is about 0, in floats: a hint, never a fact."""
+"""The place where a sum of unit vectors is about 0, in floats: a hint, never a fact."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mechanisms.objectives.points.field import Field
 _CELLS = 1 << 13  # enough to say where and how curved
 _FLAT = 2.0**-16  # of the curvature across: points are on one line, but for their rounding
 _SHARPER = 3  # times at most a hint is looked for among half as many cells
-_SUMMED_UP = 4.0  # radii from it, where the cells around are told apart
+_SUMMED_UP = 4.0  # radii from it within which cells are separate
 _STEPS = 4  # Newton steps at each smoothing
 _NARROWER = 4.0  # each smoothing from the one before: Newton's method stays near
-_APART = 3.0  # points nearer than so many smoothing lengths say nothing of the curvature
+_APART = 3.0  # points within this many smoothing lengths do not determine the curvature
 _SHORTEST = 2.0**-10  # of a smoothing length: nearer does not matter to a hint
 _SHARP = 0.1  # of the noise's own width: distances are smoothed by no more
 
@@ -78,7 +78,7 @@ def sharpened(field: Field, hint: Hint, speed: float) -> Hint:
 def less_nearest(field: Field, hint: Hint) -> Hint:
     """Return the nearest point, if it is most of the curvature at a hint, and that of all others.
 
-    The curvature grows without end towards a heavy point, and says nothing of how long a law is.
+    The curvature grows without bound towards a heavy point, and does not show the length of a law.
     """
     near = field.near.rows()
     if not len(near):

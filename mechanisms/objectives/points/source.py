@@ -1,4 +1,4 @@
-"""Where fields come from: from the points themselves where they are few, else from passes."""
+"""The source of fields: the points themselves where they are few, else passes over the rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StoredRows(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What is known on a box: a field for bounds, and one for values, of the same ball or wider.
+    """The knowledge of a box: a field for bounds, and one for values, of the same ball or wider.
 
     ``size`` is how many bytes of it no other box shares. ``matter`` is how much each side of a
     box matters, per unit of width, where that was found.
@@ -73,13 +73,13 @@ class Source(Protocol):
 
     @property
     def root(self) -> Known:
-        """Return what is known on all of Theta."""
+        """Return the knowledge of all of Theta."""
 
     def kept(self) -> Source:
         """Return the same points in memory, if they are few."""
 
     def around(self, balls: Sequence[Ball]) -> list[Known]:
-        """Return what is known on balls, as sharply as can be."""
+        """Return the sharpest available fields on balls."""
 
     def gradient(self, place: tuple[int, ...]) -> tuple[Floats, float]:
         """Return the sum of unit vectors at a place, and how far it may be off."""
@@ -125,7 +125,7 @@ class HeldPoints:
         return self
 
     def around(self, balls: Sequence[Ball]) -> list[Known]:
-        """Return what is known on balls."""
+        """Return the fields on balls."""
         whole = self.root.field
         far = FAR[self.points.dimension]
         fields = [whole.narrowed(np.array(ball.centre), ball.radius, far) for ball in balls]
@@ -144,7 +144,7 @@ class HeldPoints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Many distinct points, read anew in every pass."""
+    """Many distinct points, read again in every pass."""
 
     data: StoredRows
     points: Points
@@ -161,7 +161,7 @@ class Rows:
         return held(np.concatenate(codes), self.points, self.radius)
 
     def around(self, balls: Sequence[Ball]) -> list[Known]:
-        """Return what is known on balls, from one pass."""
+        """Return the fields on balls, from one pass."""
         look = Expand(self.points, tuple(balls))
         each = zip(*self.data.map(look, self.points.names), strict=True)
         moments = [

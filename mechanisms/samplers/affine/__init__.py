@@ -1,13 +1,13 @@
 """Exact draws from exp(-k ||A theta - b||_inf / (1 + ||theta||_1)) on an l1 ball.
 
-:mod:`posterior` states the law, :mod:`tries` how a try is decided, one module
-per envelope how it is proposed (:mod:`cube`, :mod:`cross_polytope`,
+:mod:`posterior` states the law, and :mod:`tries` how a try is accepted. There is one
+module per envelope (:mod:`cube`, :mod:`cross_polytope`,
 :mod:`radial`, :mod:`base_measure`, and :mod:`vertex` with :mod:`cone`, :mod:`path`, :mod:`search`,
 :mod:`two_sided`; :mod:`line` for one
-coefficient), and :mod:`choice` which one is used.
+coefficient), and :mod:`choice` selects one.
 
 May enter: another envelope of the same law, with its proof. May import: ``exact``, ``randomness``,
-and the samplers beside it.
+and the other samplers.
 """
 
 from mechanisms.samplers.affine.choice import cheapest_route, draw, routes

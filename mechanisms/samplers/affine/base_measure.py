@@ -3,7 +3,7 @@
 theta = (+-E_1, ..., +-E_d) / G with independent exponentials, fair signs and G a Gamma(p - d), the
 sum of p - d exponentials, has density proportional to (1 + ||theta||_1)^-p, for p > d: with
 sum E_j a Gamma(d), rho follows a beta prime law, rho^(d - 1) (1 + rho)^-p, and theta / rho is
-uniform on the l1 sphere. With L a certified upper bound of -k h / D(theta) over Theta, keep iff
+uniform on the l1 sphere. With L a certified upper bound of -k h / D(theta) over Theta, accept iff
 rho <= B and log U < -k h / D(theta) - L. The envelope's mass is
 exp(L) 2^d Gamma(p - d) / Gamma(p).
 

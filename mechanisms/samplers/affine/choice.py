@@ -1,8 +1,8 @@
-"""Choose the cheapest route and draw until a try is kept.
+"""Choose the cheapest route and draw until a try is accepted.
 
-Every route keeps a point with exactly the law f, independently of the tries
+Every route accepts a point with exactly the law f, independently of the tries
 before it. So the point released has the law f however the routes are chosen,
-even if the choice looks at earlier rejections, and the rounded point is
+even if the choice depends on earlier rejections, and the rounded point is
 post-processing of one exact draw. The choice is by the envelopes' masses, whose
 ratio to f's integral are the mean numbers of tries.
 """

@@ -2,7 +2,7 @@
 
 theta = B (+-E_1, ..., +-E_d) / (E_0 + ... + E_d) with independent exponentials
 and fair signs is uniform on ||theta||_1 <= B. With L a certified upper bound on
-log f over Theta, keep iff log U < log f(theta) - L. The envelope's mass is
+log f over Theta, accept iff log U < log f(theta) - L. The envelope's mass is
 exp(L) (2 B)^d / d!.
 
 L = -c t_0, where t_0 <= min h over Theta is a dyadic number certified by the

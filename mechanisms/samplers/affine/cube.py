@@ -3,7 +3,7 @@
 V with density proportional to exp(-c ||V||_inf) is G (2 u - 1) / c with u
 uniform on the unit cube and G a Gamma(d + 1), the sum of d + 1 exponentials.
 theta = theta_hat + A^-1 V then has density proportional to exp(-c h): an
-envelope of f, as c <= k / (1 + rho) on Theta and (1 + rho)^-p <= 1. Keep iff
+envelope of f, as c <= k / (1 + rho) on Theta and (1 + rho)^-p <= 1. Accept iff
 rho <= B and log U < log f + c h. The envelope's mass is d! (2 / c)^d / det A.
 """
 
@@ -66,7 +66,7 @@ class CubeRoute:
         height = np.abs(noise).max(axis=1)
         ceiling = log_density_ceiling(shadow, height, norm, slack)
         ceiling += shadow.floor_rate * height * (1 + FLOAT_SLACK)
-        # certainly outside Theta: never kept
+        # certainly outside Theta: never accepted
         return np.where(norm - slack > shadow.bound, -np.inf, ceiling)
 
     def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict:

@@ -9,8 +9,8 @@ side of 0
 and likewise from below. Pieces are cut in halves where the two bounds differ by much mass, which
 ends near f itself, for all data. The envelope is constant on a piece, W_i / (r - l) times
 exp(offset), with integers W_i that make it no less than the bound (float logarithms, rounded up by
-a margin). A piece is drawn with odds W_i exactly, theta uniformly in it; keep iff |theta| <= B and
-log U < log f - log envelope, the latter in balls from the integers W_i.
+a margin). A piece is drawn with odds W_i exactly, theta uniformly in it; accept iff |theta| <= B
+and log U < log f - log envelope, the latter in balls from the integers W_i.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class LineRoute:
         return _envelope(self.law.shadow)
 
     def screen(self, choices: Words, uniforms: Floats) -> Floats:  # noqa: ARG002
-        """Return 0 per row: most tries are kept, and the balls decide them all."""
+        """Return 0 per row: most tries are accepted, and the balls decide them all."""
         return np.zeros(len(choices))
 
     def verdict(self, choices: Sequence[int], uniforms: Sequence[arb], bits: int) -> Verdict | None:

@@ -1,4 +1,4 @@
-"""Where the vertex route looks for its vertex: the least h at every l1 norm up to B.
+"""The search path of the vertex route: the least h at every l1 norm up to B.
 
 Minimise t subject to |(A theta - b)_r| <= t and ||theta||_1 <= beta. As beta
 grows from 0 to B the optimum moves along a path of linear pieces (a parametric
@@ -29,7 +29,7 @@ from mechanisms.samplers.affine.posterior import AffinePosterior
 Balls = NDArray[np.object_]
 Row = tuple[tuple[int, float], ...]
 
-_PIECES_PER_DIMENSION = 20  # the walk is given up after so many: it is only a hint
+_PIECES_PER_DIMENSION = 20  # the walk, which is only a hint, stops after this many
 _GOLDEN = 0.6180339887498949  # spreads the nudges, so that no two are alike
 _NUDGE = arb((1, -60))  # splits ties; what it moves is only a hint
 

@@ -1,4 +1,4 @@
-"""The law to draw from, its enclosures at any precision, and its floating-point shadow.
+"""The law to draw from, its enclosures at any precision, and its floating-point copy.
 
 The law of theta in R^d has density, with h = ||A theta - b||_inf and
 rho = ||theta||_1,
@@ -122,7 +122,7 @@ class Enclosure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shadow:
-    """Floats beside the exact parameters: hints and screens, never a verdict.
+    """Float copies of the exact parameters: hints and screens, never a decision.
 
     ``spread`` is kappa = sum |A^-1_ij|, at least the largest ||A^-1 v||_1 over
     the cube, and ``reach`` an upper bound on h over Theta; both rounded up.

@@ -17,7 +17,7 @@ the exponent and s_(i+1) in the interval. The envelope is constant on a piece:
 with integers W_i large enough that envelope_i >= exp(U_i) (float logarithms,
 rounded up by a margin). A piece is drawn with odds W_i exactly, s as
 (s_i^d + v (s_(i+1)^d - s_i^d))^(1/d), a face of the cube and the d - 1 other
-coordinates uniformly; keep iff rho <= B and log U < log f - log envelope_i, the
+coordinates uniformly; accept iff rho <= B and log U < log f - log envelope_i, the
 latter in balls from the integers W_i. The envelope's mass is
 exp(offset) sum W_i 2^d / det A.
 """

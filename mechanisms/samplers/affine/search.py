@@ -1,4 +1,4 @@
-"""Which cone the vertex route should use: the one of least mass that the floats can find.
+"""Choice of the vertex route's cone: the one of least mass that a search in floats finds.
 
 The mean number of tries is the envelope's mass over f's integral, so masses
 compare cones without a single try. Any cone whose rates are positive is valid, so
@@ -13,7 +13,7 @@ not enough, descends by four moves.
   leave open (repeated columns).
 - *Add* a signed coordinate to N together with a signed residual.
 
-Floats only; the vertex route certifies the winner.
+The search uses floats only; the vertex route certifies the result.
 """
 
 from __future__ import annotations

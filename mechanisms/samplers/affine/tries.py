@@ -1,19 +1,19 @@
-"""One try of a route: its random words, its float screen, its certified verdict.
+"""One try of a route: its random words, its float screen, its certified decision.
 
-A route proposes theta from an envelope of the law and keeps it with
-probability f / envelope. Every route therefore keeps a point with *exactly*
+A route proposes theta from an envelope of the law and accepts it with
+probability f / envelope. Every route therefore accepts a point with *exactly*
 the law f, whatever the envelope, so the choice of route, made before the draw
 or even between tries, changes the cost and never the law.
 
 A try owns a row of 64-bit words. Word 0 begins the coin U, a uniform on (0, 1);
-the try is kept iff log U < log ratio. Further words either decide a discrete
+the try is accepted iff log U < log ratio. Further words either decide a discrete
 choice by themselves (exact integer odds out of 2**64) or begin a uniform, whose
-later bits are drawn only when a verdict needs them.
+later bits are drawn only when a decision needs them.
 
 The *screen* runs in floats over many rows at once. It may only answer "surely
 rejected", and does so only beyond a margin that covers its rounding errors
-(:data:`~mechanisms.samplers.affine.posterior.FLOAT_SLACK`); what it lets through
-is decided in ball arithmetic, with more bits until the balls settle it.
+(:data:`~mechanisms.samplers.affine.posterior.FLOAT_SLACK`). Ball arithmetic decides
+the rest, with more bits until the balls are small enough.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHORT_WORD = np.uint64(1 << 44)  # below 2**-20
 
 
 class Verdict(NamedTuple):
-    """What a try amounts to, in balls: keep iff all conditions are >= 0 and log U < log_ratio."""
+    """What a try amounts to, in balls: accept iff all conditions are >= 0 and log U < log_ratio."""
 
     theta: Sequence[arb]
     conditions: Sequence[arb]
@@ -97,7 +97,7 @@ def surviving(route: Route, words: Words) -> NDArray[np.intp]:
 def decide(
     route: Route, row: Sequence[int], randomness: Randomness, step_exponent: int
 ) -> tuple[int, ...] | None:
-    """Return the grid point of a kept try, or None for a rejected one; certain either way.
+    """Return the grid point of an accepted try, or None for a rejected one; certain either way.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def decide(
 
 
 def _kept(verdict: Verdict, coin: LazyUniform, bits: int) -> bool | None:
-    """Return whether the try is kept, or None while the balls leave it open."""
+    """Return whether the try is accepted, or None while the balls leave it open."""
     sure = True
     for condition in verdict.conditions:
         if condition < 0:

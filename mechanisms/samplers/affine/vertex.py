@@ -33,7 +33,7 @@ exp(-c nu (B - s)): the exponent is convex in rho and below this line at rho = 0
 taken off s's rate, and is that at which the cone's mass exp(-c nu B) / (lambda - nu) is least:
 lambda - 1 / (c B), if that is between those ends.
 
-Keep iff the point satisfies every constraint, belongs to its component's region
+Accept iff the point satisfies every constraint, belongs to its component's region
 and log U < log target - log envelope. All odds are integers out of 2**64, all
 rates dyadic or rational, so the envelope is known exactly.
 """
@@ -179,7 +179,7 @@ class VertexRoute:
             least = least.min(gap)
         height = top - least
         conditions = [exact.bound - norm, s, least]
-        # Each component keeps the points of its own region, so that none is kept twice.
+        # Each component keeps the points of its own region, so that none is accepted twice.
         if self.far_odds:
             wrong = arb(1)
             for place, sign in self.vertex.support:
@@ -217,7 +217,7 @@ class VertexRoute:
     def _images(
         self, choices: Words, uniforms: Floats
     ) -> tuple[Floats, Floats, Floats, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-        """Return base + image y per row, a bound on its rounding error, s, and who is far."""
+        """Return base + image y per row, a bound on its rounding error, s, and the far rows."""
         rates, count = self.rates, len(self.rates.slack)
         parts = -np.log(uniforms) / self.law.shadow.floor_rate
         s = parts[:, count] / float(_near_price(rates, near=self.far_odds > 0))

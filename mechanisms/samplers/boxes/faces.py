@@ -13,7 +13,7 @@ from mechanisms.exact.arrays import Floats
 from mechanisms.samplers.boxes.space import Box
 
 PATCHES = 4
-"""Patches per side: finer ones bound better and cost so many evaluations to the power d - 1."""
+"""Patches per side: more give better bounds, and cost ``PATCHES ** (d - 1)`` evaluations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +66,7 @@ def box_around(point: Floats, reach: Floats, outer: Box) -> Box | None:
 
 
 def box_within(point: Floats, reach: Floats, outer: Box) -> Box:
-    """Return what of the box ``|u - point| <= reach`` is inside the outer one."""
+    """Return the part of the box ``|u - point| <= reach`` inside the outer one."""
     low = [max(a, math.floor(p - r)) for a, p, r in zip(outer.lower, point, reach, strict=True)]
     high = [
         min(a + n, math.ceil(p + r))

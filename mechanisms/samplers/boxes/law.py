@@ -1,4 +1,4 @@
-"""What the box engine asks of a law: lower bounds of its exponent on boxes, exact values at points.
+"""The box engine's interface of a law: lower bounds on boxes, exact values at points.
 
 ``P(theta) ∝ exp(-E(theta))`` on the grid points theta of a :class:`Space`. A law keeps a
 *knowledge* of its own for every box (for example the records not decided there), hands
@@ -21,7 +21,7 @@ Knowledge = TypeVar("Knowledge")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Children(Generic[Knowledge]):
-    """What a law says of k boxes: certified lower bounds of E, and what it knows on each.
+    """A law's bounds on k boxes: certified lower bounds of E, and its knowledge of each.
 
     ``exponents`` (length k, finite, at least the law's ``floor``) holds floats that are
     certainly at most E(theta) at every theta of the box. ``effort`` is what it took beyond a usual
@@ -35,7 +35,7 @@ class Children(Generic[Knowledge]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start(Generic[Knowledge]):
-    """A box to begin with, a lower bound of E on it, and what is known there."""
+    """A start box, a lower bound of E on it, and the knowledge of it."""
 
     box: Box
     exponent: float
@@ -56,7 +56,7 @@ class BoxLaw(Protocol[Knowledge]):
         """Return how much each coordinate of a box matters, per unit of width; None: equally."""
 
     def size(self, known: Knowledge) -> int:
-        """Return about how many bytes the knowledge of one box takes, beside what boxes share."""
+        """Return about how many bytes the knowledge of one box takes, without what boxes share."""
 
     def split(self, known: Knowledge, centres: Floats, half: Floats) -> Children[Knowledge]:
         """Bound E on the boxes ``|u - centre| <= half`` inside the box known.

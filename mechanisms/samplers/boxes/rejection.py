@@ -58,7 +58,7 @@ class Cover(Generic[Knowledge]):
         self.envelope = Envelope(law.floor, parts, most_bytes=most_bytes)
 
     def draw(self, randomness: Randomness) -> tuple[int, ...]:
-        """Return the first point kept."""
+        """Return the first accepted point."""
         return first_kept([self], randomness)
 
     def attempt(self, randomness: Randomness) -> tuple[int, ...] | None:

@@ -139,12 +139,12 @@ class Space:
         return Box(tuple(-end for end in ends), tuple(2 * end + 1 for end in ends))
 
     def holds(self, point: Sequence[int]) -> bool:
-        """Say whether theta is in Theta."""
+        """Return whether theta is in Theta."""
         sizes = map(abs, point)
         return (max(sizes) if self.cube else sum(sizes)) <= self.radius
 
     def outside(self, centres: Floats, half: Floats) -> NDArray[np.bool_]:
-        """Say which boxes ``|u - centre| <= half`` certainly miss Theta (shape k)."""
+        """Return which boxes ``|u - centre| <= half`` certainly miss Theta (shape k)."""
         if self._upright:  # the root is the cube, and boxes stay inside
             return np.zeros(len(centres), dtype=np.bool_)
         if not self.cube:

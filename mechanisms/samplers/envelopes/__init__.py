@@ -1,6 +1,6 @@
-"""Envelopes of a law on a grid: pieces with weights, from which points are drawn and kept or not.
+"""Envelopes of a law on a grid: weighted pieces, whose points are proposed and accepted or not.
 
-May enter: what adaptive rejection needs whatever the shape of its pieces. May import: ``exact`` and
+May enter: what adaptive rejection needs for every shape of pieces. May import: ``exact`` and
 ``randomness``.
 """
 

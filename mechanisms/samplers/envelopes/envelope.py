@@ -1,4 +1,4 @@
-"""Pieces that cover a grid without overlap: chosen by weight, drawn from, kept or not.
+"""Pieces that cover a grid without overlap: chosen by weight, then a point is accepted or not.
 
 Piece b carries a certified lower bound e_b of the exponent E on it, a set Q_b of grid points that
 holds it, and the integer weight
@@ -6,23 +6,23 @@ holds it, and the integer weight
     W_b >= 2**_SCALE * exp(-(e_b - reference))
 
 per grid point, ``|Q_b| W_b`` in all. One try chooses a piece by weight and one point theta of Q_b
-uniformly. A point outside of the piece is dropped; one inside is kept with probability
+uniformly. A point outside of the piece is rejected; one inside is accepted with probability
 ``2**_SCALE exp(-(E(theta) - reference)) / W_b``, at most 1.
 
 *Why this is exact.* Given everything that happened before a try, the pair (piece, point) is a
-given theta of Theta and the piece that holds it with probability W_b / sum(|Q| W); it is kept with
-the ratio above. So theta is kept with probability exp(-E(theta)) times a factor that does not
-depend on theta: given that this try succeeds, theta has the law, whatever the history. The number
-of tries, the pieces and the reference depend on the data and on earlier tries; they decide when
-the draw ends, not what it is, and are not released.
+given theta of Theta and the piece that holds it with probability W_b / sum(|Q| W); it is accepted
+with the ratio above. So theta is accepted with probability exp(-E(theta)) times a factor that does
+not depend on theta: given that this try succeeds, theta has the law, whatever the history. The
+number of tries, the pieces and the reference depend on the data and on earlier tries. They decide
+when the draw ends, not its result, and are not released.
 
 Several envelopes of one law may take turns: which of them is tried next is part of the history.
 
-*Memory* is bounded. Pieces that were split are remembered; where those held have become too large
-in all, parts are put together again, of the lightest pieces first. That too is history.
+*Memory* is bounded. Pieces that were split are stored. When the held pieces exceed the limit,
+parts are merged again, starting with the lightest pieces. That too is history.
 
-*A wrong bound* would change the law in silence, so each point tried is held against the bound of
-its piece. One below it ends the draw.
+*A wrong bound* would change the law without a trace, so each point tried is compared with the bound
+of its piece. A point below the bound ends the draw with an error.
 
 The choice is by exact integers. The ratio is irrational and is compared with a uniform number in
 ball arithmetic, with more bits of both until it is decided.
@@ -44,20 +44,20 @@ from mechanisms.samplers.envelopes.tree import SumTree
 MOST_BYTES = 1 << 28
 """What an envelope holds stays below this; the pieces that were split take about as much again."""
 
-_SPLIT_EFFORT = 16  # splitting a piece costs about as much time as so many tries
+_SPLIT_EFFORT = 16  # splitting a piece takes about as long as this many tries
 _HEAD_START = 256 * (1 + _SPLIT_EFFORT)  # most draws take less
-_AHEAD = 3  # beyond, the envelope that should be quicker gets so much of each other's effort
+_AHEAD = 3  # then the envelope that should be quicker gets this multiple of the other's effort
 _GUARD_BITS = 64  # more than the exponential of an exponent can lose
 _SCALE = 512  # bits of a piece's integer weight
 _LEAST = -318.0  # lighter pieces are weighed as if this heavy; e**-318 > 2**(52 - _SCALE)
-_REBASE_BITS = 120  # the weights are written anew before they outgrow the scale
+_REBASE_BITS = 120  # the weights are rescaled before they exceed the scale
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Piece:
     """A piece: its bound e_b, the size of Q_b, about how many bytes it takes, and whence it came.
 
-    ``parts`` counts the pieces it was split into of which something is left.
+    ``parts`` counts the pieces it was split into that are not empty.
     """
 
     exponent: float
@@ -75,11 +75,11 @@ class Trial(Protocol):
         """Return the pieces held."""
 
     def attempt(self, randomness: Randomness) -> tuple[int, ...] | None:
-        """Return the point of one try where it is kept."""
+        """Return the point of one try if it is accepted."""
 
 
 def first_kept(trials: Sequence[Trial], randomness: Randomness) -> tuple[int, ...]:
-    """Return the first point kept by envelopes of one law that take turns, a draw from the law.
+    """Return the first point that envelopes of one law, in turns, accept: a draw from the law.
 
     The first one has a head start, and more turns than the others: it should be the one expected
     to be quicker. Turns are shared by the effort made, not by tries, since misses cost little.
@@ -207,7 +207,7 @@ class Envelope(Generic[Held]):
         if self._tree.total.bit_length() >= _SCALE - _REBASE_BITS:
             return
         held = [piece for piece in self._pieces if piece is not None]
-        # Pieces that were split have grown lighter: measured anew, weights keep their digits.
+        # Pieces that were split have become lighter: rescaled weights keep their digits.
         self.reference = min(piece.exponent for piece in held)
         self._pieces = list(held)
         self._free = []
@@ -216,7 +216,7 @@ class Envelope(Generic[Held]):
     def keeps(self, piece: Piece, exponent: Callable[[int], arb], randomness: Randomness) -> bool:
         """Decide ``u W_b < 2**_SCALE exp(reference - E(theta))`` for a lazily drawn uniform u.
 
-        ``exponent(bits)`` is a ball around E at the point drawn, at so many working bits.
+        ``exponent(bits)`` is a ball around E at the point drawn, at ``bits`` working bits.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What the polytope engine asks of a law: bounds of its exponent, and where to cut next."""
+"""The polytope engine's interface of a law: bounds of its exponent, and where to cut next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLAT_NATS = 0.25
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View(Generic[Knowledge]):
-    """What a law says of a polytope: a certified lower bound of E, and what it knows there.
+    """A law's bound on a polytope: a certified lower bound of E, and its knowledge there.
 
     ``cut`` would sharpen the bound most, by about ``gain`` nats; None where E is as good as
     constant. Without a gain the cut comes before any other. ``effort`` is what it took beyond a
@@ -35,7 +35,7 @@ class View(Generic[Knowledge]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part(Generic[Knowledge]):
-    """A polytope to begin with, a lower bound of E on it, and what is known there."""
+    """A start polytope, a lower bound of E on it, and the knowledge of it."""
 
     polytope: Polytope
     exponent: float

@@ -7,9 +7,9 @@ integer point is in one of them.
 
 *Vertices of a half.* They are the vertices on its side, and the points where edges cross the
 cut. Two vertices span an edge where no third one has all the walls they share. A vertex on just d
-walls has an edge along each d - 1 of them, so that its neighbours are those that share so many. A
+walls has an edge along each d - 1 of them, so that its neighbours share d - 1 walls with it. A
 point inside an edge has exactly the walls of the edge, so the lists of walls stay complete,
-whatever is degenerate. All of it is in integers: a polytope holds what it is said to hold.
+in degenerate cases too. All of it is in integers, so a polytope contains exactly the stated points.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Cut(NamedTuple):
         return Cut(tuple(-entry for entry in self.functional), 1 - self.level)
 
     def holds(self, point: Sequence[int]) -> bool:
-        """Say whether a grid point is on the upper side."""
+        """Return whether a grid point is on the upper side."""
         return self._along(point) >= self.level
 
 
@@ -118,7 +118,7 @@ class Polytope:
         return np.array([[entry / v.scale for entry in v.place] for v in self.vertices])
 
     def holds(self, point: Sequence[int]) -> bool:
-        """Say whether a grid point is inside."""
+        """Return whether a grid point is inside."""
         return all(wall.holds(point) for wall in self.walls if wall is not None)
 
     def halves(self, cut: Cut) -> tuple[Polytope | None, Polytope | None]:
@@ -183,7 +183,7 @@ class Polytope:
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Polytopes side by side: all are looked at by one array operation, not by one each."""
+    """Several polytopes, which one array operation processes together."""
 
     polytopes: Sequence[Polytope]
 

@@ -2,13 +2,13 @@
 
 The polytopes held cover Theta without overlap: a cut's two halves hold each grid point once.
 Points of one are proposed from its frame (:mod:`mechanisms.samplers.polytopes.frame`), which holds
-it, so this is the rejection of :mod:`mechanisms.samplers.envelopes`, and exact for its reasons. A
-point kept or not for its exponent has its polytope cut where the law asks for it; one that missed
-its polytope too often has it halved, which makes frames fit.
+it. So this is the rejection of :mod:`mechanisms.samplers.envelopes`, exact for the same reasons.
+A point rejected by its exponent has its polytope cut where the law asks for it. A polytope that
+proposals miss too often is halved, so that frames fit.
 
-A few polytopes that failed are cut at once: an operation on arrays costs about as much for eight
-halves as for two. Until then they serve as they are, and one that fails again has all cut. When a
-polytope is cut is a choice of cost only, as where.
+Polytopes that failed are cut in small groups: an operation on arrays takes about as long for eight
+halves as for two. Until then they stay in use, and a second failure of one cuts the whole group.
+When and where a polytope is cut affects the cost only.
 
 Cuts may lie in any direction, so that a long and thin set of good points costs few polytopes, where
 boxes of fixed directions would have to follow its thinness along all of its length.
@@ -28,8 +28,8 @@ from mechanisms.samplers.polytopes.frame import Frame
 from mechanisms.samplers.polytopes.law import Knowledge, Part, PolytopeLaw
 from mechanisms.samplers.polytopes.polytope import Cut, Polytope, Stack
 
-_TOGETHER = 4  # so many that failed are cut at once
-_MISSES = 16  # a cut costs about as much time as so many points that miss their polytope
+_TOGETHER = 4  # polytopes that failed are cut in groups of this size
+_MISSES = 16  # a cut takes about as long as this many points that miss their polytope
 _CELL_BYTES = 4000  # a polytope with its frame, its walls and its place in the envelope
 _VERTEX_BYTES = 500  # of exact coordinates as Python keeps them
 
@@ -45,10 +45,10 @@ class _Cell(Piece, Generic[Knowledge]):
 
 
 def _is_to_be_cut(cell: _Cell[Knowledge], *, inside: bool) -> bool:
-    """Return whether a polytope, of which a point was tried, is worth being cut."""
+    """Return whether a polytope is worth cutting after a point in it was tried."""
     if inside:  # of a single point without a cut the exponent is known
         return cell.cut is not None or cell.points > 1
-    # of a small frame all points can be looked at: the polytope may hold none
+    # all points of a small frame can be checked: the polytope may hold none
     return cell.points <= _MISSES or cell.misses >= _MISSES
 
 
@@ -62,7 +62,7 @@ def _is_empty(polytope: Polytope, frame: Frame) -> bool:
 def _parted(cell: _Cell[Knowledge]) -> Sequence[Polytope | None]:
     """Return the halves by the first cut that parts a polytope; else the polytope itself.
 
-    A cut may lie beside it: the law's by rounding, and one of its frame as that is a bit wider.
+    A cut may miss the polytope: the law's by rounding, and one of its slightly wider frame.
     """
     turn = len(cell.polytope.walls)
     halvings = (cell.frame.halving(turn + k) for k in range(len(cell.frame.sides)))
@@ -119,7 +119,7 @@ class PolytopeCover(Generic[Knowledge]):
         return [Part(half, cell.exponent, cell.known) for half in halves]
 
     def _cells(self, parts: Sequence[Part[Knowledge]]) -> list[_Cell[Knowledge]]:
-        """Return parts with what the law says of them, all looked at together."""
+        """Return parts with the law's bounds on them, computed together."""
         if not parts:
             return []
         stack = Stack([part.polytope for part in parts])

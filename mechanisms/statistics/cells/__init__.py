@@ -1,4 +1,4 @@
-"""Public cells that a record lies in by its own values: of histograms, and of groups.
+"""Public cells of a record, from its own values: for histograms and groups.
 
 :mod:`axes` cuts one column, :mod:`parting` combines columns and conditions into the parts of the
 rows that a question is about.

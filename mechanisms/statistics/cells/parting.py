@@ -1,4 +1,4 @@
-"""What every statistic may be asked of: the records that meet conditions, and groups of them.
+"""The records of a question: those that meet its conditions, and groups of them.
 
     D_c = {x in D : x meets every condition of ``where`` and lies in the group c of ``by``},
 
@@ -10,7 +10,7 @@ in, if any, is a public function of that record alone. What follows for privacy:
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -25,8 +25,16 @@ from mechanisms.contract import (
     meaning,
     require_column,
 )
-from mechanisms.domain import CategoryColumn, Schema
-from mechanisms.statistics.cells.axes import Axis, axis_of
+from mechanisms.domain import CategoryColumn, Column, Schema
+from mechanisms.statistics.cells.axes import (
+    Axis,
+    Edges,
+    Outside,
+    about_cells,
+    axis_of,
+    between,
+)
+from mechanisms.statistics.cells.possible import require_groups, require_possible
 from mechanisms.statistics.conditions import (
     Comparison,
     Condition,
@@ -43,12 +51,21 @@ class Bands:
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
 
     column: str = field(metadata=meaning("A number column's name.", example="age"))
-    edges: tuple[float | str, ...] = field(
+    edges: Edges = field(
         metadata=meaning(
             "Increasing edges within the column's bounds, dates as ISO texts: groups `[a, b)`, the "
-            "last one closed. Values outside fall into the end groups.",
+            'last one closed where it ends at the bound. Or `{"step": 5}`, or `"values"` for a '
+            "group for each whole number.",
             example=[18, 40, 65],
         )
+    )
+    outside: Outside = field(
+        default="cells",
+        metadata=meaning(
+            "What becomes of values outside the edges: `cells`, groups of their own, `< a` and "
+            "`>= b`; or `drop`, left out.",
+            example="drop",
+        ),
     )
 
 
@@ -75,7 +92,8 @@ def about_groups(by: By, schema: Schema) -> int:
     for each in by[:MAX_GROUPS]:
         column = schema.columns.get(each) if isinstance(each, str) else None
         values = column.values if isinstance(column, CategoryColumn) else ()
-        groups *= max(len(values) if isinstance(each, str) else len(each.edges), 2)
+        facts = None if isinstance(each, str) else schema.columns.get(each.column)
+        groups *= max(len(values) if isinstance(each, str) else about_cells(each.edges, facts), 2)
         if groups > MAX_GROUPS:
             return MAX_GROUPS
     return groups
@@ -97,14 +115,17 @@ class Parting:
         InvalidStatisticError
             Conditions or groups do not fit the schema, or there are too many.
         """
+        require_possible(where, schema)
         found = set(comparisons(where, schema))
-        # One order for all spellings: what is computed for a parting is remembered by it.
-        ordered = sorted(found, key=lambda each: (each.column, each.op, each.codes))
-        return cls(tuple(ordered), _axes(by, schema))
+        # One order for all spellings: results are cached by the parting.
+        ordered = sorted(found, key=lambda each: (each.column, each.op, each.numbers))
+        axes = _axes(by, schema)
+        require_groups(where, axes, schema)
+        return cls(tuple(ordered), axes)
 
     @property
     def key(self) -> Hashable:
-        """Return what is equal for two selections that make the same parts, and for no others."""
+        """Return a key that is equal exactly for selections that make the same parts."""
         cells = tuple(
             (axis.column, None if axis.starts is None else tuple(axis.starts.tolist()))
             for axis in self.axes
@@ -113,8 +134,8 @@ class Parting:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that place a record, each once."""
-        named = [each.column for each in self.conditions] + [axis.column for axis in self.axes]
+        """Return the names of the values that a block needs to place records, each once."""
+        named = [each.reads for each in self.conditions] + [axis.reads for axis in self.axes]
         return tuple(dict.fromkeys(named))
 
     @property
@@ -134,7 +155,7 @@ class Parting:
         rows = len(block[self.columns[0]])
         place = np.zeros(rows, dtype=np.int64)
         for axis in self.axes:
-            place = place * len(axis.labels) + axis.place(block[axis.column])
+            place = place * len(axis.labels) + axis.place(block[axis.reads])
         for condition in self.conditions:
             # A part beyond the last is that of no group, and is left out of every answer.
             place[~condition.mask(block)] = self.cells
@@ -152,23 +173,81 @@ def _axes(by: By, schema: Schema) -> tuple[Axis, ...]:
     axes = tuple(_axis(place, each, schema) for place, each in enumerate(by))
     if by and not 2 <= _size(axes) <= MAX_GROUPS:
         raise InvalidStatisticError(
-            f"there are between 2 and {MAX_GROUPS} groups; count them by the columns' declared "
-            "values and edges, of several columns multiplied",
+            f"this makes {_size(axes):,} {'group' if _size(axes) == 1 else 'groups'} "
+            f"({' x '.join(f'{len(axis.labels):,} of {axis.column}' for axis in axes)}), and there "
+            f"are between 2 and {MAX_GROUPS}",
             field_name="by",
         )
     return axes
 
 
 def _axis(place: int, asked: str | Bands, schema: Schema) -> Axis:
-    name, edges = (asked, None) if isinstance(asked, str) else (asked.column, asked.edges)
+    bands = asked if isinstance(asked, Bands) else None
+    name = asked if isinstance(asked, str) else asked.column
     column = require_column(schema, name, f"by[{place}]")
     try:
-        return axis_of(name, column, edges)
+        if bands is None:
+            return axis_of(name, column, None)
+        return axis_of(name, column, bands.edges, bands.outside)
     except InvalidStatisticError as error:
         raise InvalidStatisticError(error.detail, field_name=f"by[{place}]") from None
 
 
-def merged(by: By) -> tuple[Sequence[str], Mapping[str, tuple[float | str, ...]]]:
-    """Return the groups' columns and edges as a histogram takes them."""
-    names = tuple(each if isinstance(each, str) else each.column for each in by)
-    return names, {each.column: each.edges for each in by if not isinstance(each, str)}
+def columns_of(by: By) -> tuple[str, ...]:
+    """Return the groups' columns."""
+    return tuple(each if isinstance(each, str) else each.column for each in by)
+
+
+def columns_named(statistic: object) -> tuple[str, ...]:
+    """Return the columns that a question about plain columns is of, conditions and groups apart."""
+    several = [getattr(statistic, name, None) or () for name in ("columns", "features")]
+    single = [getattr(statistic, name, None) for name in ("column", "target", "weights")]
+    named = [str(name) for names in several for name in names]
+    named += [
+        each.column if isinstance(each, Condition) else str(each)
+        for each in single
+        if each is not None
+    ]
+    return tuple(dict.fromkeys(named))
+
+
+def is_of_each_column(statistic: object) -> bool:
+    """Return whether each column's number is about the records that have a value of that column."""
+    columns = getattr(statistic, "columns", ())
+    return getattr(statistic, "missing", None) == "available" and len(columns) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The groups' columns, edges and what becomes of the rest, as a histogram takes them."""
+
+    names: tuple[str, ...]
+    edges: Mapping[str, Edges]
+    outside: Mapping[str, Outside]
+
+    @classmethod
+    def of(cls, by: By) -> Merged:
+        """Return them of groups."""
+        bands = [each for each in by if not isinstance(each, str)]
+        return cls(
+            columns_of(by),
+            {each.column: each.edges for each in bands},
+            {each.column: each.outside for each in bands},
+        )
+
+
+def conditions_between(name: str, column: Column, edges: Edges | None) -> list[Condition]:
+    """Return the conditions under which a record lies between edges."""
+    return [
+        Condition(column=name, op=op, value=value) for op, value in between(name, column, edges)
+    ]
+
+
+def dropping(by: By, schema: Schema) -> Where:
+    """Return the conditions under which a record is in a group, where others are left out."""
+    return tuple(
+        condition
+        for each in by
+        if isinstance(each, Bands) and each.outside == "drop" and each.column in schema.columns
+        for condition in conditions_between(each.column, schema.columns[each.column], each.edges)
+    )

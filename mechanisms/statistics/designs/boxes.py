@@ -1,4 +1,4 @@
-"""What regressions drawn on boxes share: their public limit, and their records as integers."""
+"""Common parts of regressions drawn on boxes: the public limit, and records as integers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from mechanisms.statistics.weights import HELD_PARTS, Weights
 MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
 # Measured, by dimension. The boxes of a narrow law: at epsilon 1, and at most, of 1,000 rows.
 _NARROW_MS, _NARROW_ROWS = {1: 0.0, 2: 5.0, 3: 95.0, 4: 2400.0}, 1000
-# Those of a wide law cost so much for each row, up to so many: most are open about the minimiser.
+# Those of a wide law: the cost per row, and the rows it grows to: most are open near the minimiser.
 _WIDE_MS_PER_ROW, _MOST_WIDE = {1: 0.0, 2: 0.0017, 3: 0.0084, 4: 0.042}, 1_000_000
 _FEWEST_WIDE = 10_000  # fewer may lie so unevenly that their boxes cost as much
-_FEW_ROWS = 10_000  # what it takes to hold so many hardly counts
+_FEW_ROWS = 10_000  # the time to hold this many is negligible
 _MS_PER_HELD = 7e-4  # measured: to read and scale a code, and to sort it among distinct rows
 _MS_PER_CODE = 7e-5  # measured: three passes, with what it takes to read a code and scale it
 _HELD_BYTES = 1 << 29  # by the boxes that a draw meets besides its first one
-SAMPLE_ROWS = 1 << 17  # or up to twice as many: a start from so many is off by little
+SAMPLE_ROWS = 1 << 17  # or up to twice as many: a start from this many is close
 
 
 def require_dimension(dimension: int) -> None:
@@ -122,7 +122,7 @@ class RegressionRows:
             return _WIDE_MS_PER_ROW[dimension] * rows
         # The smaller epsilon, the more rows are open where the noise is: at most all of them.
         most = float((self.most / _NARROW_ROWS) ** 0.47)
-        # Where one row tells, few cells of their arrangement do, and they have to be found.
+        # Where one row has much influence, few cells matter, and the search must find them.
         wide, found = float(self.epsilon**-1.2), float(self.epsilon**-0.25)
         return _NARROW_MS[dimension] * min(max(wide, found), most)
 

@@ -1,4 +1,4 @@
-"""What a regression may be asked to explain its target by, and the columns of the design.
+"""The features of a regression, and the columns of its design.
 
 A feature is a column's name, a category with a reference level, an expression, a logarithm, or a
 product of those. Each becomes columns of a view of the data, which are regressed on.
@@ -31,9 +31,10 @@ from mechanisms.expressions.definitions import Definition
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.refusals import ExpressionError
 from mechanisms.expressions.tree import Node
+from mechanisms.statistics.cells.spelling import spelled_expression
 from mechanisms.statistics.designs.limits import MAX_COEFFICIENTS
 from mechanisms.statistics.designs.scaling import INTERCEPT
-from mechanisms.words import closest_first, listed
+from mechanisms.words import listed, no_value
 
 MOST_FACTORS = 4
 """In one product."""
@@ -82,7 +83,7 @@ class FactorForms:
         self._products = products
 
     def __get_pydantic_core_schema__(self, _source: object, handler: Any) -> dict[str, object]:
-        """Return the union by the field that tells. The validator's builder calls this."""
+        """Return the union, by the field that distinguishes members. The validator calls this."""
         forms: dict[str, type] = {"column": Category, "log": Logarithm, "expr": Expression}
         if self._products:
             forms["product"] = Product
@@ -225,7 +226,7 @@ class _Builder:
         # R's rule of contrasts asks whether the rest of a product is a feature, in whatever order.
         self._known = {frozenset(map(_identity, factors)) for factors in self._products}
         self._whole = None if intercept else self._first_category()
-        self._named = _named_references(self._products)
+        self._named = _named_references(self._products, schema)
         self._references: dict[str, str] = {}
 
     def _first_category(self) -> tuple[int, int] | None:
@@ -292,10 +293,9 @@ class _Builder:
     def _check_category(self, factor: Category, place: str) -> None:
         column = require_column(self._schema, factor.column, f"{place}.column")
         if isinstance(column, CategoryColumn):
-            if factor.reference is not None and factor.reference not in column.values:
-                there = listed(closest_first(list(column.values), factor.reference))
+            if factor.reference is not None and column.value_of(factor.reference) is None:
                 raise InvalidStatisticError(
-                    f"the reference is not a value that the category declares; those are {there}",
+                    no_value(factor.column, column.values, factor.reference),
                     field_name=f"{place}.reference",
                 )
         elif not column.boolean:
@@ -340,25 +340,84 @@ class _Builder:
         ]
 
 
-def _named_references(products: Sequence[Sequence[Factor]]) -> dict[str, str]:
-    """Return the reference of each category that one is named for; it holds in every feature."""
+def _named_references(products: Sequence[Sequence[Factor]], schema: Schema) -> dict[str, str]:
+    """Return the reference of each category that one is named for; it holds in every feature.
+
+    It is the declared value, or the text itself where that is none.
+    """
     found: dict[str, str] = {}
     for at, factors in enumerate(products):
         for factor in factors:
             if not isinstance(factor, Category) or factor.reference is None:
                 continue
-            if found.setdefault(factor.column, factor.reference) != factor.reference:
+            column, reference = schema.columns.get(factor.column), factor.reference
+            if isinstance(column, CategoryColumn):
+                reference = column.value_of(reference) or reference
+            if found.setdefault(factor.column, reference) != reference:
                 raise InvalidStatisticError(
                     "one category has two reference levels", field_name=f"features[{at}]"
                 )
     return found
 
 
+def spelled_features(features: Sequence[Feature], schema: Schema) -> tuple[Feature, ...]:
+    """Return features with each category and expression in one spelling.
+
+    Of a category the reference level says all of it.
+
+    A category is its name alone where the reference is the first value, whether that was named or
+    not; else each feature names the reference, which holds in all of them.
+
+    Raises
+    ------
+    InvalidStatisticError
+        A category has two reference levels, or one that is no declared value.
+    """
+    products = [each.product if isinstance(each, Product) else (each,) for each in features]
+    named = _named_references(products, schema)
+
+    def spelled(factor: Factor) -> Factor:
+        if isinstance(factor, Expression):
+            return Expression(expr=spelled_expression(factor.expr, schema))
+        name = factor.column if isinstance(factor, Category) else factor
+        column = schema.columns.get(name) if isinstance(name, str) else None
+        if not isinstance(name, str) or column is None:
+            return factor
+        if not isinstance(column, CategoryColumn):
+            plain = isinstance(factor, Category) and column.boolean and factor.reference is None
+            return name if plain else factor
+        reference = named.get(name, column.values[0])
+        if reference not in column.values:
+            raise InvalidStatisticError("no such reference level", field_name="features")
+        return name if reference == column.values[0] else Category(column=name, reference=reference)
+
+    return tuple(
+        replace(each, product=tuple(map(spelled, each.product)))
+        if isinstance(each, Product)
+        else spelled(each)
+        for each in features
+    )
+
+
 def _identity(factor: Factor) -> str:
-    """Return what makes a factor the same in two products, whatever its reference."""
+    """Return a key of a factor that is equal in two products, whatever its reference."""
     if isinstance(factor, Category):
         return factor.column
     return factor if isinstance(factor, str) else f"({factor})"
+
+
+def names_in(features: Sequence[Feature]) -> set[str]:
+    """Return the columns that features read."""
+    found: set[str] = set()
+    for feature in features:
+        for factor in feature.product if isinstance(feature, Product) else (feature,):
+            if isinstance(factor, Expression):
+                found.update(parse(factor.expr).columns)
+            elif isinstance(factor, Category):
+                found.add(factor.column)
+            else:
+                found.add(factor.log if isinstance(factor, Logarithm) else factor)
+    return found
 
 
 def count_columns(features: Sequence[Feature], schema: Schema) -> int:

@@ -21,10 +21,11 @@ from itertools import product
 
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.expressions.parsing import LONGEST, parse
-from mechanisms.expressions.refusals import ExpressionError, unknown_function
-from mechanisms.expressions.tree import FUNCTIONS, coefficient_name
+from mechanisms.expressions.refusals import ExpressionError, unknown_function, with_hints
+from mechanisms.expressions.tree import FUNCTIONS, coefficient_name, quoted_name
 from mechanisms.statistics.designs.features import Category, Expression, Factor, Feature, Product
 from mechanisms.statistics.designs.limits import MAX_COEFFICIENTS
+from mechanisms.words import listed
 
 MOST_TERMS = MAX_COEFFICIENTS
 _CATEGORY = ("C", "factor", "as.factor", "relevel")
@@ -80,7 +81,11 @@ def read_formula(text: str) -> Formula:
         target = parse(re.sub(r"^\s*I(?=\s*\()", " ", left))
     except ExpressionError as error:
         raise _refused(error.detail) from None
-    terms = _Parser(text, len(left) + 1).terms()
+    try:
+        terms = _Parser(text, len(left) + 1).terms()
+    except InvalidStatisticError as error:
+        detail = with_hints(ExpressionError(error.detail), text[len(left) :]).detail
+        raise InvalidStatisticError(detail, field_name="formula") from None
     plain = target.op == "column"
     return Formula(
         target=coefficient_name(target),
@@ -107,6 +112,7 @@ def _joined(*models: Iterable[Term]) -> Terms:
 
 
 def _crossed(one: Terms, two: Terms) -> Terms:
+    _require_unlike(one, two)
     if len(one) * len(two) > MOST_TERMS**2:
         raise _refused(f"a formula makes at most {MOST_TERMS} terms")
     pairs = product(one.values(), two.values())
@@ -114,6 +120,33 @@ def _crossed(one: Terms, two: Terms) -> Terms:
     if len(found) > MOST_TERMS:
         raise _refused(f"a formula makes at most {MOST_TERMS} terms")
     return found
+
+
+def _require_unlike(one: Terms, two: Terms) -> None:
+    """Refuse a term that is crossed with itself alone: that is the term again, and no square."""
+    if len(one) == len(two) == 1 and one.keys() == two.keys():
+        (term,) = one.values()
+        raise _crossed_with_itself(term)
+
+
+def _crossed_with_itself(term: Term) -> InvalidStatisticError:
+    said = _term_text(term)
+    if len(term) == 1 and not isinstance(term[0], Category):
+        way = f'for its square write I({said}^2), or derive a column, as in "derive": '
+        way += '{"squared": ' + f'"{said}^2"' + "}"
+    else:
+        way = "write it once"
+    return _refused(f"{said} crossed with itself is {said} again, as in R; {way}")
+
+
+def _term_text(term: Term) -> str:
+    return ":".join(map(_factor_text, term))
+
+
+def _factor_text(factor: Factor) -> str:
+    if isinstance(factor, str):
+        return quoted_name(factor)
+    return factor.expr if isinstance(factor, Expression) else str(getattr(factor, "column", ""))
 
 
 class _Parser:
@@ -176,11 +209,25 @@ class _Parser:
                 if sign == "+":
                     found = _joined(found.values(), item.values())
                 else:
+                    self._require_there(found, item, place)
                     found = _without(found, item.values())
             sign = self._take("+", "-")
         if len(found) > MOST_TERMS:
             raise _refused(f"a formula makes at most {MOST_TERMS} terms")
         return found
+
+    def _require_there(self, found: Terms, taken: Terms, place: int) -> None:
+        """Refuse to take away a term that is not there: its name is probably another."""
+        for key, term in taken.items():
+            if key not in found:
+                there = listed(
+                    [":".join(map(_factor_text, each)) for each in found.values() if each]
+                )
+                raise _refused(
+                    f"{':'.join(map(_factor_text, term))} is taken away and is no term before; "
+                    f"the terms there are {there or 'none'}",
+                    place + 1,
+                )
 
     def _product(self) -> Terms:
         found = self._interaction()
@@ -205,13 +252,16 @@ class _Parser:
         while self._take("^", "**"):
             number = self._peek()
             # Cut to three digits: that is enough to be above 10, and no long integer is read.
-            if not (number.isdigit() and 1 <= int(number[:3]) <= 10):
+            behind = self._text[self._at + len(number) :]
+            if not (number.isdigit() and 1 <= int(number[:3]) <= 10) or behind.startswith("."):
                 raise _refused(
                     "a power of terms is a whole number; a power of numbers stands in I(), as in "
                     "I(age^2)",
                     self._at + 1,
                 )
             self._take(number)
+            if int(number) > 1:
+                _require_unlike(base, base)
             for _ in range(int(number) - 1):
                 found = _joined(found.values(), _crossed(found, base).values())
             # A second power stands on the first: (a + b)^2^2 is of up to four.

@@ -1,4 +1,4 @@
-"""What regressions share as questions: their features in one form, and the design they make."""
+"""Common parts of regression questions: canonical features, and the design they make."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
+from mechanisms.statistics.cells.deriving import Derived
 from mechanisms.statistics.designs.features import (
     Feature,
     Terms,
     settled_features,
+    spelled_features,
     terms_of,
 )
 from mechanisms.statistics.designs.formula import read_formula
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
-from mechanisms.statistics.questions import Derived, Viewed
+from mechanisms.statistics.questions import Question, Viewed, widened
 from mechanisms.views import RowView
 
 BaseMeasureName = Literal["auto", "flat"]
@@ -43,7 +45,7 @@ R = TypeVar("R", bound=Regression)
 
 
 def features_field(limits: str) -> Json:
-    """Return what the catalog says of the features; ``limits`` is a sentence about their number."""
+    """Return the catalog's text on the features; ``limits`` is a sentence about their number."""
     return meaning(
         "What explains the target, none of it the target itself: columns' names; a category with "
         'the level that others are compared with, `{"column": ..., "reference": ...}` (by its name '
@@ -53,7 +55,7 @@ def features_field(limits: str) -> Json:
 
 
 def base_measure_field() -> Json:
-    """Return what the catalog says of the base measure."""
+    """Return the catalog's text on the base measure."""
     return meaning(
         "Of `kng` alone: the measure that its density stands against. `auto` gives long "
         "coefficients less weight, (1 + their l1 norm)^-p, with p by their number; "
@@ -64,7 +66,7 @@ def base_measure_field() -> Json:
 
 
 def formula_field() -> Json:
-    """Return what the catalog says of the formula."""
+    """Return the catalog's text on the formula."""
     return meaning(
         "In place of `target`, `features` and `intercept`: target ~ features as R writes it, with "
         "`+ - : * ^`, `- 1` for no intercept, `I()`, `log()` and `C(column, ref=value)`. It is "
@@ -74,7 +76,7 @@ def formula_field() -> Json:
 
 
 def settle(statistic: Regression) -> None:
-    """Bring a question that is just being made into its one form: what its formula stands for.
+    """Bring a question under construction into its canonical form: the fields of its formula.
 
     Raises
     ------
@@ -91,7 +93,7 @@ def settle(statistic: Regression) -> None:
 
 
 def _take_formula(statistic: Regression, text: str) -> None:
-    """Put what a formula says in the fields that it stands for."""
+    """Set the fields that a formula stands for."""
     if statistic.target is not None or statistic.features is not None or not statistic.intercept:
         raise InvalidStatisticError(
             "a formula holds target, features and intercept: leave those out", field_name="formula"
@@ -113,6 +115,18 @@ def _take_formula(statistic: Regression, text: str) -> None:
     }
     for name, value in values.items():
         object.__setattr__(statistic, name, value)
+
+
+def spelled(statistic: Any, schema: Schema) -> Mapping[str, object]:
+    """Return the fields of a regression that have several spellings, each in one.
+
+    Raises
+    ------
+    InvalidStatisticError
+        They do not fit the schema.
+    """
+    features = spelled_features(statistic.features or (), widened(statistic, schema))
+    return {**Question.spelled(statistic, schema), "features": features}
 
 
 def designed(statistic: R, view: RowView) -> Viewed[R]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Generic, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.contract import Block, Data, InvalidStatisticError, T
-from mechanisms.domain import CODE_MAX, EXACT_ROWS, Schema
+from mechanisms.domain import CODE_MAX, EXACT_ROWS, SUM_MAX, Schema
 from mechanisms.exact.arrays import Integers
 from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.objectives.rows import distinct_rows
@@ -23,10 +24,10 @@ from mechanisms.statistics.weights import HELD_PARTS, Weights, weighted_data
 Rows = NDArray[np.float64]
 
 HELD_ROWS = 1 << 20
-"""So many rows at most are held in memory; more are read in passes."""
+"""The largest number of rows held in memory; more are read in passes."""
 
 KEPT_CODES = 1 << 26
-"""So many codes stay in memory between passes where they are made; more are read in each."""
+"""The largest number of codes kept between passes where they are made; more are read in each."""
 
 _HELD_BYTES = 1 << 29  # half a gigabyte of rows may stay in memory between passes
 
@@ -69,7 +70,7 @@ def code_chunk(
     A block of no named column needs signs: they say how many rows there are.
     """
     rows = len(block[names[0]]) if signs is None else len(signs)
-    # each column in one run: this is made anew in every pass
+    # each column in one run: every pass makes this again
     chunk = np.empty((1 + len(names) + (weights is not None), rows))
     chunk[0] = 1.0 if signs is None else signs
     for index, name in enumerate(names, start=1):
@@ -91,7 +92,7 @@ def held_rows(
 ) -> tuple[Integers, Integers]:
     """Return the distinct rows that ``read`` makes, and how often each counts; private.
 
-    ``read`` gives those of a block as columns, each of so many entries.
+    ``read`` returns the rows of a block as columns of equal length.
 
     With weights a row counts in parts of the largest, :data:`HELD_PARTS` at most, and is left out
     where it counts for nothing.
@@ -121,14 +122,49 @@ def require_held(weights: Weights | None, rows: int, held: int) -> None:
 def equations_of(
     scaling: RegressionScaling, data: Data, weights: Weights | None
 ) -> NormalEquations:
-    """Return exact X'X and X'y in scaled units, each record's part times s/F; private."""
+    """Return exact X'X and X'y in scaled units, each record's part times s/F; private.
+
+    The scaling is one of sum codes.
+    """
     if weights is None:
         return scaling.normal_equations(data.gram(scaling.columns))
     found = scaling.normal_equations(weighted_data(data, weights).gram(scaling.columns))
     return NormalEquations(
-        xx=tuple(tuple(entry / CODE_MAX for entry in row) for row in found.xx),
-        xy=tuple(entry / CODE_MAX for entry in found.xy),
+        xx=tuple(tuple(entry / SUM_MAX for entry in row) for row in found.xx),
+        xy=tuple(entry / SUM_MAX for entry in found.xy),
     )
+
+
+def sums_of_codes(data: Data, names: Sequence[str], weights: Weights | None) -> list[Fraction]:
+    """Return the sums of (1, a_1/F, ..., a_k/F) over rows, each times s/F with weights; private.
+
+    Those of the codes that rows are read as: sum codes are finer, and a record must count
+    alike in all of a loss.
+    """
+    wanted = with_weights(names, weights)
+    key = ("sums of codes", tuple(names), None if weights is None else weights.name)
+
+    def made() -> list[int]:
+        each = data.map(partial(_sums_of_codes, tuple(names), weights), wanted)
+        return [sum(some) for some in zip([0] * (1 + len(names)), *each, strict=True)]
+
+    count, *totals = data.remembered(key, made, lambda found: 40 * len(found))
+    whole = 1 if weights is None else CODE_MAX
+    return [Fraction(count, whole), *(Fraction(total, whole * CODE_MAX) for total in totals)]
+
+
+def _sums_of_codes(names: Sequence[str], weights: Weights | None, block: Block) -> list[int]:
+    rows = len(next(iter(block.values())))
+    if weights is None:
+        return [rows, *(int(block[name].sum(dtype=np.int64)) for name in names)]
+    totals = [0] * (1 + len(names))
+    for start in range(0, rows, HELD_ROWS):  # below 2**(20 + 20 + 20): they fit 64 bits
+        part = slice(start, start + HELD_ROWS)
+        shares = weights.shares(block[weights.name][part])
+        for place, name in enumerate(("", *names)):
+            codes = block[name][part].astype(np.int64) if place else np.ones_like(shares)
+            totals[place] += int(shares @ codes)
+    return totals
 
 
 def scaled_codes(column: ScaledColumn, codes: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -154,13 +190,13 @@ class Reader(Protocol):
 
 
 def passes(data: Data, read: Reader, schema: Schema) -> Passes:
-    """Return what looks at rows, pass by pass.
+    """Return a function that makes a pass over the rows.
 
-    They are kept in memory when the *public* row count (or its bound) allows it. Of more, each
-    pass is made wherever those over ``data`` are.
+    The rows stay in memory when the *public* row count (or its bound) allows it. Otherwise each
+    pass runs where passes over ``data`` run.
     """
     columns, most = read.columns, schema.row_bound
-    # By the bound and not by the rows there are: how long a draw takes must not count them.
+    # From the bound, not the number of rows: the time of a draw must not reveal it.
     if not are_held(most, len(columns)):
         return lambda function: data.map(_OfChunks(read, function), columns)
     chunks = [chunk for block in data.blocks(columns) for chunk in read(block)]
@@ -168,14 +204,14 @@ def passes(data: Data, read: Reader, schema: Schema) -> Passes:
 
 
 def are_held(rows: int, columns: int) -> bool:
-    """Return whether :func:`passes` keeps so many rows of so many columns in memory."""
+    """Return whether :func:`passes` keeps ``rows`` rows of ``columns`` columns in memory."""
     return rows <= HELD_ROWS and rows * (columns + 1) * 8 <= _HELD_BYTES
 
 
 def passes_ms(count: int, rows: int, columns: int) -> float:
-    """Return about how many milliseconds so many passes take over rows that are not held.
+    """Return about how many milliseconds ``count`` passes take over rows that are not held.
 
-    They may be kept as codes where passes are made, and are then read once.
+    The place of the passes may cache them as codes, and then reads them once.
     """
     read = 1 if rows * columns <= KEPT_CODES else count
     summed_ms = _MS_PER_ROW + _MS_PER_PRODUCT * columns**2

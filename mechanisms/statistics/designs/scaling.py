@@ -1,7 +1,9 @@
 """Public coordinates of a regression: columns scaled into [-1, 1], and the way back.
 
-*Conventions.* F = ``CODE_MAX``; a column with midpoint M, half-width H and
-extent E = max(|L|, |U|) has codes a in [-F, F].
+*Conventions.* A column with midpoint M has codes a in [-F, F] that stand for ``M + H a / F``.
+A regression that reads rows takes F = ``CODE_MAX`` and H the half-width; one that is made of sums
+takes the sum codes, F = ``SUM_MAX`` and H the ``sum_half_width``, which may be a little more
+(:mod:`mechanisms.domain`). E = |M| + H.
 
 With an intercept, every column (target included) is mapped affinely onto
 [-1, 1]: a value becomes a / F. Without one, a column may only be divided, so a
@@ -20,7 +22,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from mechanisms.contract import InvalidStatisticError, Json, Outcome, require_numbers
-from mechanisms.domain import CODE_MAX, NumberColumn, Schema
+from mechanisms.domain import CODE_MAX, SUM_MAX, NumberColumn, Schema
 from mechanisms.objectives.design import Design
 from mechanisms.objectives.quadratic import NormalEquations
 
@@ -31,10 +33,13 @@ INTERCEPT = "(intercept)"
 class ScaledColumn:
     """One column in scaled units: scaled value = (offset + factor * code) / divisor.
 
-    In the column's own units a value is ``centre + width * scaled value``.
+    In the column's own units a value is ``centre + width * scaled value``. ``largest`` is F, and
+    ``reach`` the code of the upper bound, at most F; that of the lower bound is its negative.
     """
 
     name: str
+    largest: int
+    reach: int
     offset: int
     factor: int
     divisor: int
@@ -43,13 +48,13 @@ class ScaledColumn:
 
     @property
     def slope(self) -> Fraction:
-        """Return what one half-width (F codes) adds to the scaled value."""
-        return Fraction(self.factor * CODE_MAX, self.divisor)
+        """Return the change of the scaled value per half-width (F codes)."""
+        return Fraction(self.factor * self.largest, self.divisor)
 
     @property
     def ends(self) -> tuple[int, int]:
         """Return the codes of the least and the largest value."""
-        return -CODE_MAX, CODE_MAX
+        return -self.reach, self.reach
 
     def scale(self, code: int) -> Fraction:
         """Return the exact scaled value, in [-1, 1], of one code."""
@@ -76,8 +81,9 @@ class RegressionScaling:
         features: Sequence[str],
         target: str | None,
         intercept: bool,
+        sums: bool = False,
     ) -> RegressionScaling:
-        """Scale the named columns of a schema.
+        """Scale the named columns of a schema; ``sums`` says that sum codes are scaled.
 
         Raises
         ------
@@ -90,11 +96,13 @@ class RegressionScaling:
         if target is not None and target in features:
             raise InvalidStatisticError("the target is also a feature", field_name="features")
         found = require_numbers(schema, features, "features") if features else []
-        scaled = (_scale_column(*pair, intercept) for pair in zip(features, found, strict=True))
+        scaled = (
+            _scale_column(*pair, intercept, sums) for pair in zip(features, found, strict=True)
+        )
         answer = None
         if target is not None:
             [column] = require_numbers(schema, [target], "target")
-            answer = _scale_column(target, column, intercept)
+            answer = _scale_column(target, column, intercept, sums)
         return cls(features=tuple(scaled), target=answer, intercept=intercept)
 
     @property
@@ -116,6 +124,8 @@ class RegressionScaling:
 
     def normal_equations(self, gram: Sequence[Sequence[int]]) -> NormalEquations:
         """Return exact X'X and X'y in scaled units from ``Data.gram(self.columns)``.
+
+        The scaling is one of sum codes.
 
         Every entry is sum (p + f a)(q + g b) / (C D) over records, expanded
         into the integer sums of codes and of their products.
@@ -193,45 +203,57 @@ def design(scaling: RegressionScaling) -> Design:
     )
 
 
-def _scale_column(name: str, column: NumberColumn, intercept: bool) -> ScaledColumn:
+def _scale_column(name: str, column: NumberColumn, intercept: bool, sums: bool) -> ScaledColumn:
+    largest, half_width = CODE_MAX, column.half_width
+    if sums:
+        largest, half_width = SUM_MAX, column.sum_half_width
+    reach = column.sum_reach if sums else CODE_MAX
     if intercept:
         return ScaledColumn(
             name=name,
+            largest=largest,
+            reach=reach,
             offset=0,
             factor=1,
-            divisor=CODE_MAX,
+            divisor=largest,
             centre=column.midpoint,
-            width=column.half_width,
+            width=half_width,
         )
     # Nothing takes up a shift here: 0 stays 0, and the value farthest from it becomes 1 or -1.
-    ratio = column.midpoint / column.half_width
+    ratio = column.midpoint / half_width
     return ScaledColumn(
         name=name,
-        offset=CODE_MAX * ratio.numerator,
+        largest=largest,
+        reach=reach,
+        offset=largest * ratio.numerator,
         factor=ratio.denominator,
-        divisor=CODE_MAX * (abs(ratio.numerator) + ratio.denominator),
+        divisor=largest * (abs(ratio.numerator) + ratio.denominator),
         centre=Fraction(0),
-        width=column.extent,
+        width=abs(column.midpoint) + half_width,
     )
 
 
 class Placed(NamedTuple):
-    """A column scaled as (offset + factor * code) / divisor, at its place in a Gram matrix."""
+    """A column scaled as (offset + factor * code) / divisor, at its place in a Gram matrix.
+
+    Codes are in [-reach, reach].
+    """
 
     place: int
     offset: int
     factor: int
     divisor: int
+    reach: int = 0
 
     @classmethod
     def constant(cls) -> Placed:
         """Return the constant 1, which is at place 0."""
-        return cls(0, CODE_MAX, 0, CODE_MAX)
+        return cls(0, 1, 0, 1)
 
     @classmethod
     def at(cls, place: int, column: ScaledColumn) -> Placed:
         """Return a scaled column at this place, counted from 1."""
-        return cls(place, column.offset, column.factor, column.divisor)
+        return cls(place, column.offset, column.factor, column.divisor, column.reach)
 
 
 def sum_of_products(gram: Sequence[Sequence[int]], one: Placed, two: Placed) -> int:

@@ -1,5 +1,5 @@
-"""The methods that the Urban Institute compared, written anew from their formulas.
+"""The methods that the Urban Institute compared, reimplemented from their formulas.
 
-Their privacy is that of real numbers, and some promise an epsilon with a delta. Nothing here is for
-use, only for comparing.
+Their privacy is that of real numbers, and some promise an epsilon with a delta. They are here for
+comparison only, not for use.
 """

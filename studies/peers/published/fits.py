@@ -1,4 +1,4 @@
-"""A regression from noisy second moments, with intervals that know of the noise and that do not."""
+"""A regression from noisy second moments, with intervals that include the noise or ignore it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def floored(matrix: Values, floor: float) -> Values:
 
 
 def definite(matrix: Values) -> bool:
-    """Tell whether a symmetric matrix is positive definite."""
+    """Return whether a symmetric matrix is positive definite."""
     return bool(np.linalg.eigvalsh(matrix)[0] > 0)
 
 

@@ -16,7 +16,7 @@ DELTA = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A way to draw a regression, with what is promised of it.
+    """A way to draw a regression, with its guarantee.
 
     ``keeps`` gives the epsilon that holds at ``delta``, where it is not the one asked for. No more
     than ``most`` may be asked for.

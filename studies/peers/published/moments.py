@@ -69,9 +69,9 @@ def reach(size: int) -> float:
 
 
 def stated_epsilon(true: float, *, columns: int) -> float:
-    """Return the epsilon that Laplace noise is told, for a true one when rows are replaced.
+    """Return the epsilon to state for Laplace noise, for a true epsilon when rows are replaced.
 
-    The share of the count buys nothing then, as the number of rows is public.
+    The share of the count is unused then, because the number of rows is public.
 
     >>> stated_epsilon(1.0, columns=2)
     1.2

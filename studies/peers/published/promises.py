@@ -1,4 +1,4 @@
-"""What noise keeps: the least delta of an epsilon, in closed form, and its inverses."""
+"""Guarantees of noise: the least delta of an epsilon, in closed form, and its inverses."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def resampled_delta(epsilon: float, shift: float, rows: int, samples: int) -> fl
 def sample_delta(epsilon: float, shift: float, rows: int) -> float:
     """Return the delta of one sample for a row among equal others: the least that may be promised.
 
-    The other rows tell nothing, however often they are drawn.
+    The other rows contain no information, however often they are drawn.
     """
     weights = _weights(rows)
     places = shift * np.arange(len(weights))

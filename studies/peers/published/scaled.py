@@ -53,7 +53,7 @@ def units(asked: Asked) -> Units:
 
 
 def furthest(size: int) -> float:
-    """Return the largest Frobenius norm of what a replaced row changes: from a one alone to all.
+    """Return the largest Frobenius norm of a replaced row's change: from a one alone to all.
 
     >>> furthest(2)
     0.8660254037844386
@@ -79,7 +79,7 @@ def by_wishart(asked: Asked, rng: np.random.Generator) -> dict[str, Fit]:
 
 
 def _ridged(noisy: Values, ridge: float) -> Values:
-    """Return what is positive definite: with the ridge if need be, or one from the eigenvalues."""
+    """Return a positive definite matrix: with the ridge if needed, or from the eigenvalues."""
     smallest = float(np.linalg.eigvalsh(noisy)[0])
     for added in (0.0, ridge, LAST_RIDGE * abs(smallest)):
         found = np.asarray(noisy + added * np.eye(len(noisy)), dtype=np.float64)

@@ -1,8 +1,8 @@
 """Reads one request a line, answers one line: ``python -m studies.peers.there opendp``.
 
 A request is JSON: a statistic, the peer's settings, columns of plain numbers, how many draws. The
-answer holds each draw as a list of numbers, null where the peer refused, and the processor time of
-each in milliseconds. Making the mechanism is not timed, only the calls that draw.
+answer holds each draw as a list of numbers, null where the peer refused, and the CPU time of each
+in milliseconds. The time includes only the calls that draw, not making the mechanism.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ def version(peer: str) -> str:
 
 
 def main() -> None:
-    """Say which version answers, then answer until the input ends."""
+    """Report the peer's version, then answer until the input ends."""
     peer = sys.argv[1]
     warnings.simplefilter("ignore")
-    told = sys.stdout
-    sys.stdout = sys.stderr  # a peer's own messages are no answers
-    told.write(json.dumps({"version": version(peer)}) + "\n")
-    told.flush()
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # a peer's own messages are not answers
+    answers.write(json.dumps({"version": version(peer)}) + "\n")
+    answers.flush()
     for line in sys.stdin:
-        told.write(json.dumps(answer(peer, json.loads(line))) + "\n")
-        told.flush()
+        answers.write(json.dumps(answer(peer, json.loads(line))) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """KNG by a Metropolis chain, as its authors drew it, written from the formulas of the paper.
 
-One coordinate is moved at a time. The paper tells the number of moves, 10,000 for linear and 1,000
-for quantile regression, and neither where a chain begins nor how far it moves. Here it begins at
-the fit without privacy and moves by about the width of its target: the kindest choice to its
-accuracy, and one that no proof covers. ``delta`` is what stands for the sensitivity in the exponent
+One coordinate is moved at a time. The paper states the number of moves, 10,000 for linear and 1,000
+for quantile regression, but neither the start of a chain nor the size of its moves. Here a chain
+begins at the fit without privacy and moves by about the width of its target. That choice favours
+its accuracy, and no proof covers it. ``delta`` takes the place of the sensitivity in the exponent
 
     exp(-epsilon / (2 delta) max_j |gradient_j|),
 
-once as printed and once put right.
+once as printed and once corrected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LINEAR_STEPS, QUANTILE_STEPS = 10_000, 1_000
 
 
 def make(statistic: str, data: Data, settings: Settings) -> Draw:
-    """Return what runs a chain once."""
+    """Return a function that runs a chain once."""
     return MAKERS[statistic](data, settings)
 
 

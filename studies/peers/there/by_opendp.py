@@ -20,7 +20,7 @@ Settings = dict[str, Any]
 
 
 def make(statistic: str, data: Data, settings: Settings) -> Draw:
-    """Return what draws a statistic once."""
+    """Return a function that draws a statistic once."""
     return MAKERS[statistic](data, settings)
 
 

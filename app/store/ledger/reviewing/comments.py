@@ -12,7 +12,7 @@ from app.store.ledger.allowances import allow
 from app.store.ledger.ids import now
 
 MOST = 500
-"""As many comments may a release have: nobody reads more."""
+"""The most comments that a release may have: reviewers cannot read more."""
 
 _comment = tables.comment.c
 _OF = select(tables.comment).where(_comment.release == bindparam("of")).order_by(_comment.number)
@@ -41,7 +41,7 @@ class Comments:
         self._connection = connection
 
     def of(self, release: str) -> tuple[CommentRecord, ...]:
-        """Return all comments on a release, oldest first, whoever may read them."""
+        """Return all comments on a release, oldest first, of every visibility."""
         rows = self._connection.execute(_OF, {"of": release})
         return tuple(
             CommentRecord(**{**row._mapping, "private": bool(row.private)}) for row in rows

@@ -1,4 +1,4 @@
-"""Reviews against the ledger's word: turns, versions and votes are those that entries tell of."""
+"""Reviews against the ledger's word: turns, versions and votes must match the entries."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _turn_faults(
 
 
 def _given_back_faults(connection: Connection, revised: Mapping[str, int]) -> Iterator[str]:
-    """Fault what was given back more often, or less, than its versions and its end tell."""
+    """Fault what was given back more often, or less, than its versions and its end require."""
     times = {row.release: int(row.times) for row in connection.execute(_GIVEN_BACK)}
     odd = sorted({*times, *revised})
     for start in range(0, len(odd), _CHUNK):

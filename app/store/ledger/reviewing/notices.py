@@ -1,4 +1,4 @@
-"""The outbox: notices, written in the transaction of what they tell of, and how far each came.
+"""The outbox: notices, written in the transaction of what they report, and how far each came.
 
 What a draw leads to has a notice from its charge on, because when the draw ends is not public:
 the notice is shown, and sent, once its outcome is. Until then readers do without it.
@@ -129,7 +129,7 @@ class NoticesWriter(Notices):
 
     __slots__ = ()
 
-    def tell(
+    def notify(
         self, event: Event, release: ReleaseRecord, *, actor: str, reason: str | None, at: str
     ) -> None:
         """Write a notice; the transaction's own end decides whether there is one."""

@@ -1,4 +1,4 @@
-"""Votes: each stands in the ledger by a digest with salt, which tells nobody what it was."""
+"""Votes: each is in the ledger as a salted digest, which does not reveal it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class VotesWriter(Votes):
         """Keep a reviewer's vote."""
         vote = Vote(turn=turn, person=person, decision=decision, reason=reason, at=now())
         # Without it the few possible votes could be tried against the digest, which
-        # anybody may see.
+        # everyone may see.
         salt = secrets.token_hex(16)
         entry = self._accounts.system_entry(
             VOTED,

@@ -25,3 +25,17 @@ new_dataset <- function(desk = served(), ..., rows = 200L) {
   )
   upload(desk, people, utils::modifyList(spec, list(...)))
 }
+
+# Return the half hours of 2024 on each side of which a zone's clocks are changed, in that zone.
+around_changes <- function(zone) {
+  start <- as.POSIXct("2024-01-01", tz = "UTC")
+  halves <- start + 1800 * seq(0, 366 * 48 - 1)
+  shown <- as.POSIXct(format(halves, "%Y-%m-%d %H:%M:%S", tz = zone), tz = "UTC")
+  changes <- which(diff(as.numeric(shown)) != 1800) + 1L
+  stopifnot(length(changes) == 2L)
+  near <- halves[sort(as.vector(outer(changes, -4:4, `+`)))]
+  attr(near, "tzone") <- zone
+  near
+}
+
+zones <- c("America/New_York", "Europe/Berlin", "Australia/Lord_Howe")

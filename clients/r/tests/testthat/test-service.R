@@ -21,6 +21,28 @@ test_that("a question is previewed, rehearsed and released once", {
   expect_output(print(budget(people)), "spent 1")
 })
 
+test_that("a question is charged once, however it is spelled", {
+  people <- new_dataset()
+  ask <- function(...) release(people, "linear_regression", ..., bound = 2, epsilon = 0.3)
+  first <- ask(formula = income ~ age + sex, where = where(sex %in% c("f", "m"), age >= 40))
+  again <- list(
+    ask(
+      target = "income", features = list("age", list(column = "sex", reference = "f")),
+      where = where(age >= 40L, sex %in% c("m", "f", "m"))
+    ),
+    release(
+      people, list(kind = "linear_regression", formula = "income~age+sex", bound = 2L),
+      epsilon = .1 + .2, by = list(), purpose = "Table 2",
+      where = where(sex %in% c("f", "m"), age >= 40, age >= 40)
+    )
+  )
+  for (each in again) {
+    expect_identical(each$id, first$id)
+  }
+  expect_false(ask(formula = income ~ age + sex, where = where(age > 40))$id == first$id)
+  expect_identical(budget(people)$epsilon$spent, "0.6")
+})
+
 test_that("data sets are found by name and by id, and others are refused by their code", {
   people <- new_dataset()
   expect_identical(dataset(served(), people$name)$id, people$id)
@@ -33,7 +55,26 @@ test_that("data sets are found by name and by id, and others are refused by thei
   expect_true(all(c("income", "age", "sex") %in% names(synthetic_rows(people))))
 })
 
-# a port that takes a connection and never answers, so that whoever asks gives up
+test_that("an instant comes back as the instant it was, in each zone", {
+  for (zone in zones) {
+    instants <- around_changes(zone)
+    ends <- list(type = "datetime", lower = "2024-01-01T00:00Z", upper = "2025-01-01T00:00Z")
+    people <- upload(served(), data.frame(at = instants), list(
+      name = paste("instants", zone), adjacency = "replace_one", max_rows = 100,
+      budget = list(epsilon = "100000"), columns = list(at = ends)
+    ))
+    for (place in c(1L, 4L, 5L, 6L, length(instants))) {
+      since <- instants[[place]]
+      counted <- release(people, "count", where = where(at >= since), epsilon = 1000)
+      expect_equal(counted$value$count, length(instants) - place + 1L)
+    }
+    some <- instants[3:7]
+    counted <- release(people, "count", where = where(at %in% some), epsilon = 1000)
+    expect_equal(counted$value$count, 5L)
+  }
+})
+
+# a port that takes a connection and never answers, so that the caller gives up
 silent_server <- function() {
   for (port in sample(20000:30000, 100)) {
     server <- tryCatch(serverSocket(port), error = function(cnd) NULL, warning = function(cnd) NULL)
@@ -55,12 +96,12 @@ test_that("rows are waited for longer than other answers", {
   ))$rows, 209L)
 })
 
-test_that("how far rows have been read is told while they are", {
+test_that("progress is shown while rows are read", {
   far <- list(rows = 1234567L, bytes = 250000000L, of_bytes = 1000000000L)
-  told <- "the service reads a.csv: [#####...............] 250 of 1,000 MB, 1,234,567 rows"
-  expect_identical(reading_text("a.csv", far), told)
+  stated <- "the service reads a.csv: [#####...............] 250 of 1,000 MB, 1,234,567 rows"
+  expect_identical(reading_text("a.csv", far), stated)
   far["of_bytes"] <- list(NULL)
-  expect_identical(reading_text("a.csv", far), sub("\\[.*MB, ", "", told))
+  expect_identical(reading_text("a.csv", far), sub("\\[.*MB, ", "", stated))
 
   tell <- telling(function() far, "a.csv")
   line <- capture.output(invisible(tell()), type = "message")
@@ -78,20 +119,24 @@ test_that("how far rows have been read is told while they are", {
 test_that("data grow by versions that share a budget", {
   first <- new_dataset()
   more <- data.frame(income = stats::runif(50, 10, 4000), age = 18:67, sex = "f")
+  above <- transform(more, income = 1e9)
+  expect_identical(
+    check_file(served(), above, named_list(), extends = first)$columns$income$clamped_high, 50L
+  )
   second <- extend_dataset(first, more)
   expect_identical(second$extends, first$id)
   expect_identical(second$rows, 250L)
   invisible(release(first, "mean", columns = "age", epsilon = 1))
   expect_identical(budget(second)$epsilon$spent, "1")
 
-  told <- paste("third of", first$name)
+  stated <- paste("third of", first$name)
   more$income <- stats::runif(50, 10, 4000)
-  third <- extend_dataset(second, more, list(name = told))
+  third <- extend_dataset(second, more, list(name = stated))
   versions <- dataset_versions(first)
   expect_identical(versions$id, c(third$id, second$id, first$id))
   expect_identical(versions$version, 3:1)
   expect_identical(versions$rows, c(300L, 250L, 200L))
-  expect_identical(versions$name[[1L]], told)
+  expect_identical(versions$name[[1L]], stated)
   expect_error(extend_dataset(first, more), class = "desk_problem_newer_version")
   expect_error(extend_dataset(third), "file or url")
 })
@@ -157,14 +202,14 @@ test_that("regressions are derived from moments, with standard errors and R's na
   expect_lt(abs(coef(mean)[["age"]] - 47.5), 5)
 })
 
-test_that("a job is waited for, and tells of it", {
+test_that("a job is waited for with a line of progress", {
   people <- new_dataset()
   question <- statistic("quantile_regression", target = "income", features = "age", bound = 5)
-  told <- list()
-  on_wait <- function(running, pause) told[[length(told) + 1L]] <<- or_else(running$status, "done")
+  stated <- list()
+  on_wait <- function(running, pause) stated[[length(stated) + 1L]] <<- or_else(running$status, "done")
   made <- release(people, question, epsilon = 5, on_wait = on_wait)
   expect_identical(made$status, "released")
-  expect_true(all(unlist(told) %in% c("running", "done")))
+  expect_true(all(unlist(stated) %in% c("running", "done")))
   later <- release(people, question, epsilon = 6, wait = FALSE)
   expect_true(later$status %in% c("running", "released"))
 })

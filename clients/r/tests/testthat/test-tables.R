@@ -42,26 +42,41 @@ test_that("quantiles, matrices and parts have names of their own", {
     statistic = list(parts = list(list(statistic = list(kind = "mean"))))
   )
   expect_identical(tidy(parts)$part, c(1L, 2L))
+  expect_identical(tidy(parts)$statistic, c("mean", NA))
+  born <- answered(
+    list(born = "1980-01-01"),
+    noise = list(std = list(born = 3), interval_95 = list(born = list("1979-01-01", "1981-01-01")))
+  )
+  expect_identical(tidy(born)$estimate, "1980-01-01")
+  expect_identical(tidy(born)$noise.high, "1981-01-01")
 })
 
-test_that("inference is beside the number that it is about", {
-  term <- function(by) list(term = "age", by = by, std_error = 0.5, confidence_95 = list(0, 2))
-  fit <- list(list(term = "r_squared", estimate = 0.3))
-  told <- list(terms = list(term(NULL)), fit = fit, method = "how")
+test_that("inference is next to its number", {
+  term <- function(by, ...) {
+    list(term = "age", by = by, place = list(...), std_error = 0.5, confidence_95 = list(0, 2))
+  }
+  fit <- list(list(
+    term = "r_squared", estimate = 0.3, std_error = 0.1, confidence_95 = list(0.1, 0.5)
+  ))
+  stated <- list(terms = list(term(NULL, "coefficients", "age")), fit = fit, method = "how")
   numbers <- list(coefficients = list(age = 1, income = 2))
-  answer <- answered(numbers, inference = told, epsilon = "1")
+  answer <- answered(numbers, inference = stated, epsilon = "1")
   frame <- tidy(answer)
   expect_identical(frame$std.error, c(0.5, NA))
   expect_identical(glance(answer)$r.squared, 0.3)
+  expect_identical(names(coef(answer)), c("age", "income"))
+  whole <- as.data.frame(answer)
+  expect_identical(whole$term, c("age", "income", "r_squared"))
+  expect_identical(whole$conf.high, c(2, NA, 0.5))
   expect_output(print(summary(answer)), "Method: how")
   grouped <- answered(
     list(groups = list(list(by = list(sex = "f"), value = list(age = 1)))),
-    inference = list(terms = list(term(list(sex = "f"))))
+    inference = list(terms = list(term(list(sex = "any"), "groups", 0, "value", "age")))
   )
   expect_identical(tidy(grouped)$conf.high, 2)
   median <- answered(
     list(quantiles = list(list(level = "0.5", value = 1))),
-    inference = list(terms = list(list(term = "0.5", std_error = 0.5, confidence_95 = list(0, 2))))
+    inference = list(terms = list(term(NULL, "quantiles", 0, "value")))
   )
   expect_identical(tidy(median)$std.error, 0.5)
 })
@@ -82,15 +97,17 @@ test_that("bars are drawn where there are any, and say what they are", {
   expect_identical(drawn$low, c(36, 1))
   expect_match(attr(drawn, "meaning"), "95% of the noise")
   expect_match(attr(plot(answered(list(age = 1))), "meaning"), "depends on the data")
-  told <- list(terms = list(list(term = "age", std_error = 1, confidence_95 = list(30, 50))))
-  both <- answered(list(age = 40), noise = law, inference = told)
+  stated <- list(terms = list(list(
+    term = "age", place = list("age"), std_error = 1, confidence_95 = list(30, 50)
+  )))
+  both <- answered(list(age = 40), noise = law, inference = stated)
   expect_identical(plot(both)$low, 30)
   expect_identical(plot(both, intervals = "noise", main = "Age", xlim = c(0, 100))$low, 36)
   expect_identical(plot(answered(NULL, noise = law, class = "desk_preview"))$estimate, c(0, 0))
 })
 
-test_that("a job is told of where somebody is looking, and nowhere else", {
-  told <- function(seen) {
+test_that("a running job is shown in an interactive session only", {
+  stated <- function(seen) {
     before <- options(releasedesk.progress = seen)
     on.exit(options(before))
     line <- progress_line()
@@ -99,6 +116,55 @@ test_that("a job is told of where somebody is looking, and nowhere else", {
       line(NULL, 0)
     }), collapse = "\n")
   }
-  expect_match(told(TRUE), "rel_1 is running: 0 s, looking again in 2 s")
-  expect_identical(told(FALSE), "")
+  expect_match(stated(TRUE), "rel_1 is running: 0 s, looking again in 2 s")
+  expect_identical(stated(FALSE), "")
+})
+
+test_that("labels of categories, and conditions of parts, are in columns of their own", {
+  where <- list(
+    list(column = "age", op = ">", value = 5), list(column = "sex", op = "in", value = list("f", 1))
+  )
+  parts <- answered(
+    list(parts = list(
+      list(groups = list(list(by = list(sex = "f"), value = list(age = 40)))), list(age = 9)
+    )),
+    statistic = list(parts = list(
+      list(statistic = list(kind = "mean")), list(statistic = list(kind = "mean", where = where))
+    )),
+    labels = list(sex = list(f = "women"), other = list(a = "b"))
+  )
+  expect_identical(
+    names(tidy(parts))[1:5], c("part", "where", "statistic", "sex", "sex label")
+  )
+  expect_identical(tidy(parts)[["sex label"]], c("women", NA))
+  expect_identical(tidy(parts)$where, c(NA, "age > 5 and sex is one of f, 1"))
+})
+
+test_that("a number at the edge of what is possible is not shown as a number", {
+  reason <- "Cannot be said: why."
+  spread <- answered(
+    list(groups = list(
+      list(by = list(sex = "f"), value = list(age = 0)),
+      list(by = list(sex = "m"), value = list(age = 4.5))
+    )),
+    noise = list(interval_95 = list(groups = list(
+      list(value = list(age = list(0, 2))), list(value = list(age = list(3, 6)))
+    ))),
+    at_edge = list(list(place = list("groups", 0, "value", "age"), reason = reason))
+  )
+  frame <- tidy(spread)
+  expect_identical(frame$estimate, c(NA, 4.5))
+  expect_identical(frame$noise.high, c(2, 6))
+  expect_identical(frame$note, c(reason, NA))
+  printed <- capture_output_lines(print(spread))
+  expect_match(printed, "cannot be said", all = FALSE, fixed = TRUE)
+  expect_match(printed, reason, all = FALSE, fixed = TRUE)
+  summarised <- capture_output_lines(print(summary(spread)))
+  expect_match(summarised, "f age .*cannot be said", all = FALSE)
+  expect_match(summarised, "m age +4.5", all = FALSE)
+  grDevices::pdf(NULL)
+  on.exit(grDevices::dev.off())
+  drawn <- plot(spread)
+  expect_identical(drawn$estimate, c(NA, 4.5))
+  expect_identical(drawn$low, c(0, 3))
 })

@@ -1,0 +1,69 @@
+"""The commands about a data set's budget: what is left, grants, and caps on persons."""
+
+from __future__ import annotations
+
+import click
+
+from app.cli.caution import YES, require_meant_grant
+from app.cli.remote import as_json_option, connected, print_rows
+from app.client import ReleaseDesk
+
+_REASON = click.option("--reason", required=True, help="Kept in the ledger.")
+
+
+@click.command("budget")
+@click.argument("dataset")
+@connected
+def datasets_budget(desk: ReleaseDesk, *, dataset: str) -> None:
+    """Print what is left of the budget of DATASET (an id or a name)."""
+    budget = desk.budget(dataset)
+    left = budget.epsilon
+    target = "" if budget.delta is None else f"  at delta {budget.delta}, kept in zCDP"
+    click.echo(
+        f"total {left.total}  spent {left.spent}  reserved {left.reserved}"
+        f"  remaining {left.remaining}{target}"
+    )
+    if budget.yours and budget.yours.get("cap") is not None:
+        click.echo(f"yours: cap {budget.yours['cap']}  remaining {budget.yours['remaining']}")
+
+
+@click.command("grant")
+@click.argument("dataset")
+@click.option("--epsilon", required=True, help='What is added, as a decimal, e.g. "0.5".')
+@_REASON
+@click.option("--expires", help="When the grant ends, ISO 8601; without it never.")
+@YES
+@connected
+def datasets_grant(
+    desk: ReleaseDesk, *, dataset: str, epsilon: str, reason: str, expires: str | None, yes: bool
+) -> None:
+    """Raise the total budget of DATASET, which cannot be taken back.
+
+    It asks for a confirmation. A grant above 10, or above twice the total, is typed again.
+    """
+    require_meant_grant(desk, dataset, epsilon, yes=yes)
+    desk.grant(dataset, epsilon=epsilon, reason=reason, expires=expires)
+    click.echo(f"total {desk.budget(dataset).epsilon.total}")
+
+
+@click.command("cap")
+@click.argument("dataset")
+@click.argument("person")
+@click.option("--epsilon", help="What PERSON may use at most; without it the cap is lifted.")
+@_REASON
+@connected
+def datasets_cap(
+    desk: ReleaseDesk, *, dataset: str, person: str, epsilon: str | None, reason: str
+) -> None:
+    """Cap what PERSON (whose key it is) may use of the budget of DATASET."""
+    cap = desk.cap(dataset, person=person, epsilon=epsilon, reason=reason)
+    click.echo(f"cap {cap.epsilon or 'none'}  used {cap.used}")
+
+
+@click.command("caps")
+@click.argument("dataset")
+@as_json_option
+@connected
+def datasets_caps(desk: ReleaseDesk, *, dataset: str, as_json: bool) -> None:
+    """List the caps on the budget of DATASET."""
+    print_rows(desk.caps(dataset), ("person", "epsilon", "used"), as_json=as_json)

@@ -1,0 +1,187 @@
+"""What an answer says of its columns: missing cells, what was filled in, and labels of values.
+
+All of it follows from the question and from the data set's declaration. It is put in a plan's
+``details``, once, where every answer, page and file takes it from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, cast
+
+from app.domain.column_json import column_json
+from app.domain.columns import CategorySpec, ColumnSpec, Fill, NumberSpec
+from app.domain.datasets import ColumnsSpec
+from app.services.datasets.datasets import DatasetFacts
+from mechanisms.available import parts_by_column
+from mechanisms.contract import Plan, Statistic
+from mechanisms.expressions.parsing import parse
+from mechanisms.expressions.presence import values_read
+from mechanisms.foresight.verdicts import Usefulness
+from mechanisms.statistics.questions import stored_columns_read, viewed
+from mechanisms.statistics.stack import Stack
+from mechanisms.words import listed
+
+_MEMBERS = ("excludes_missing", "fills", "about_missing", "labels")
+
+
+def with_column_facts(plan: Plan, statistic: Statistic, facts: DatasetFacts) -> Plan:
+    """Return a plan whose details say what its answer must say of the columns.
+
+    That is which records it leaves out, every fill, and labels of the categories that it names.
+    """
+    excluded = _excluded(statistic, facts)
+    fills = dict(_fills(statistic, facts))
+    facts_of = {
+        "excludes_missing": excluded,
+        "fills": {name: value for name, (value, _) in fills.items()},
+        "about_missing": [*_of_excluded(statistic, excluded), *_of_fills(fills)],
+        "fills_at_bounds": {name: bound for name, (_, bound) in fills.items() if bound},
+        "labels": dict(_labels(statistic, facts)),
+    }
+    return replace(
+        plan, details={**plan.details, **{n: each for n, each in facts_of.items() if each}}
+    )
+
+
+def column_members(details: Mapping[str, Any]) -> dict[str, object]:
+    """Return the members of an answer that are about its columns; none where there is nothing.
+
+    ``details`` are those of the plan.
+    """
+    return {name: details[name] for name in _MEMBERS if details.get(name)}
+
+
+def joined_members(all_details: Iterable[Mapping[str, Any]]) -> dict[str, object]:
+    """Return the same of what is computed from several answers."""
+    found: dict[str, Any] = {}
+    for details in all_details:
+        for name, member in column_members(details).items():
+            before = found.get(name)
+            if before is None:
+                found[name] = member
+            elif isinstance(member, Mapping):
+                found[name] = {**before, **member}
+            else:
+                found[name] = [*dict.fromkeys([*before, *cast(Sequence[str], member)])]
+    return found
+
+
+def warned(useful: Usefulness, details: Mapping[str, Any]) -> Usefulness:
+    """Return a verdict that warns where a fill value is a bound of its column.
+
+    No expected error counts what such values pull an answer by: an answer is not good with them.
+    """
+    bounds: Mapping[str, str] = details.get("fills_at_bounds") or {}
+    if not bounds:
+        return useful
+    fills = details["fills"]
+    named = listed([f"{name} as {_text(fills[name])}, its {bounds[name]} bound" for name in bounds])
+    warning = (
+        f"Missing values count as a bound: {named}. They pull the answer towards it, by an error "
+        "that is not counted here."
+    )
+    verdict, sentence = useful.verdict, useful.sentence
+    if verdict == "good":
+        verdict, sentence = "weak", f"Apart from that: {sentence}"
+    return replace(useful, verdict=verdict, sentence=f"{warning} {sentence}")
+
+
+def fills_in_words(columns: ColumnsSpec) -> Mapping[str, str]:
+    """Return by column what missing cells count as, where they are filled in."""
+    return {
+        name: f"missing values count as {_text(_shown(column))}"
+        for name, column in columns.columns.items()
+        if isinstance(column.missing, Fill)
+    }
+
+
+def _excluded(statistic: Statistic, facts: DatasetFacts) -> list[str]:
+    found: dict[str, None] = {}
+    for each in _single(statistic):
+        for part in parts_by_column(each, facts.schema):
+            excluded = viewed(part, facts.schema).facts.get("excludes_missing", ())
+            found |= dict.fromkeys(cast(Sequence[str], excluded))
+    return [*found]
+
+
+def _fills(statistic: Statistic, facts: DatasetFacts) -> Iterator[tuple[str, tuple[object, str]]]:
+    """Yield the columns whose missing cells are filled in: the value, and which bound it is."""
+    read = dict.fromkeys(
+        name for each in _single(statistic) for name in stored_columns_read(each, facts.schema)
+    )
+    for name in dict.fromkeys(base for each in read for base in _declared(each, facts.columns)):
+        column = facts.columns.columns[name]
+        if isinstance(column.missing, Fill):
+            yield name, (_shown(column), _bound(column))
+
+
+def _labels(statistic: Statistic, facts: DatasetFacts) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the columns whose values have labels: each value's, by the columns in their order."""
+    read = {name for each in _single(statistic) for name in stored_columns_read(each, facts.schema)}
+    for name, column in facts.columns.columns.items():
+        if name in read and isinstance(column, CategorySpec) and column.labels:
+            yield name, dict(column.labels)
+
+
+def _single(statistic: Statistic) -> Sequence[Statistic]:
+    if isinstance(statistic, Stack):
+        return [part.statistic for part in statistic.parts]
+    return [statistic]
+
+
+def _declared(name: str, columns: ColumnsSpec) -> Iterator[str]:
+    """Yield the declared columns whose values a stored column is made of."""
+    made = columns.derived.get(name)
+    if made is None:
+        yield name
+        return
+    for each in values_read(parse(made.expression)):
+        yield from _declared(each, columns)
+
+
+def _filled(column: NumberSpec) -> Fraction:
+    """Return what is stored where a number is missing: the fill value, clamped."""
+    assert isinstance(column.missing, Fill)
+    value = column.missing.value
+    assert isinstance(value, Fraction)
+    return min(max(value, column.lower), column.upper)
+
+
+def _bound(column: ColumnSpec) -> str:
+    """Return which bound of its column a fill value is; empty for none."""
+    if not isinstance(column, NumberSpec):
+        return ""
+    value = _filled(column)
+    return "lower" if value == column.lower else "upper" if value == column.upper else ""
+
+
+def _shown(column: ColumnSpec) -> object:
+    """Return a fill value as JSON has it: as it is stored."""
+    if isinstance(column, NumberSpec):
+        column = replace(column, missing=Fill(_filled(column)))
+    return column_json(column)["missing"]
+
+
+def _of_excluded(statistic: Statistic, names: Sequence[str]) -> Iterator[str]:
+    if not names:
+        return
+    if getattr(statistic, "missing", None) == "available":
+        yield (
+            "Each column's number is about the records that have a value of it. "
+            f"Missing values are left out of: {listed(names)}."
+        )
+    else:
+        yield f"Records without a value of {listed(names, last='or')} are left out."
+
+
+def _of_fills(fills: Mapping[str, tuple[object, str]]) -> Iterator[str]:
+    for name, (value, bound) in fills.items():
+        where = f", its {bound} bound" if bound else ""
+        yield f"{name}: missing values count as {_text(value)}{where}."
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,166 @@
+"""Which number is which: every number of an answer by a structured key.
+
+An answer's ``value`` has one of a few shapes, which nest: groups, parts of a stack, cells of a
+histogram, quantiles, symmetric matrices, and objects of named numbers. This file is the only one
+that knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any
+
+Place = tuple[str | int, ...]
+"""A path in an answer's ``value``: names of members, and positions in lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """Which number of an answer one is.
+
+    Attributes
+    ----------
+    place
+        Its path in ``value``; of a fit's number, which is not there, its name alone.
+    kind
+        The kind of the statistic that it belongs to; in a stack, of its part.
+    part
+        The position of its part in a stack, from 1; None where the answer is no stack.
+    group, cell
+        The labels of its group, and of its cell in a histogram, by column.
+    measure
+        What it is of ``terms``, where the kind does not say it: ``count``, ``mean``, ``fit``.
+    terms
+        The columns, the coefficient or the level that it is of; empty for a count.
+    subject
+        The column that a quantile is of.
+    where
+        The conditions of its part in a stack, as the question has them.
+    """
+
+    place: Place = ()
+    kind: str = ""
+    part: int | None = None
+    group: Mapping[str, Any] = field(default_factory=dict)
+    cell: Mapping[str, Any] = field(default_factory=dict)
+    measure: str = ""
+    terms: tuple[str, ...] = ()
+    subject: str = ""
+    where: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def labels(self) -> Mapping[str, Any]:
+        """Return the labels of its group and cell together, by column."""
+        return {**self.group, **self.cell}
+
+    def below(self, *steps: str | int, **changes: Any) -> Key:
+        """Return the key of what is further down the same path."""
+        return replace(self, place=(*self.place, *steps), **changes)
+
+
+def keys_of(shape: object, statistic: object) -> Iterator[Key]:
+    """Yield the key of every number, in the answer's order.
+
+    Parameters
+    ----------
+    shape
+        The answer's ``value``, or anything of the same shape, as an expected error.
+    statistic
+        The answer's ``statistic``: it names the columns of matrices and the kinds of parts.
+    """
+    return _walk(shape, statistic, _asked(statistic, Key()))
+
+
+def fit_key(term: Mapping[str, Any], statistic: object) -> Key:
+    """Return the key of a number of a fit, as R squared, which is not in ``value``."""
+    name = str(term["term"])
+    start = _asked(statistic, Key(group=term.get("by") or {}))
+    return replace(start, place=("fit", name), measure="fit", terms=(name,))
+
+
+def at(part: Any, place: Sequence[str | int]) -> Any:
+    """Return what is at a path, or None where there is nothing."""
+    for step in place:
+        try:
+            part = part[step]
+        except (IndexError, KeyError, TypeError):
+            return None
+    return part
+
+
+def _asked(statistic: object, key: Key) -> Key:
+    """Return a key that knows which statistic it is of."""
+    kind, column = at(statistic, ("kind",)), at(statistic, ("column",))
+    return replace(key, kind=str(kind or ""), subject=str(column or ""))
+
+
+def _walk(part: object, statistic: object, here: Key) -> Iterator[Key]:
+    # A number that the answer does not show has a key, too; a text is a date or a moment.
+    if part is None or isinstance(part, Real | str):
+        if here.place or part is not None:
+            yield here
+    elif isinstance(part, list):
+        yield from _matrix(part, statistic, here)
+    elif isinstance(part, Mapping):
+        for name, inner in part.items():
+            shaped = _SHAPES.get(name)
+            if shaped is not None and isinstance(inner, list):
+                for index, each in enumerate(inner):
+                    yield from shaped(each, statistic, here.below(name, index))
+            elif isinstance(inner, Mapping | list):  # means, coefficients, a matrix
+                yield from _walk(
+                    inner, statistic, here.below(name, measure=_MEASURES.get(name, ""))
+                )
+            else:
+                yield from _walk(inner, statistic, _named(here, name))
+
+
+def _named(here: Key, name: str) -> Key:
+    """Return the key of a number that its object calls so."""
+    if name == "count" and here.kind in _COUNTING and not here.measure:
+        return here.below(name, measure="count")
+    return here.below(name, terms=(name,))
+
+
+def _matrix(rows: Sequence[Any], statistic: object, here: Key) -> Iterator[Key]:
+    """Yield the keys of a symmetric matrix's upper triangle, or of the entries of a list."""
+    columns = at(statistic, ("columns",))
+    named = isinstance(columns, list) and len(columns) == len(rows)
+    names = [str(each) for each in (columns if named and columns else range(len(rows)))]
+    for i, row in enumerate(rows):
+        if isinstance(row, list):
+            for j in range(i, len(row)):
+                yield here.below(i, j, terms=(names[i], names[j]))
+        else:
+            yield from _walk(row, statistic, here.below(i, terms=(str(i),)))
+
+
+def _group(part: Any, statistic: object, here: Key) -> Iterator[Key]:
+    inside = here.below("value", group={**here.group, **part["by"]})
+    yield from _walk(at(part, ("value",)), statistic, inside)
+
+
+def _cell(part: Any, _: object, here: Key) -> Iterator[Key]:
+    yield here.below("count", measure="count", cell={**here.cell, **part["cell"]})
+
+
+def _quantile(part: Any, _: object, here: Key) -> Iterator[Key]:
+    yield here.below("value", measure="level", terms=(str(part["level"]),))
+
+
+def _part(part: Any, statistic: object, here: Key) -> Iterator[Key]:
+    index = int(here.place[-1])
+    own = at(statistic, ("parts", index, "statistic"))
+    where = at(own, ("where",)) or ()
+    yield from _walk(part, own, replace(_asked(own, here), part=index + 1, where=where))
+
+
+_Shaped = Callable[[Any, object, Key], Iterator[Key]]
+_SHAPES: Mapping[str, _Shaped] = {
+    "groups": _group, "parts": _part, "cells": _cell, "quantiles": _quantile
+}  # fmt: skip
+_MEASURES = {"means": "mean", "second": "product"}
+_COUNTING = frozenset({"count", "moments", "histogram"})
+"""The kinds whose answers have a count of their own; elsewhere a column may be called so."""
