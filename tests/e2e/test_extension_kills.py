@@ -125,7 +125,7 @@ class Growing:
         place = self.server.data_dir
         for folder in ("staging", "datasets", "stale", "lineage"):
             names = {path.name.partition(".")[0] for path in (place / folder).glob("*")}
-            assert names - {"key"} <= known, (folder, names - known)
+            assert names - {"key", "index"} <= known, (folder, names - known)
 
 
 def _death(server: LiveServer, call: Callable[[], httpx.Response]) -> None:
