@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import click
 
+from app.cli.caution import YES, require_meant
 from app.cli.remote import as_json_option, connected, print_rows
 from app.client import ReleaseDesk
 
 _REASON = click.option("--reason", required=True, help="Kept in the ledger.")
+
+_CANCELLED = (
+    "All requests that wait for a review there are rejected, with this reason. None is charged.",
+    "A rejected request cannot be approved later, even when the pause is lifted.",
+)
 
 
 @click.group()
@@ -25,11 +31,16 @@ _WHAT = click.argument("what", type=click.Choice(["person", "dataset"]))
 @click.option(
     "--cancel-waiting", is_flag=True, help="Reject what waits for a review; it is not charged."
 )
+@YES
 @connected
 def pauses_set(
-    desk: ReleaseDesk, *, what: str, name: str, reason: str, cancel_waiting: bool
+    desk: ReleaseDesk, *, what: str, name: str, reason: str, cancel_waiting: bool, yes: bool
 ) -> None:
-    """Pause the person NAME, or the data set with the id NAME: nothing is charged or drawn."""
+    """Pause the person NAME, or the data set with the id NAME: nothing is charged or drawn.
+
+    It asks for a confirmation with --cancel-waiting, which cannot be undone.
+    """
+    require_meant(lambda: _CANCELLED, yes=yes or not cancel_waiting)
     cancelled = desk.pause(what, name, reason=reason, cancel_waiting=cancel_waiting)
     click.echo(f"paused {name}  cancelled {cancelled}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, BinaryIO
 
@@ -59,6 +59,10 @@ _ARCHIVED = (
 _DELETED = (
     "The rows are erased for good, and the account is closed unless other data sets share it.",
     "The entries of the ledger stay. The same people can be uploaded again.",
+)
+_WITHDRAWN = (
+    "The request ends, and its reviewers cannot approve it any more. Nothing is charged.",
+    "Its reserved budget is released, and others may use it.",
 )
 
 
@@ -135,11 +139,22 @@ def keys_duplicates(desk: ReleaseDesk) -> None:
 
 @keys.command("revoke")
 @click.argument("key_id")
+@YES
 @connected
-def keys_revoke(desk: ReleaseDesk, *, key_id: str) -> None:
-    """Revoke the key with the id KEY_ID."""
+def keys_revoke(desk: ReleaseDesk, *, key_id: str, yes: bool) -> None:
+    """Revoke the key with the id KEY_ID, for good."""
+    require_meant(lambda: _revoked(desk, key_id), yes=yes)
     desk.revoke_key(key_id)
     click.echo(f"revoked {key_id}")
+
+
+def _revoked(desk: ReleaseDesk, key_id: str) -> Iterator[str]:
+    """Yield which key is revoked, if there is one, and what follows."""
+    for key in desk.keys():
+        if key.id == key_id:
+            yield f"The key {key.name} belongs to {key.person}, with the role {key.role}."
+    yield "Its secret is refused from now on, for good."
+    yield "Programs that use it stop, and its sessions at the desk end."
 
 
 @click.group()
@@ -341,9 +356,11 @@ def releases_reviews(desk: ReleaseDesk, *, as_json: bool) -> None:
 
 @releases.command("withdraw")
 @click.argument("release")
+@YES
 @connected
-def releases_withdraw(desk: ReleaseDesk, *, release: str) -> None:
+def releases_withdraw(desk: ReleaseDesk, *, release: str, yes: bool) -> None:
     """Withdraw RELEASE, one's own, which awaits a review; its budget is given back."""
+    require_meant(lambda: _WITHDRAWN, yes=yes)
     click.echo(desk.withdraw(release).status)
 
 

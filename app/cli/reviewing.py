@@ -46,9 +46,13 @@ def releases_approve(
 @click.argument("release")
 @_REASON
 @_SEEN
+@YES
 @connected
-def releases_reject(desk: ReleaseDesk, *, release: str, reason: str, seen: str | None) -> None:
+def releases_reject(
+    desk: ReleaseDesk, *, release: str, reason: str, seen: str | None, yes: bool
+) -> None:
     """Reject RELEASE, which awaits a review; its budget is given back. Never one's own."""
+    require_meant(lambda: _rejected(desk.review(release)), yes=yes)
     click.echo(desk.reject(release, reason=reason, seen=seen).status)
 
 
@@ -159,6 +163,15 @@ def _approved(sheet: Sheet) -> Iterator[str]:
     share = f"{100 * cost['share']:.3g}% of what is left"
     yield f"{last} is charged epsilon {cost['epsilon']}, {share}."
     yield "A charge is never given back, whatever the numbers are."
+
+
+def _rejected(sheet: Sheet) -> Iterator[str]:
+    """Yield what a rejection does."""
+    needed = sheet.votes["needed"]
+    last = f"If yours is the last of {needed} votes, the" if needed > 1 else "The"
+    yield f"{sheet.asker['person']} asks for: {sheet.words}"
+    yield f"{last} request ends, and its reserved epsilon {sheet.cost['epsilon']} is released."
+    yield "A rejected request cannot be approved later. The requester will see your reason."
 
 
 def _lines(sheet: Sheet) -> Iterator[str]:

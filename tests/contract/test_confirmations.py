@@ -72,27 +72,39 @@ def test_each_act_is_confirmed_and_without_a_terminal_needs_a_word(
 ) -> None:
     dataset = upload(admin, policy={"review": "above:0.5"})["id"]
     release = ask(admin, dataset).json()["id"]
-    waiting = ask(admin, dataset, epsilon="0.8").json()["id"]
-    curator = make_key(admin, "curator")["secret"]
+    first, second, third = (
+        ask(admin, dataset, epsilon=epsilon).json()["id"] for epsilon in ("0.8", "0.7", "0.6")
+    )
+    paused = upload(admin, policy={"review": "always"})["id"]
+    ask(admin, paused)
+    curator, old = make_key(admin, "curator")["secret"], make_key(admin, "analyst")
     because = ("--reason", "within the protocol")
+    pause = ("pauses", "set", "dataset", paused, *because)
     # as (act, what is said, what follows)
     acts = (
         (("datasets", "grant", dataset, "--epsilon", "1", *because), "weaker privacy", "total 11"),
-        (("releases", "approve", waiting, *because), "never given back", "running"),
+        (("releases", "approve", first, *because), "never given back", "running"),
+        (("releases", "reject", second, *because), "cannot be approved later", "rejected"),
         (("releases", "publish", release, *because), "without a key", "/public/"),
         (("releases", "unpublish", release, "--note", "wrong"), "no numbers", "withdrawn"),
         (("datasets", "archive", dataset), "erased for good", "archived"),
         (("datasets", "delete", upload(admin)["id"]), "account is closed", "deleted"),
     )  # fmt: skip
-    for act, said, follows in acts:
-        refused = run(service, *act, typed="y\n", key=curator)
+    by_admin = (
+        (("releases", "withdraw", third), "Nothing is charged", "withdrawn"),
+        (("keys", "revoke", old["id"]), f"The key {old['name']} belongs to", f"revoked {old['id']}"),
+        ((*pause, "--cancel-waiting"), "None is charged", "cancelled 1"),
+    )
+    both = [(each, ADMIN_KEY) for each in by_admin] + [(each, curator) for each in acts]
+    for (act, said, follows), key in both:
+        refused = run(service, *act, typed="y\n", key=key)
         assert refused.exit_code == WRONG_USAGE
         assert "Add --yes if it is meant." in " ".join(refused.stderr.split())
         with monkeypatch.context() as patched:
             patched.setattr(caution, "at_terminal", lambda: True)
-            refused = run(service, *act, typed="n\n", key=curator)
+            refused = run(service, *act, typed="n\n", key=key)
             assert (refused.exit_code, refused.stdout) == (ABORTED, "")
             assert said in refused.stderr
-        done = run(service, *act, "--yes", key=curator)
+        done = run(service, *act, "--yes", key=key)
         assert (done.exit_code, done.stderr) == (0, ""), done.output
         assert follows in done.stdout

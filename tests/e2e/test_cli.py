@@ -456,7 +456,7 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assert done("keys", "duplicates", url=url) == ""
     refused = invoke("keys", "create", "ANN ", "--role", "analyst", url=url)
     assert (refused.exit_code, 'person: "Ann"' in refused.stderr) == (REFUSED, True)
-    done("keys", "revoke", key["id"], url=url)
+    done("keys", "revoke", key["id"], "--yes", url=url)
     assert invoke("datasets", "list", url=url, key=analyst).exit_code == REFUSED
 
 
@@ -564,8 +564,8 @@ def test_a_review_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     assert "403 forbidden" in own.stderr
     assert done(*approve, url=url) == "running"
     assert invoke(*approve, url=url).exit_code == REFUSED
-    assert done("releases", "reject", second, *reason, url=url) == "rejected"
-    assert done("releases", "withdraw", third, url=url, key=analyst) == "withdrawn"
+    assert done("releases", "reject", second, *reason, "--yes", url=url) == "rejected"
+    assert done("releases", "withdraw", third, "--yes", url=url, key=analyst) == "withdrawn"
     assert "as agreed" in done("releases", "show", second, url=url, key=analyst)
     assert done("releases", "reviews", "--json", url=url) == ""
     again = ("releases", "ask", dataset, MEAN, *price, "--idempotency-key", "one")
