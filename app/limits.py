@@ -9,54 +9,28 @@ from pydantic_settings import BaseSettings
 
 from app.setting_rules import SettingsError
 
+_UPLOAD_BYTES = 4 * 2**30
+_UPLOAD_CPU_S = 1_800
+"""For each 4 GiB: enough for some 10^9 rows of ten columns."""
+
 
 class Limits(BaseSettings):
     """The limits among the settings; :class:`app.settings.Settings` has them all."""
 
     max_upload_bytes: int = Field(
-        default=4 * 2**30, ge=1, description="Largest upload accepted, in bytes."
+        default=_UPLOAD_BYTES,
+        ge=1,
+        description="Largest upload accepted, in bytes. Reading one may use half an hour of CPU "
+        "time for each 4 GiB of this limit.",
     )
     max_upload_rows: int = Field(
         default=100_000_000, ge=1, description="Most rows one data set may have."
-    )
-    max_expanded_bytes: int = Field(
-        default=2**36, ge=1, description="Largest content of a gzip upload, in bytes."
-    )
-    max_compression_ratio: int = Field(
-        default=250,
-        ge=1,
-        description="How many times larger than the gzip file its content may be, above 64 MiB.",
-    )
-    max_file_columns: int = Field(
-        default=10_000, ge=1, description="Most columns an uploaded file may have, declared or not."
-    )
-    max_record_bytes: int = Field(
-        default=2**20,
-        ge=2**10,
-        description="Largest CSV record, header and cell of an upload, in bytes.",
     )
     upload_memory_bytes: int = Field(
         default=2**31,
         ge=2**29,
         description="Memory of each process that reads an upload, in bytes; "
         "one that stores it has as much, and half a GiB, of address space.",
-    )
-    upload_cpu_s: int = Field(
-        default=1_800,
-        ge=1,
-        description="Processor time that reading one upload may take, in seconds.",
-    )
-    max_columns: int = Field(
-        default=1_000, ge=1, description="Most columns a data set spec may declare."
-    )
-    max_category_values: int = Field(
-        default=10_000, ge=1, description="Most values one category column may declare."
-    )
-    max_question_bytes: int = Field(
-        default=2**16,
-        ge=2**10,
-        description="Largest question of a release or preview as it is kept, all defaults filled "
-        "in, in bytes. Larger ones are answered 413 and nothing is charged.",
     )
     max_stored_bytes_per_day: int = Field(
         default=2**28,
@@ -77,13 +51,8 @@ class Limits(BaseSettings):
         ge=0,
         description="Requests without a valid key that one address (of IPv6, a /64 network) may "
         "send per minute to each server process; 0 for any number. Above it requests wait for up "
-        "to a second, and are then answered 429. Probes count apart.",
-    )
-    anonymous_total_per_minute: int = Field(
-        default=12_000,
-        ge=0,
-        description="Requests without a valid key that all addresses together may send per minute "
-        "to each server process; 0 for any number.",
+        "to a second, and are then answered 429. All addresses together may send ten times as "
+        "many. Probes count apart.",
     )
     trusted_proxies: str = Field(
         default="127.0.0.1",
@@ -91,20 +60,6 @@ class Limits(BaseSettings):
         "`X-Forwarded-For` and `X-Forwarded-Proto` are believed, such as `10.0.0.5,10.1.0.0/16`: "
         "limits on requests without a key and the log are about the address that they name. Empty "
         "for none. Connections are counted by the address that they come from.",
-    )
-    max_request_bytes: int = Field(
-        default=2**20,
-        ge=1,
-        description="Largest JSON body, and largest spec part of an upload, in bytes.",
-    )
-    max_answer_bytes: int = Field(
-        default=2**30,
-        ge=1,
-        description="Largest answer whose receipt is checked, in bytes; of one above "
-        "`max_request_bytes` only the end is kept. No database stores a larger answer.",
-    )
-    max_head_bytes: int = Field(
-        default=2**16, ge=2**10, description="Largest request line and headers, in bytes."
     )
     max_connections: int | None = Field(
         default=None,
@@ -120,25 +75,11 @@ class Limits(BaseSettings):
         "default half of `max_connections`. Behind a proxy all have the proxy's address: set it to "
         "`max_connections` there, and limit clients in the proxy.",
     )
-    head_timeout_s: float = Field(
-        default=10.0,
-        gt=0,
-        description="How long a client may take for a request line and headers, in seconds.",
-    )
-    body_timeout_s: float = Field(
-        default=30.0,
-        gt=0,
-        description="How long a client may take for a request body, in seconds, "
-        "beyond one second per `min_body_bytes_per_s` received.",
-    )
-    min_body_bytes_per_s: int = Field(
-        default=2**14, ge=1, description="Slowest sustained upload, in bytes per second."
-    )
-    write_timeout_s: float = Field(
-        default=30.0,
-        gt=0,
-        description="How long a client may leave an answer unread, in seconds.",
-    )
+
+    @property
+    def upload_cpu_s(self) -> int:
+        """Return the CPU time that reading one upload may take, in seconds."""
+        return _UPLOAD_CPU_S * max(-(-self.max_upload_bytes // _UPLOAD_BYTES), 1)
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from app.api.application import bare_application
 from app.api.serving.stopping import stopping_in_order
+from app.constants import CONSTANTS, Constants
 from app.descriptors import HEAD_ROOM
 from app.desk.addresses import add_desk
 from app.desk.routes import refused
@@ -34,7 +35,7 @@ _COLLECT_AFTER = 50_000
 """New objects between two looks for garbage: more than requests under way hold at once."""
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, constants: Constants = CONSTANTS) -> FastAPI:
     """Return the application; it opens its store when it starts and closes it when it stops."""
 
     @asynccontextmanager
@@ -43,24 +44,25 @@ def create_app(settings: Settings) -> FastAPI:
         configure_logs(level=settings.log_level, directories=written_directories(settings).values())
         store = await anyio.to_thread.run_sync(open_store, settings)
         try:
-            services = await anyio.to_thread.run_sync(_build, settings, store)
+            services = await anyio.to_thread.run_sync(_build, settings, store, constants)
             store.share()
             if store.frozen is None:
                 _show_key(services.keys.bootstrap(_bootstrap_secret(settings)))
                 await services.lease.begin()
                 await services.log.catch_up()
                 services.jobs.start()
-            notice_s = settings.stop_notice_s if store.shared else 0.0
+            notice_s = constants.stop_notice_s if store.shared else 0.0
             with stopping_in_order(notice_s=notice_s, say=partial(_say_so, services)) as stop:
                 try:
                     state = AppState(
                         services=services,
                         settings=settings,
-                        anonymous=_anonymous(settings, services),
+                        constants=constants,
+                        anonymous=_anonymous(settings, constants, services),
                         clock=PublicClock(settings.response_slot_ms),
                         crowd=_crowd(settings),
                         rates=_rates(settings, store),
-                        uploads=UploadGate(settings.max_waiting_uploads),
+                        uploads=UploadGate(constants.max_waiting_uploads),
                         refusal_page=refused,
                     )
                     async with _at_work(services):
@@ -110,11 +112,12 @@ def keep_in_memory() -> None:
     gc.enable()
 
 
-def _build(settings: Settings, store: Store) -> Services:
+def _build(settings: Settings, store: Store, constants: Constants) -> Services:
     warn_of_shared_device(settings)
     warn_of_what_is_lacking()
-    processes = build_processes(settings, store, calculated=("app.web.requests.bodies",))
-    return build_services(settings, store, processes)
+    calculated = ("app.web.requests.bodies",)
+    processes = build_processes(settings, store, constants, calculated=calculated)
+    return build_services(settings, store, processes, constants)
 
 
 def _say_so(services: Services) -> None:
@@ -128,10 +131,11 @@ def _rates(settings: Settings, store: Store) -> RateLimiter:
     return RateLimiter(most, share=shared_by(store, most))
 
 
-def _anonymous(settings: Settings, services: Services) -> Anonymous:
+def _anonymous(settings: Settings, constants: Constants, services: Services) -> Anonymous:
+    each = settings.anonymous_rate_limit_per_minute
     return Anonymous(
-        each_per_minute=settings.anonymous_rate_limit_per_minute,
-        all_per_minute=settings.anonymous_total_per_minute,
+        each_per_minute=each,
+        all_per_minute=each * constants.anonymous_addresses,
         changes=services.publications.changes,
         marks=services.publications.marks,
     )

@@ -102,12 +102,6 @@ class Settings(Limits):
     s3_session_token: SecretStr | None = Field(
         default=None, min_length=1, description="The token that belongs to a key for a while."
     )
-    max_source_files: int = Field(
-        default=10_000, ge=1, description="Most files one source may have."
-    )
-    max_source_bytes: int = Field(
-        default=2**40, ge=1, description="Largest source, in bytes of all its files together."
-    )
     upload_threads: int = Field(
         default=2,
         ge=1,
@@ -116,31 +110,6 @@ class Settings(Limits):
     )
     max_grant: float = Field(
         default=1000, ge=1e-9, le=1e9, description="Largest epsilon that one grant may add."
-    )
-    max_overlaps_per_day: int = Field(
-        default=10,
-        ge=1,
-        description="How many of a person's uploads may be refused within 24 hours because they "
-        "overlap another person's data, since each refusal reveals something about it. Then "
-        "the person's uploads answer 429 too-many-overlaps.",
-    )
-    max_waiting_uploads: int = Field(
-        default=16,
-        ge=1,
-        description="Uploads that may arrive or wait at once; above it requests answer 503 busy.",
-    )
-    draw_threads: int = Field(
-        default=4,
-        ge=1,
-        le=64,
-        description="Threads in which a server makes draws that take longer or whose time may "
-        "depend on data.",
-    )
-    draw_process: bool | None = Field(
-        default=None,
-        description="Whether small draws are made in a process of their own, where they hold up no "
-        "one, and not in a thread of the server; by default where there is more than one "
-        "processor.",
     )
     job_processes: int | None = Field(
         default=None,
@@ -174,31 +143,6 @@ class Settings(Limits):
     dask_tls_key: SecretStr | None = Field(
         default=None, min_length=1, description="The private key (PEM) of that certificate."
     )
-    max_unfinished_jobs: int = Field(
-        default=100,
-        ge=1,
-        description="A person's jobs that may wait or be drawn at once. Above it a request that "
-        "would make another one answers 429 too-many-jobs, and nothing is charged.",
-    )
-    worker_lease_s: float = Field(
-        default=15.0,
-        ge=0.5,
-        description="After how many seconds without a sign of life a server or worker counts as "
-        "dead, and others take over what it was drawing. On SQLite there is only one.",
-    )
-    max_waiting_draws: int = Field(
-        default=512,
-        ge=1,
-        description="Releases that may be under way at once; above it requests answer 503 busy.",
-    )
-    max_waiting_plans: int = Field(
-        default=16,
-        ge=1,
-        description="A person's costly plans and previews (of many columns' moments) that may be "
-        "made or wait at once, and JSON bodies above 4 KiB that may be read or wait. One of them "
-        "is made at a time, in a process, and people take turns; those of releases wait apart "
-        "from what is free. Above it the person's requests answer 503 busy.",
-    )
     review_days: float = Field(
         default=30.0,
         gt=0,
@@ -216,15 +160,11 @@ class Settings(Limits):
         min_length=16,
         description="Secret that posted notices are signed with, 16 characters or more.",
     )
-    smtp_url: str | None = Field(
+    smtp_url: SecretStr | None = Field(
         default=None,
-        pattern=r"^smtps?://",
         description="Server that notices about reviews are mailed by, as "
-        "`smtp://user@mail.example.org:587`, or `smtps://`. Needs `smtp_sender`.",
-    )
-    smtp_password: SecretStr | None = Field(
-        default=None,
-        description="Password of the user in `smtp_url`. It is sent over TLS alone.",
+        "`smtp://user:password@mail.example.org:587`, or `smtps://`. The password is sent over TLS "
+        "alone; percent-encode an `@`, `:` or `/` in it. Needs `smtp_sender`.",
     )
     smtp_sender: str = Field(default="", description="Address that notices are mailed from.")
     smtp_reviewers: str = Field(
@@ -254,12 +194,6 @@ class Settings(Limits):
         "the addresses in citations and feeds. By default, where a request says that it came to. "
         "With `https` the desk's cookie is sent by TLS alone: set it behind a proxy.",
     )
-    checkpoint_s: float = Field(
-        default=60.0,
-        gt=0,
-        description="Interval in seconds at which new entries of the ledger come into its public "
-        "log, and the log's size and root are signed.",
-    )
     timestamp_url: str = Field(
         default="",
         pattern=r"^(https?://[^\s/?#]+(/\S*)?)?$",
@@ -288,18 +222,19 @@ class Settings(Limits):
         gt=0,
         description="How long a stopping service waits for what was asked to finish, in seconds.",
     )
-    stop_notice_s: float = Field(
-        default=2.0,
-        ge=0,
-        description="On PostgreSQL, how long a server that gets SIGTERM serves on with `/readyz` "
-        "at 503, so that a load balancer sends it nothing more, in seconds.",
-    )
 
     @field_validator("dask_scheduler", mode="before")
     @classmethod
     def _by_tls(cls, value: str) -> str:
         if re.fullmatch(CLUSTER, value) is None:
             raise SettingsError("this is tls://host:port, or tcp://127.0.0.1:port on this machine")
+        return value
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _mail(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and re.match(r"smtps?://", value.get_secret_value()) is None:
+            raise SettingsError("this begins with smtp:// or smtps://")
         return value
 
     @model_validator(mode="after")
@@ -323,11 +258,6 @@ class Settings(Limits):
         """Read arguments first, then the environment, then files the environment names."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, FileSource(settings_cls)
-
-    @property
-    def resolved_draw_process(self) -> bool:
-        """Return whether small draws are made in a separate process."""
-        return (os.cpu_count() or 1) > 1 if self.draw_process is None else self.draw_process
 
     @property
     def resolved_job_processes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
+from app.constants import CONSTANTS, Constants
 from app.logs import configure_logs
 from app.places import open_store, written_directories
 from app.processes.build import build_processes
@@ -14,7 +15,7 @@ from app.settings import Settings
 from app.store import Store, StoreError
 
 
-def run_worker(settings: Settings) -> None:
+def run_worker(settings: Settings, constants: Constants = CONSTANTS) -> None:
     """Draw jobs until SIGTERM or Ctrl-C; then hand back what does not finish in time.
 
     Raises
@@ -23,10 +24,10 @@ def run_worker(settings: Settings) -> None:
         The database cannot be used, or the ledger is frozen.
     """
     configure_logs(level=settings.log_level, directories=written_directories(settings).values())
-    asyncio.run(_work(settings))
+    asyncio.run(_work(settings, constants))
 
 
-async def _work(settings: Settings) -> None:
+async def _work(settings: Settings, constants: Constants = CONSTANTS) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -35,7 +36,7 @@ async def _work(settings: Settings) -> None:
     try:
         if store.frozen is not None:
             raise StoreError("the ledger is frozen: nothing may be drawn until it is reconciled")
-        services = await asyncio.to_thread(_build, settings, store)
+        services = await asyncio.to_thread(_build, settings, store, constants)
         store.share()
         await services.lease.begin()
         services.jobs.start()
@@ -49,5 +50,6 @@ async def _work(settings: Settings) -> None:
         await asyncio.to_thread(store.close)
 
 
-def _build(settings: Settings, store: Store) -> Services:
-    return build_services(settings, store, build_processes(settings, store))
+def _build(settings: Settings, store: Store, constants: Constants) -> Services:
+    processes = build_processes(settings, store, constants)
+    return build_services(settings, store, processes, constants)

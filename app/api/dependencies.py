@@ -206,7 +206,7 @@ class SentBack:
 
         def take(chunk: bytes) -> None:
             body.extend(chunk)
-            if long.begun or len(body) > state.settings.max_request_bytes:
+            if long.begun or len(body) > state.constants.max_request_bytes:
                 # From here on only its end is kept; what has come is hashed.
                 long.add(body)
                 body.clear()
@@ -242,10 +242,10 @@ def id_parameter(name: str) -> dict[str, Any]:
 
 
 async def _take_json(request: Request, limit: str, take: Callable[[bytes], object]) -> None:
-    """Have a JSON body taken as it comes; ``limit`` is the setting of how large it may be."""
+    """Have a JSON body taken as it comes; ``limit`` is the constant of how large it may be."""
     if not is_json(request):
         raise Problem("unsupported-media-type", "Send the body as application/json.")
-    maximum: int = getattr(state_of(request).settings, limit)
+    maximum: int = getattr(state_of(request).constants, limit)
     received, more = 0, True
     while more:
         message = await request.receive()

@@ -18,9 +18,9 @@ from app.cli.remote import as_json_option, connected, parsed, print_rows
 from app.cli.reports import report_lines
 from app.client import Dataset, ReleaseDesk
 from app.client.progress import Reading
+from app.constants import CONSTANTS
 from app.domain.problems import Problem
 from app.domain.upload_reports import UploadReport
-from app.settings import Settings
 
 Command = Callable[..., None]
 
@@ -208,7 +208,7 @@ def _read(file: Path, spec: bytes) -> UploadReport:
     from app.uploads.row_digests import KEY_BYTES  # noqa: PLC0415
     from app.web.requests.bodies import spec_in  # noqa: PLC0415 - it loads all statistics
 
-    columns = spec_in(spec, Settings.model_fields["max_columns"].default).columns
+    columns = spec_in(spec, CONSTANTS.max_columns).columns
     report = UploadReport()
     with (
         file.open("rb") as stream,

@@ -150,7 +150,8 @@ def keys_revoke(desk: ReleaseDesk, *, key_id: str, yes: bool) -> None:
 
 def _revoked(desk: ReleaseDesk, key_id: str) -> Iterator[str]:
     """Yield which key is revoked, if there is one, and what follows."""
-    for key in desk.keys():
+    every = desk.keys()
+    for key in every:
         if key.id == key_id:
             yield f"The key {key.name} belongs to {key.person}, with the role {key.role}."
     yield "Its secret is refused from now on, for good."

@@ -142,7 +142,7 @@ async def read_form(request: Request) -> Form:
     if kind != "application/x-www-form-urlencoded":
         raise Problem("unsupported-media-type", "Send the form as a browser does.")
     state: AppState = request.state.app
-    most, body = state.settings.max_request_bytes, bytearray()
+    most, body = state.constants.max_request_bytes, bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > most:

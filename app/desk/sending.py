@@ -32,8 +32,9 @@ _READ: ShownOnce[tuple[str, UploadReport]] = ShownOnce(seconds=30)
 
 def limits_of(state: AppState) -> UploadLimits:
     """Return how large a file and its form may be."""
-    settings = state.settings
-    return UploadLimits(file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes)
+    return UploadLimits(
+        file_bytes=state.settings.max_upload_bytes, spec_bytes=state.constants.max_request_bytes
+    )
 
 
 def content_of(state: AppState, form: Form, sent: SentForm) -> BinaryIO | Source:

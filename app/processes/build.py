@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.constants import CONSTANTS, Constants
 from app.places import passes_of
 from app.processes.calculations import CalculatingProcesses
 from app.processes.draw_orders import DrawOrder
@@ -26,7 +27,11 @@ _CALCULATED = (
 
 
 def build_processes(
-    settings: Settings, store: Store, *, calculated: tuple[str, ...] = ()
+    settings: Settings,
+    store: Store,
+    constants: Constants = CONSTANTS,
+    *,
+    calculated: tuple[str, ...] = (),
 ) -> HelperProcesses:
     """Return the processes that help this one.
 
@@ -44,7 +49,7 @@ def build_processes(
             **where,
         ),
         jobs=JobProcesses(count=settings.resolved_job_processes, order=order),
-        small_draws=SmallDraws(order) if settings.resolved_draw_process else None,
+        small_draws=SmallDraws(order) if constants.resolved_draw_process else None,
         drafting=DraftingProcesses(limits=upload_limits(settings), scratch=settings.data_dir),
         calculator=CalculatingProcesses(
             log_level=settings.log_level, modules=(*_CALCULATED, *calculated)

@@ -6,10 +6,11 @@ A server and a worker have the same ones: no web framework is loaded here.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from app.constants import CONSTANTS, Constants
 from app.engine.data import DataEngine
 from app.places import passes_of, require_current, shares_device, source_roots, written_directories
 from app.services.archiving import ArchivingService
@@ -142,7 +143,12 @@ class Services:
     unfinished: UnfinishedUploads
 
 
-def build_services(settings: Settings, store: Store, processes: HelperProcesses) -> Services:
+def build_services(
+    settings: Settings,
+    store: Store,
+    processes: HelperProcesses,
+    constants: Constants = CONSTANTS,
+) -> Services:
     """Put the use cases together, and clear away what a crash left in the vault.
 
     Raises
@@ -154,17 +160,16 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         raise StoreError(
             "job_processes = 0 leaves jobs to `release-desk worker`, which needs PostgreSQL"
         )
-    worker = new_id("wrk")
-    data = _build_data(settings, store, processes, worker)
+    data = _build_data(settings, constants, store, processes)
     keys = KeyService(store)
-    drawing = _build_drawing(settings, store, processes, data, worker)
+    drawing = _build_drawing(settings, constants, store, processes, data)
     datasets, plans, releases = data.datasets, drawing.plans, drawing.releases
     sources = SourceService(
         source_roots(settings),
-        max_files=settings.max_source_files,
-        max_bytes=settings.max_source_bytes,
+        max_files=constants.max_source_files,
+        max_bytes=constants.max_source_bytes,
     )
-    log = LogService(store, drawing.receipts.keys, every_s=settings.checkpoint_s)
+    log = LogService(store, drawing.receipts.keys, every_s=constants.checkpoint_s)
     return Services(
         archiving=ArchivingService(store, datasets, releases, data.erasing),
         audit=AuditService(store, datasets),
@@ -196,7 +201,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         jobs=drawing.jobs,
         journal=JournalService(store, datasets),
         keys=keys,
-        lease=Lease(store, worker, lease_ms=int(1000 * settings.worker_lease_s)),
+        lease=Lease(store, data.worker, lease_ms=int(1000 * constants.worker_lease_s)),
         log=log,
         pauses=PauseService(store, drawing.jobs),
         publications=PublicationService(store, datasets, releases, log),
@@ -204,7 +209,7 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
         previews=PreviewService(datasets, plans, drawing.foresights),
         dry_runs=DryRunService(datasets, plans),
         reading=ProcessLane(
-            processes.calculator, most=settings.max_waiting_plans, seconds=LONGEST_CHARGED_S
+            processes.calculator, most=constants.max_waiting_plans, seconds=LONGEST_CHARGED_S
         ),
         readable=data.readable,
         receipts=drawing.receipts,
@@ -231,6 +236,8 @@ def build_services(settings: Settings, store: Store, processes: HelperProcesses)
 class _Data:
     """What has to do with rows."""
 
+    worker: str
+    """The id of the process that serves or draws, in the ledger."""
     plane: DataEngine
     datasets: DatasetService
     readable: ReadableData
@@ -238,7 +245,13 @@ class _Data:
     unfinished: UnfinishedUploads
 
 
-def _build_data(settings: Settings, store: Store, processes: HelperProcesses, worker: str) -> _Data:
+def _build_data(
+    settings: Settings,
+    constants: Constants,
+    store: Store,
+    processes: HelperProcesses,
+) -> _Data:
+    worker = new_id("wrk")
     vault, files = Vault(settings.data_dir), LineageFiles(settings.data_dir)
     readers = (processes.jobs, processes.small_draws)
     plane = DataEngine(
@@ -264,11 +277,12 @@ def _build_data(settings: Settings, store: Store, processes: HelperProcesses, wo
         intake,
         lineage,
         unfinished,
-        OverlapRefusals(most_per_day=settings.max_overlaps_per_day),
+        OverlapRefusals(most_per_day=constants.max_overlaps_per_day),
         erasing=erasing,
         threads=settings.upload_threads,
     )
     data = _Data(
+        worker=worker,
         plane=plane,
         datasets=datasets,
         readable=ReadableData(store, plane),
@@ -294,14 +308,18 @@ class _Drawing:
 
 
 def _build_drawing(
-    settings: Settings, store: Store, processes: HelperProcesses, data: _Data, worker: str
+    settings: Settings,
+    constants: Constants,
+    store: Store,
+    processes: HelperProcesses,
+    data: _Data,
 ) -> _Drawing:
     plans = PlanService(
-        threads=settings.draw_threads,
-        max_waiting=settings.max_waiting_draws,
-        max_waiting_costly=settings.max_waiting_plans,
+        threads=constants.draw_threads,
+        max_waiting=constants.max_waiting_draws,
+        max_waiting_costly=constants.max_waiting_plans,
         calculator=processes.calculator,
-        most_bytes=settings.max_question_bytes,
+        most_bytes=constants.max_question_bytes,
     )
     foresights = ForesightService(plans)
     receipts = Receipts(store)
@@ -313,8 +331,8 @@ def _build_drawing(
         readable=data.readable,
         plans=plans,
         charged_draws=ChargedDraws(data.plane, receipts),
-        threads=settings.draw_threads,
-        worker=worker,
+        threads=constants.draw_threads,
+        worker=data.worker,
         ledger_clock=ledger_clock,
         small_draws=processes.small_draws,
     )
@@ -339,8 +357,8 @@ def _build_drawing(
         jobs=jobs,
         moments=moments,
         ledger_clock=ledger_clock,
-        max_waiting=settings.max_waiting_draws,
-        most_jobs=settings.max_unfinished_jobs,
+        max_waiting=constants.max_waiting_draws,
+        most_jobs=constants.max_unfinished_jobs,
         most_bytes=settings.max_stored_bytes_per_day or None,
     )
     return _Drawing(
@@ -369,12 +387,10 @@ def _channels(settings: Settings) -> tuple[Channel, ...]:
             )
         )
     if settings.smtp_url is not None:
-        password = settings.smtp_password
         reviewers = map(str.strip, settings.smtp_reviewers.split(","))
         channels.append(
             Mail(
-                url=settings.smtp_url,
-                password=None if password is None else password.get_secret_value(),
+                url=settings.smtp_url.get_secret_value(),
                 sender=settings.smtp_sender,
                 reviewers=tuple(filter(None, reviewers)),
                 public_url=settings.public_url,
@@ -399,6 +415,10 @@ def _clear_up(vault: Vault, files: LineageFiles, data: _Data) -> None:
 
 
 def upload_limits(settings: Settings) -> Limits:
-    """Return what an upload may cost; a limit and its setting have the same name."""
-    names = {limit.name for limit in fields(Limits)} & set(Settings.model_fields)
-    return Limits(**{name: getattr(settings, name) for name in names})
+    """Return what an upload may cost."""
+    return Limits(
+        max_upload_bytes=settings.max_upload_bytes,
+        max_upload_rows=settings.max_upload_rows,
+        upload_memory_bytes=settings.upload_memory_bytes,
+        upload_cpu_s=settings.upload_cpu_s,
+    )

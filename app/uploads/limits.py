@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on one upload; the names are those of the settings, where there is one.
+    """Bounds on one upload; the defaults are those of every service, but for its settings.
 
     Attributes
     ----------

@@ -9,6 +9,7 @@ from typing import TypedDict
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.constants import Constants
 from app.domain.problems import Problem
 from app.services.build import Services
 from app.services.people.rates import RateLimiter
@@ -25,6 +26,7 @@ class AppState:
 
     services: Services
     settings: Settings
+    constants: Constants
     anonymous: Anonymous
     clock: PublicClock
     crowd: Crowd

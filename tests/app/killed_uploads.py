@@ -24,13 +24,13 @@ from app.processes.uploads import StoringProcesses
 from app.services.build import Services, build_services
 from app.services.datasets.lineage import LineageService
 from app.services.people.keys import Caller
-from app.settings import Settings
 from app.store import Store
 from app.store.ledger.uploads import UploadsWriter
 from app.uploads.intake import Intake
 from app.vault.vault import Vault
 from app.web.requests.schemas import DatasetSpec
 from tests.app.callers import register
+from tests.app.chosen import chosen
 from tests.app.forked_hosts import LOADED, fork_hosts
 from tests.app.ledgers import Place
 
@@ -67,10 +67,12 @@ async def serving(
     directory: Path, url: str | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Store, Services]]:
     """Open a service that takes uploads in."""
-    config = Settings(data_dir=directory, job_processes=1, database_url=url, **settings)
+    config, constants = chosen(data_dir=directory, job_processes=1, database_url=url, **settings)
     store = open_store(config)
     try:
-        services = build_services(config, store, build_processes(config, store))
+        services = build_services(
+            config, store, build_processes(config, store, constants), constants
+        )
         store.share()
         register(store, ADA)
         await services.lease.begin()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.constants import CONSTANTS
 from app.domain.datasets import parse_columns
 from app.domain.policies import Policy
 from app.engine.schema import schema_of
@@ -15,7 +16,6 @@ from app.services.plans.deadlines import batched_ms
 from app.services.plans.questions import Question
 from app.services.plans.sizes import require_storable
 from app.services.releases.draws import is_small
-from app.settings import Settings
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
@@ -80,7 +80,7 @@ def test_unless_filters_are_not_reckoned_with(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_everyday_question_is_never_too_large() -> None:
-    most = Settings().max_question_bytes
+    most = CONSTANTS.max_question_bytes
     require_storable(question(300), most)
     with pytest.raises(Exception, match="too-large"):
         require_storable(question(conditions.MAX_CHOICES), most)

@@ -26,13 +26,13 @@ from app.services.people.keys import Caller
 from app.services.plans.plans import PlanService, make_offer
 from app.services.plans.questions import Question, read_question
 from app.services.releases import charged_draws
-from app.settings import Settings
 from app.store import DatasetRecord, DatasetStatus, Debit, Store, UnknownCommitError
 from app.web.requests.schemas import DatasetSpec
 from mechanisms.privacy import Epsilon
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.total import Sum
 from tests.app.callers import register
+from tests.app.chosen import chosen
 from tests.speed import PATIENCE_S
 
 ADA = Caller(key="key_ada", person="ada", role=Role.CURATOR)
@@ -54,10 +54,11 @@ async def opened(
     directory: Path, *, drain_s: float = 5, **settings: Any
 ) -> AsyncIterator[tuple[Store, Services]]:
     """Open a service without its clock, in which jobs are not claimed until they are started."""
-    config = Settings(data_dir=directory, response_slot_ms=0, job_processes=1, **settings)
+    own = {"data_dir": directory, "response_slot_ms": 0, "job_processes": 1}
+    config, constants = chosen(**own, **settings)
     store = open_store(config)
     register(store, ADA, BOB)
-    services = build_services(config, store, build_processes(config, store))
+    services = build_services(config, store, build_processes(config, store, constants), constants)
     await services.lease.begin()
     try:
         yield store, services

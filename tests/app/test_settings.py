@@ -17,11 +17,11 @@ def test_a_setting_may_come_from_a_file(tmp_path: Path, monkeypatch: pytest.Monk
     file = tmp_path / "key"
     file.write_text(f"\n{SECRET}\n")
     monkeypatch.setenv(f"{PREFIX}BOOTSTRAP_KEY_FILE", str(file))
-    monkeypatch.setenv(f"{PREFIX}MAX_COLUMNS", "7")
+    monkeypatch.setenv(f"{PREFIX}MAX_UPLOAD_ROWS", "7")
     settings = Settings()
     assert settings.bootstrap_key is not None
     assert settings.bootstrap_key.get_secret_value() == SECRET
-    assert settings.max_columns == 7
+    assert settings.max_upload_rows == 7
     assert SECRET not in repr(settings)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from app.constants import Constants
 from app.domain.errors import DataUnreadableError
 from app.domain.releases import ReleaseState
 from app.processes import small_draws
@@ -24,7 +25,6 @@ from app.services.build import Services
 from app.services.datasets import readable
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.services.releases.receipts import Receipts, sent_answer
-from app.settings import Settings
 from app.store import ReleaseRecord
 from tests.app.forks import forked, own_host, wait
 from tests.app.test_services import ADA, BOB, new_dataset, opened, question, spent
@@ -363,8 +363,8 @@ def test_it_is_there_where_there_is_a_processor_for_it(
     monkeypatch: pytest.MonkeyPatch, processors: int | None, wanted: bool
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
-    assert Settings().resolved_draw_process is wanted
-    assert Settings(draw_process=not wanted).resolved_draw_process is not wanted
+    assert Constants().resolved_draw_process is wanted
+    assert Constants(draw_process=not wanted).resolved_draw_process is not wanted
 
 
 _LONE = """

@@ -18,7 +18,7 @@ import uvicorn
 
 from app.domain.problems import PROBLEMS
 from app.main import create_app
-from app.settings import Settings
+from tests.app.chosen import chosen
 from tests.speed import PATIENCE_S
 
 T = TypeVar("T")
@@ -54,11 +54,12 @@ def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
 
     Nothing but what a test asks for is written meanwhile.
     """
-    chosen = {
+    quiet = {
         "response_slot_ms": 0, "rate_limit_per_minute": 0, "checkpoint_s": 86_400,
-        "anonymous_rate_limit_per_minute": 0, "anonymous_total_per_minute": 0, **settings,
+        "anonymous_rate_limit_per_minute": 0,
     }  # fmt: skip
-    app = create_app(Settings(data_dir=data_dir, bootstrap_key=ADMIN_KEY, **chosen))
+    own = {"data_dir": data_dir, "bootstrap_key": ADMIN_KEY, **quiet, **settings}
+    app = create_app(*chosen(**own))
     config = uvicorn.Config(
         app,
         host="127.0.0.1",

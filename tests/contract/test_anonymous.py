@@ -239,7 +239,9 @@ def test_an_address_that_asks_too_much_is_refused_and_nobody_else(tmp_path: Path
 
 def test_what_is_above_the_rate_is_a_problem_like_any_other(tmp_path: Path) -> None:
     with (
-        running(tmp_path / "data", anonymous_total_per_minute=4) as service,
+        running(
+            tmp_path / "data", anonymous_rate_limit_per_minute=4, anonymous_addresses=1
+        ) as service,
         service.client(None) as anybody,
     ):
         from_others = [{"X-Forwarded-For": f"198.51.100.{number}"} for number in range(2)]

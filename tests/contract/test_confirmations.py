@@ -92,7 +92,11 @@ def test_each_act_is_confirmed_and_without_a_terminal_needs_a_word(
     )  # fmt: skip
     by_admin = (
         (("releases", "withdraw", third), "Nothing is charged", "withdrawn"),
-        (("keys", "revoke", old["id"]), f"The key {old['name']} belongs to", f"revoked {old['id']}"),
+        (
+            ("keys", "revoke", old["id"]),
+            f"The key {old['name']} belongs to",
+            f"revoked {old['id']}",
+        ),
         ((*pause, "--cancel-waiting"), "None is charged", "cancelled 1"),
     )
     both = [(each, ADMIN_KEY) for each in by_admin] + [(each, curator) for each in acts]

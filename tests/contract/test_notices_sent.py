@@ -234,7 +234,7 @@ def test_a_serving_process_sends_by_itself(place: Place, monkeypatch: pytest.Mon
 def test_mail_goes_to_who_asked_and_to_reviewers() -> None:
     with mail_server() as (url, taken):
         mail = Mail(
-            url=url, password=None, sender="desk@example.org", reviewers=["r@example.org"],
+            url=url, sender="desk@example.org", reviewers=["r@example.org"],
             public_url="https://numbers.example.org",
         )  # fmt: skip
         mail.send(MAILED)
@@ -264,8 +264,9 @@ def _changed(**changes: Any) -> Notice:
 def test_a_password_is_sent_over_tls_alone(offers: tuple[bytes, ...]) -> None:
     heard: list[bytes] = []
     with mail_server(*offers, b"AUTH PLAIN", heard=heard) as (url, taken):
-        named = url.replace("//", "//desk@")
-        mail = Mail(url=named, password="pass", sender="d@example.org", reviewers=["r@example.org"])
+        named = url.replace("//", "//desk:pass@")
+        mail = Mail(url=named, sender="d@example.org", reviewers=["r@example.org"])
+        assert "pass" not in repr(mail)
         with pytest.raises(NotTakenError):
             mail.send(MAILED)
     assert b"AUTH" not in heard
@@ -276,7 +277,7 @@ def test_a_password_is_sent_over_tls_alone(offers: tuple[bytes, ...]) -> None:
 def test_nobody_there_is_not_taken() -> None:
     with mail_server() as (url, _):
         pass
-    gone = Mail(url=url, password=None, sender="desk@example.org", reviewers=["r@example.org"])
+    gone = Mail(url=url, sender="desk@example.org", reviewers=["r@example.org"])
     with pytest.raises(NotTakenError):
         gone.send(MAILED)
     with pytest.raises(NotTakenError):

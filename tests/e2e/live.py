@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,8 @@ from tests.app.forked_hosts import LOADED, fork_hosts, may_have_children
 from tests.speed import PATIENCE_S
 
 ADMIN_KEY = "test-bootstrap-key-of-more-than-32-characters"
+CONSTANTS = "CONSTANTS"
+"""Where a server of these tests finds its constants, in its environment."""
 _START_TIMEOUT_S = 60.0
 
 
@@ -60,10 +62,10 @@ def serve(environment: dict[str, str], port: int, log: str) -> None:
     import uvicorn
 
     from app.main import create_app, keep_in_memory
-    from app.settings import Settings
+    from tests.app.chosen import chosen
 
-    settings = Settings()
-    app = create_app(settings)
+    settings, constants = chosen(**json.loads(environment[CONSTANTS]))
+    app = create_app(settings, constants)
     keep_in_memory()
     uvicorn.run(
         app,
@@ -86,7 +88,9 @@ class LiveServer:
     target = staticmethod(serve)
     forking = True
 
-    def __init__(self, data_dir: Path, **environment: str) -> None:
+    def __init__(
+        self, data_dir: Path, *, constants: Mapping[str, float] | None = None, **environment: str
+    ) -> None:
         self.data_dir = data_dir
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -97,9 +101,8 @@ class LiveServer:
             "RELEASE_DESK_RESPONSE_SLOT_MS": "0",
             "RELEASE_DESK_RATE_LIMIT_PER_MINUTE": "0",
             "RELEASE_DESK_ANONYMOUS_RATE_LIMIT_PER_MINUTE": "0",
-            "RELEASE_DESK_ANONYMOUS_TOTAL_PER_MINUTE": "0",
-            "RELEASE_DESK_STOP_NOTICE_S": "0",
             "RELEASE_DESK_DRAIN_TIMEOUT_S": "10",
+            CONSTANTS: json.dumps({"stop_notice_s": 0.0, **(constants or {})}),
             **environment,
         }
         self._process: Any = None

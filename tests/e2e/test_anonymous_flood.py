@@ -65,10 +65,7 @@ def flooded(server: LiveServer, paths: list[str], key: str = "") -> Iterator[Non
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, str, str]]:
     """Serve with the limits that there are by default, and many public releases."""
-    own = {
-        "RELEASE_DESK_ANONYMOUS_RATE_LIMIT_PER_MINUTE": "1200",
-        "RELEASE_DESK_ANONYMOUS_TOTAL_PER_MINUTE": "12000",
-    }
+    own = {"RELEASE_DESK_ANONYMOUS_RATE_LIMIT_PER_MINUTE": "1200"}
     with (
         LiveServer(tmp_path_factory.mktemp("flood") / "data", **own) as server,
         server.client() as admin,

@@ -244,11 +244,11 @@ def test_workers_on_sqlite_are_refused_by_name() -> None:
     ("name", "value", "said"),
     [
         ("BOOTSTRAP_KEY", "tooshort", "has fewer than 32 characters. It is this setting: Secret"),
-        ("MAX_COLUMNS", "many", "must be a whole number"),
-        ("MAX_COLUMNS", "-7", "must be at least 1"),
+        ("MAX_UPLOAD_ROWS", "many", "must be a whole number"),
+        ("MAX_UPLOAD_ROWS", "-7", "must be at least 1"),
         ("LOG_LEVEL", "chatty", "must be one of 'debug', 'info', 'warning' or 'error'"),
         ("DRAIN_TIMEOUT_S", "0.0", "must be above 0"),
-        ("DRAW_PROCESS", "perhaps", "must be true or false"),
+        ("LOG_ADDRESSES", "perhaps", "must be true or false"),
         ("CORS_ORIGINS", "nowhere", "has another form than this setting takes"),
     ],
 )

@@ -93,7 +93,10 @@ def test_a_review_goes_its_whole_way(service: Service) -> None:
     sheet = done("releases", "review", release, url=url, key=cleo)
     assert "votes      2 needed, a conflict" in sheet
     assert "vote       Cora: reject: no" in sheet
-    assert done("releases", "reject", release, "--reason", "no", "--yes", url=url, key=cleo) == "rejected"
+    assert (
+        done("releases", "reject", release, "--reason", "no", "--yes", url=url, key=cleo)
+        == "rejected"
+    )
 
     comments = done("releases", "comments", release, url=url, key=cleo)
     assert comments.splitlines()[1].split()[-2:] == ["too", "dear"]

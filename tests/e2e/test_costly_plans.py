@@ -81,7 +81,7 @@ def _attacked(server: LiveServer, dataset: str, told: list[tuple[str, float]]) -
 
 def test_nobody_waits_for_the_costly_plans_of_others(tmp_path: Path) -> None:
     told: list[tuple[str, float]] = []
-    with LiveServer(tmp_path / "data", RELEASE_DESK_MAX_WAITING_PLANS=str(WAITING)) as server:
+    with LiveServer(tmp_path / "data", constants={"max_waiting_plans": WAITING}) as server:
         with server.client() as admin:
             dataset = str(upload(admin, ROWS, COLUMNS)["id"])
             assert _ask(admin, dataset).status_code == 200  # the first has to wait for modules

@@ -158,7 +158,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[str, list[LiveServer]]]:
                     place.directory,
                     RELEASE_DESK_DATABASE_URL=place.url,
                     RELEASE_DESK_ANCHOR_URL=anchor,
-                    RELEASE_DESK_WORKER_LEASE_S="2",
+                    constants={"worker_lease_s": 2},
                 )
             )
             for _ in range(2)

@@ -63,8 +63,9 @@ def no_draw_gets_on(server: LiveServer) -> Iterator[None]:
 @pytest.mark.parametrize(("kill", "attempts"), [(True, 2), (False, 1)])
 def test_a_job_outlives_its_server(tmp_path: Path, kill: bool, attempts: int) -> None:
     data = tmp_path / "data"
-    settings = {"RELEASE_DESK_DRAIN_TIMEOUT_S": "0.2", "RELEASE_DESK_DRAW_PROCESS": "1"}
-    server = LiveServer(data, **settings).start()
+    server = LiveServer(
+        data, constants={"draw_process": True}, RELEASE_DESK_DRAIN_TIMEOUT_S="0.2"
+    ).start()
     with server.client() as client, no_draw_gets_on(server):
         dataset = str(upload(client, ROWS, COLUMNS)["id"])
         path = f"/v1/datasets/{dataset}/releases"

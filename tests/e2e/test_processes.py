@@ -173,7 +173,7 @@ def test_what_a_killed_server_had_in_hand_the_others_answer(tmp_path: Path) -> N
                     place.directory,
                     RELEASE_DESK_DATABASE_URL=place.url,
                     RELEASE_DESK_RESPONSE_SLOT_MS="0",
-                    RELEASE_DESK_WORKER_LEASE_S="2",
+                    constants={"worker_lease_s": 2},
                 )
             )
             for _ in range(2)

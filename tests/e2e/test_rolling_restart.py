@@ -55,7 +55,7 @@ class Fleet:
         return LiveServer(
             self._place.directory,
             RELEASE_DESK_DATABASE_URL=self._place.url,
-            RELEASE_DESK_WORKER_LEASE_S="2",
+            constants={"worker_lease_s": 2},
             RELEASE_DESK_JOB_PROCESSES="1",
             RELEASE_DESK_DRAIN_TIMEOUT_S="10",
         )

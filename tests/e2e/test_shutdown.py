@@ -135,10 +135,12 @@ def test_an_upload_under_way_is_stored(tmp_path: Path) -> None:
 @pytest.mark.postgres
 def test_a_server_says_that_it_stops_before_it_does(tmp_path: Path) -> None:
     columns = {"x": {"type": "number", "lower": 0, "upper": 1}}
-    an_hour = {"RELEASE_DESK_STOP_NOTICE_S": "3600"}
+    an_hour = {"stop_notice_s": 3600}
     with (
         place_on("postgres", tmp_path / "data") as place,
-        LiveServer(tmp_path / "data", RELEASE_DESK_DATABASE_URL=place.url, **an_hour) as server,
+        LiveServer(
+            tmp_path / "data", constants=an_hour, RELEASE_DESK_DATABASE_URL=place.url
+        ) as server,
         server.client() as admin,
     ):
         dataset = str(upload(admin, "x\n" + "1\n0\n" * 50, columns)["id"])

@@ -28,6 +28,16 @@ ROWS = "y,a,b,c\n" + "".join(
 )
 SHORT = {"kind": "quantile_regression", "target": "y", "features": ["a", "b"], "bound": 1}
 LONG = {**SHORT, "features": ["a", "b", "c"]}
+LEASE_S = 1
+WORKER = f"""
+import functools
+from app import worker
+from app.cli import main
+from app.constants import Constants
+constants = Constants(worker_lease_s={LEASE_S})
+worker.run_worker = functools.partial(worker.run_worker, constants=constants)
+main()
+"""
 
 
 @pytest.fixture
@@ -43,7 +53,6 @@ def settings(url: str) -> dict[str, str]:
     return {
         "RELEASE_DESK_DATABASE_URL": url,
         "RELEASE_DESK_JOB_PROCESSES": "0",
-        "RELEASE_DESK_WORKER_LEASE_S": "1",
         "RELEASE_DESK_RESPONSE_SLOT_MS": "0",
     }
 
@@ -56,7 +65,7 @@ def worker(url: str, data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
         "RELEASE_DESK_DATA_DIR": str(data_dir),
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
-    command = [sys.executable, "-m", "app.cli", "worker", "--processes", "1"]
+    command = [sys.executable, "-c", WORKER, "worker", "--processes", "1"]
     with subprocess.Popen(command, env=environment) as process:
         try:
             yield process
@@ -82,7 +91,7 @@ def until(met: Callable[[], bool], timeout_s: float = 60) -> None:
 def test_jobs_are_drawn_by_workers_and_survive_them(url: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with (
-        LiveServer(data, **settings(url)) as live,
+        LiveServer(data, constants={"worker_lease_s": LEASE_S}, **settings(url)) as live,
         live.client() as client,
         psycopg.connect(url.replace("postgresql+psycopg", "postgresql"), autocommit=True) as db,
     ):

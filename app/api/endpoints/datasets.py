@@ -89,16 +89,16 @@ async def create_dataset(
 async def _uploaded(request: Request, caller: Caller, state: AppState, take: Taking[T]) -> T:
     settings, services = state.settings, state.services
     limits = UploadLimits(
-        file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes
+        file_bytes=settings.max_upload_bytes, spec_bytes=state.constants.max_request_bytes
     )
     async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
-        most = settings.max_columns
+        most = state.constants.max_columns
         new = await made_of(upload.spec, caller.person, services.reading, spec_in, most)
         return await take(new, upload.file)
 
 
 async def _registered(request: Request, caller: Caller, state: AppState, take: Taking[T]) -> T:
-    body, services, most = await json_bytes(request), state.services, state.settings.max_columns
+    body, services, most = await json_bytes(request), state.services, state.constants.max_columns
     new, url = await made_of(body, caller.person, services.reading, sourced_spec_in, most)
     return await take(new, services.sources.located(url))
 

@@ -78,7 +78,7 @@ async def extend_dataset(  # noqa: PLR0917 - each is a part of the request
 async def _uploaded(request: Request, state: AppState, take: Taking[T]) -> T:
     settings = state.settings
     limits = UploadLimits(
-        file_bytes=settings.max_upload_bytes, spec_bytes=settings.max_request_bytes
+        file_bytes=settings.max_upload_bytes, spec_bytes=state.constants.max_request_bytes
     )
     async with receive_upload(request, directory=settings.data_dir, limits=limits) as upload:
         new = request_in(upload.spec, VersionSpec).declared()

@@ -29,8 +29,8 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from app.api.answers.problems import refusal
 from app.api.serving.middleware import address_in, safe_headers
+from app.constants import Constants
 from app.domain.problems import Problem
-from app.settings import Settings
 from app.web.crowd import Crowd, Entry
 
 _LOG = logging.getLogger("app.requests")
@@ -48,13 +48,13 @@ class _Phase(Enum):
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """One connection; its limits are settings of the application it serves."""
+    """One connection; its limits are constants of the application it serves."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to watch the clock, and come in if there is room."""
         super().connection_made(transport)
         self.url = b""  # until a request names one
-        self._settings: Settings = self.app_state["app"].settings
+        self._constants: Constants = self.app_state["app"].constants
         self._crowd: Crowd = self.app_state["app"].crowd
         self._unread_s = 0.0
         self._behind = False
@@ -81,7 +81,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._bytes += len(data)
         self._bodiless += len(data)
         super().data_received(data)
-        limit = self._settings.max_head_bytes
+        limit = self._constants.max_head_bytes
         if self._phase is _Phase.HEAD:
             if self._bytes > limit:
                 self._refuse(_head_too_long(limit))
@@ -102,7 +102,7 @@ class PatientProtocol(HttpToolsProtocol):
         What came with it or since it began is counted already: within the limit,
         so is the head, and as a rule there is no more to do.
         """
-        limit = self._settings.max_head_bytes
+        limit = self._constants.max_head_bytes
         if (self._behind or self._bytes > limit) and self._head_bytes() > limit:
             self.app = _Refusal(_head_too_long(limit))
         self._behind = False
@@ -159,7 +159,7 @@ class PatientProtocol(HttpToolsProtocol):
         # Closing, with bytes that the client does not read: it would keep its socket for ever.
         stuck = self.transport.is_closing() or self.flow.write_paused
         self._unread_s = self._unread_s + _TICK_S if stuck else 0.0
-        if self._unread_s > self._settings.write_timeout_s:
+        if self._unread_s > self._constants.write_timeout_s:
             self._give_up()
             self.transport.abort()
         elif not self.transport.is_closing() and self._phase is not _Phase.NOTHING:
@@ -168,7 +168,7 @@ class PatientProtocol(HttpToolsProtocol):
     def _look_at_request(self, waited_s: float) -> None:
         answering = self.cycle is not None and not self.cycle.response_complete
         if self._phase is _Phase.HEAD:
-            if not answering and waited_s > self._settings.head_timeout_s:
+            if not answering and waited_s > self._constants.head_timeout_s:
                 self._refuse(Problem("request-timeout") if self._bytes else None)
         elif not answering:
             if waited_s > _LINGER_S:
@@ -179,8 +179,8 @@ class PatientProtocol(HttpToolsProtocol):
             self._refuse(Problem("request-timeout"))
 
     def _body_timeout_s(self) -> float:
-        settings = self._settings
-        return settings.body_timeout_s + self._bytes / settings.min_body_bytes_per_s
+        constants = self._constants
+        return constants.body_timeout_s + self._bytes / constants.min_body_bytes_per_s
 
     def _refuse(self, problem: Problem | None) -> None:
         """Close the connection, with a last word if there is one."""

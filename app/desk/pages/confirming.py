@@ -91,7 +91,7 @@ async def _declared(state: AppState, visitor: Caller, staged: Staged) -> NewData
     if staged.extends is not None:
         rows = request_in(content, VersionSpec).declared()
         return await state.services.extending.declared(staged.extends, rows)
-    most = state.settings.max_columns
+    most = state.constants.max_columns
     return await made_of(content, visitor.person, state.services.reading, spec_in, most)
 
 

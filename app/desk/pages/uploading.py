@@ -211,7 +211,7 @@ async def _declared(state: AppState, visitor: Caller, form: Form) -> NewDataset:
         All that is wrong with it, by its fields.
     """
     content = json.dumps(declaring.spec_of(form)).encode()
-    most = state.settings.max_columns
+    most = state.constants.max_columns
     unanswered = [] if form.text("same_people") else [("same_people", _UNANSWERED)]
     try:
         new = await made_of(content, visitor.person, state.services.reading, spec_in, most)

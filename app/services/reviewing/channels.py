@@ -20,11 +20,11 @@ import smtplib
 import ssl
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from app.domain.notices import Audience
 from app.services.posting import NotPostedError, post
@@ -106,11 +106,10 @@ def _body(notice: Notice) -> bytes:
 class Mail:
     """A mail for each notice, by one server: ``smtp://`` (STARTTLS where offered) or ``smtps://``.
 
-    A password is sent over TLS alone.
+    A user and a password in the URL are sent over TLS alone; both are percent-encoded there.
     """
 
-    url: str
-    password: str | None
+    url: str = field(repr=False)
     sender: str
     reviewers: Sequence[str]
     public_url: str = ""
@@ -164,8 +163,8 @@ class Mail:
             if not secure and server.has_extn("starttls"):
                 server.starttls(context=context)
                 secure = True
-            if parts.username and self.password:
+            if parts.username and parts.password:
                 if not secure:
                     raise NotTakenError("no password is sent to a mail server without TLS")
-                server.login(parts.username, self.password)
+                server.login(unquote(parts.username), unquote(parts.password))
             server.send_message(message)
