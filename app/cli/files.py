@@ -65,7 +65,7 @@ def datasets_upload(
 @_SPEC
 @connected
 def datasets_register(desk: ReleaseDesk, *, source: str, spec: BinaryIO) -> None:
-    """Register what lies at SOURCE as the JSON file SPEC says; prints the new id.
+    """Register the rows at SOURCE as the JSON file SPEC says; prints the new id.
 
     SOURCE is a URL below a root that the operator allows, such as file:///srv/people/*.parquet. The
     service reads it: nothing is sent but the URL and the spec.
@@ -101,7 +101,7 @@ def datasets_extend(
     if (file is None) == (source is None):
         raise click.UsageError("Give either FILE or --source.")
     if check and file is None:
-        raise click.UsageError("--check reads a FILE, and not what lies at a source.")
+        raise click.UsageError("--check reads a FILE, and no source.")
     if file is None:
         _tell(desk.extend(dataset, spec=wanted, source=source))
     else:

@@ -11,7 +11,7 @@ from app.cli.caution import YES, require_meant
 from app.cli.remote import as_json_option, connected, parsed, print_rows
 from app.client import ReleaseDesk, Sheet
 
-_REASON = click.option("--reason", required=True, help="Kept in the ledger, shown to who asked.")
+_REASON = click.option("--reason", required=True, help="Kept in the ledger, shown to the requester.")
 _SEEN = click.option(
     "--seen", metavar="ETAG", help="What `releases review` printed: refused if it has changed."
 )
@@ -22,7 +22,7 @@ _SEEN = click.option(
 @as_json_option
 @connected
 def releases_review(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
-    """Print the review sheet of RELEASE: who asks, for what, at what price, and what was said."""
+    """Print the review sheet of RELEASE: requester, question, price, and comments."""
     sheet = desk.review(release)
     for line in (sheet.model_dump_json(),) if as_json else _lines(sheet):
         click.echo(line)
@@ -64,7 +64,7 @@ def releases_reject(
 def releases_request_changes(
     desk: ReleaseDesk, *, release: str, reason: str, seen: str | None
 ) -> None:
-    """Give the turn to who asked for RELEASE: they revise, answer or withdraw."""
+    """Give the turn to the requester of RELEASE: they revise, answer or withdraw."""
     click.echo(desk.request_changes(release, reason=reason, seen=seen).status)
 
 
@@ -92,10 +92,10 @@ def releases_revise(
 @click.command("comment")
 @click.argument("release")
 @click.argument("text")
-@click.option("--private", is_flag=True, help="Among reviewers; who asked does not read it.")
+@click.option("--private", is_flag=True, help="Among reviewers; the requester does not see it.")
 @connected
 def releases_comment(desk: ReleaseDesk, *, release: str, text: str, private: bool) -> None:
-    """Say TEXT about RELEASE while it waits; by who asked, it answers the reviewers."""
+    """Comment TEXT on RELEASE while it waits. One by the requester answers the reviewers."""
     click.echo(desk.comment(release, text, private=private).at)
 
 
@@ -104,7 +104,7 @@ def releases_comment(desk: ReleaseDesk, *, release: str, text: str, private: boo
 @as_json_option
 @connected
 def releases_comments(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
-    """List what has been said about RELEASE."""
+    """List the comments on RELEASE."""
     print_rows(desk.comments(release), ("at", "person", "private", "text"), as_json=as_json)
 
 

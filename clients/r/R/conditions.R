@@ -1,4 +1,4 @@
-# What can go wrong: conditions that a program decides by.
+# Errors, as conditions that a program can handle by class.
 
 #' Conditions
 #'
@@ -8,8 +8,8 @@
 #'
 #' A `desk_problem` has the members `status`, `code`, `title`, `detail`, `remedy`, `request_id`
 #' and `extras`, a list of what belongs to its code, such as `remaining`. A `desk_unreachable`
-#' has `idempotency_key`: the name of a release whose fate is unknown. Asking again under it
-#' gives the answer, and no second charge.
+#' has `idempotency_key`: the name of a release whose outcome is unknown. The same request under it
+#' returns the answer without a second charge.
 #'
 #' @name conditions
 #' @examples
@@ -53,7 +53,7 @@ unreachable_condition <- function(reason, key = NULL) {
   )
 }
 
-# Stop with a refusal that is the client's own, in the words of the service.
+# Stop with a refusal of the client itself, in the form of the service's.
 refuse <- function(code, detail, status = 404L) {
   stop(problem_condition(status, list(code = code, detail = detail)))
 }

@@ -100,7 +100,7 @@ columns_of <- function(dataset) {
   )
 }
 
-#' What is left of a budget
+#' The remaining budget
 #'
 #' @param dataset A data set, see [dataset()].
 #' @return A `desk_budget`: `epsilon` has `total`, `spent`, `reserved` and `remaining` as exact
@@ -123,25 +123,25 @@ print.desk_budget <- function(x, ...) {
   invisible(x)
 }
 
-#' What curators do
+#' Upload, register and archive data sets
 #'
 #' In an interactive session a line on the terminal says how many bytes and rows the service has
-#' read. `options(releasedesk.progress = FALSE)` keeps it away, and `TRUE` shows it elsewhere.
+#' read. `options(releasedesk.progress = FALSE)` hides it, and `TRUE` shows it elsewhere.
 #'
 #' @param desk A [release_desk()].
 #' @param file The path of a CSV, CSV.gz, Parquet or Excel file, or a data frame. Times of class
 #'   `POSIXct` in a data frame are sent as instants, in UTC, as those in conditions are; a `Date`
 #'   stays a date.
-#' @param url Where the rows lie, below a folder or bucket that the operator allows: a `file:///` or
-#'   `s3://` address.
+#' @param url Where the rows are stored, below a folder or bucket that the operator allows: a
+#'   `file:///` or `s3://` address.
 #' @param spec The public description of the data set, as a list: see the service's documents.
 #' @param dataset A data set, see [dataset()].
 #' @param epsilon What to add to the budget.
-#' @param reason Kept in the ledger.
+#' @param reason Stored in the ledger.
 #' @param extends In `check_file()`, the data set that the rows would be added to.
 #' @return `upload()`, `register()`, `archive()` and `delete_dataset()` return the data set, `grant()`
 #'   the budget. `check_file()` returns the report of an upload, as a list: counts by column, and
-#'   `warnings` of columns to look at again. Nothing of the file is kept.
+#'   `warnings` of columns to look at again. Nothing of the file is stored.
 #' @examples
 #' \dontrun{
 #' spec <- list(
@@ -166,7 +166,7 @@ check_file <- function(desk, file, spec, extends = NULL) {
   members_of(post_rows(desk, paste0(path, "?check=true"), file, shaped))$report
 }
 
-# Send rows and what is said of them; return the data set that they are in.
+# Send rows and their spec; return the data set.
 send_rows <- function(desk, path, file, spec) {
   answer_of(members_of(post_rows(desk, path, file, spec)), "desk_dataset", desk)
 }
@@ -199,7 +199,7 @@ write_frame <- function(frame, spec, path) {
   )
 }
 
-# How a data frame is written, by the members of a spec that say so of a file.
+# How a data frame is written, following the members of a spec that describe a file.
 .written <- list(delimiter = ",", encoding = "utf-8", skip_rows = 0, decimal = ".", thousands = "")
 
 refuse_dialect <- function(members, where) {
@@ -272,13 +272,13 @@ delete_dataset <- function(dataset) {
 #'
 #' `extend_dataset()` adds rows as the next version: a data set of its own, with the rows of all
 #' versions before it, that shares their budget (curators). They are of new people, unless the data
-#' set has a unit. `dataset_versions()` lists the versions of which a data set is one.
+#' set has a unit. `dataset_versions()` lists all versions of a data set.
 #'
 #' @param dataset A data set, see [dataset()]. Only the newest version can be extended.
 #' @param file The path of a CSV, CSV.gz or Parquet file, or a data frame.
 #' @param spec What is public about the new rows, as a list: `max_rows` where the data set has a
 #'   bound on its rows, and perhaps a `name`.
-#' @param url In place of `file`: where the rows lie, as for [register()].
+#' @param url In place of `file`: where the rows are stored, as for [register()].
 #' @return `extend_dataset()` returns the new version, a `desk_dataset`, and `dataset_versions()` a
 #'   data frame with a row for each, newest first.
 #' @examples

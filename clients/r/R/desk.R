@@ -37,12 +37,12 @@ print.release_desk <- function(x, ...) {
   invisible(x)
 }
 
-# The service answers when it has read all rows, and says nothing before.
+# The service answers when it has read all rows, and sends nothing before.
 while_rows_are_read <- 86400
 
 # Send a request once; stop with a condition unless it succeeds.
 send_once <- function(desk, method, path, json = NULL, query = list(), headers = list(),
-                      parts = NULL, timeout = desk$timeout, meanwhile = NULL) {
+                      parts = NULL, timeout = desk$timeout, progress = NULL) {
   request <- httr2::request(paste0(desk$url, path))
   request <- httr2::req_method(request, method)
   request <- httr2::req_timeout(request, timeout)
@@ -59,8 +59,8 @@ send_once <- function(desk, method, path, json = NULL, query = list(), headers =
   if (!is.null(parts)) {
     request <- do.call(httr2::req_body_multipart, c(list(request), parts))
   }
-  if (!is.null(meanwhile)) {
-    request <- httr2::req_options(request, noprogress = 0L, xferinfofunction = meanwhile)
+  if (!is.null(progress)) {
+    request <- httr2::req_options(request, noprogress = 0L, xferinfofunction = progress)
   }
   response <- tryCatch(
     httr2::req_perform(request),
@@ -91,7 +91,7 @@ send_safely <- function(desk, method, path, ...) {
 }
 
 members_or_none <- function(response) {
-  force(response) # whose own failure is no answer that cannot be read
+  force(response) # its own failure is not an unreadable answer
   tryCatch(from_json(body_of(response)), error = function(error) NULL)
 }
 

@@ -13,7 +13,7 @@ named_list <- function() stats::setNames(list(), character())
 # Return a value as JSON: nothing between its members, and ASCII alone.
 #
 # Lists and vectors of another length than one are lists of JSON; with names they are objects.
-# A vector of one is a single value, unless it is kept by I().
+# A vector of one is a single value, unless I() marks it as a list.
 to_json <- function(value) {
   if (is.null(value)) {
     return("null")
@@ -91,14 +91,14 @@ number_text <- function(number) {
   text
 }
 
-# Say whether a column of a data frame holds doubles, and no times or integers of 64 bits.
+# Return whether a column of a data frame holds doubles, and no times or integers of 64 bits.
 is_plain_double <- function(column) {
   is.double(column) && is.null(dim(column)) &&
     !inherits(column, c("Date", "POSIXt", "difftime", "integer64"))
 }
 
 # Return doubles as cells with all digits, never in scientific notation: as ids they are compared.
-# But a whole double that is not exact has an exponent: it may stand for several ids, and the
+# But a whole double that is not exact has an exponent: several ids may share it, and the
 # service refuses such an id.
 number_cells <- function(numbers) {
   numbers <- as.numeric(unclass(numbers))

@@ -1,13 +1,13 @@
-# What everybody may read: publications, and the public log of the ledger.
+# Public pages: publications, and the public log of the ledger.
 
 #' Make a release public
 #'
 #' `publish()` makes a released result readable without a key (curators). `unpublish()` withdraws
-#' it for good: its address then says so, and why. `publication()` says how a release stands.
+#' it permanently: its address then shows the note. `publication()` returns its status.
 #'
 #' @param desk A [release_desk()].
 #' @param id The id of a release.
-#' @param reason,note Kept in the ledger, and shown to everybody.
+#' @param reason,note Stored in the ledger, and public.
 #' @return A `desk_publication`: who published it, when and why, and the `address` of its page.
 #' @examples
 #' \dontrun{
@@ -38,8 +38,8 @@ publication_in <- function(response, desk) {
 #' The public log
 #'
 #' Every entry of the ledger is a leaf of one Merkle tree, whose size and root the service signs.
-#' `checkpoint()` returns such a signature as text: keep it, and a person who changes the ledger can
-#' prove no more that the log has only grown. No key is needed.
+#' `checkpoint()` returns such a signature as text. Store it: after a change of earlier
+#' entries the service cannot prove consistency with it. No key is needed.
 #'
 #' @param desk A [release_desk()].
 #' @param size How many leaves a tree has. `NULL`: the newest checkpoint.
@@ -50,7 +50,7 @@ publication_in <- function(response, desk) {
 #'   hashes.
 #' @examples
 #' \dontrun{
-#' kept <- checkpoint(release_desk())
+#' first <- checkpoint(release_desk())
 #' consistency(release_desk(), before = 3, size = 42)$path
 #' }
 #' @export

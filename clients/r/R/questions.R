@@ -3,10 +3,10 @@
 .members <- c("assume", "accuracy", "assume_rows", "inference", "purpose")
 .lists <- c("columns", "levels", "features", "by", "where", "parts")
 
-#' Say what to ask
+#' Build a question
 #'
 #' A question is a list with a `kind` and its fields, as the reference of the service has them.
-#' This function spares some of the spelling: single columns become lists, and a formula may be
+#' This function accepts shorter forms: single columns become lists, and a formula may be
 #' one of R's. The functions that take a question call it for you.
 #'
 #' @param kind A kind, such as `"mean"`, or a whole question as a list.
@@ -59,7 +59,7 @@ shaped_part <- function(part) {
 #'
 #' @param ... Conditions that a record must meet, all of them: a column, one of `==`, `!=`, `<`,
 #'   `<=`, `>`, `>=` or `%in%`, and a value. Values are those of your variables. `is.na(income)` and
-#'   `!is.na(income)` select the records without a value and those with one, of a column that keeps
+#'   `!is.na(income)` select the records without a value and those with one, of a column that stores
 #'   its missing cells.
 #' @return A list of conditions, for the field `where` of a question.
 #' @examples
@@ -113,8 +113,8 @@ request_body <- function(statistic, epsilon, mechanism, norm, fields) {
 }
 
 # Return a price in one spelling: 0.5, "0.50" and "5e-1" are one price, "0.5".
-# A number has 15 digits, so that .1 + .2 is .3. What is no number is returned as it is, for the
-# service to say so.
+# A number has 15 digits, so that .1 + .2 is .3. A text that is no number is returned
+# unchanged, for the service to refuse it.
 amount <- function(value) {
   text <- if (is.numeric(value)) sprintf("%.15g", value) else as.character(value)
   form <- "^\\s*([+-]?)([0-9]*)(?:\\.([0-9]*))?(?:[eE]([+-]?[0-9]{1,4}))?\\s*$"

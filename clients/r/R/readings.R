@@ -1,4 +1,4 @@
-# How far the service has read rows, shown while it reads them, in an interactive session.
+# Progress of an upload: how many rows the service has read, in an interactive session.
 
 # Send rows and wait until they have been read, with a progress line on the terminal.
 send_shown <- function(desk, path, name, ...) {
@@ -8,20 +8,20 @@ send_shown <- function(desk, path, name, ...) {
   }
   mark <- paste(as.character(openssl::rand_bytes(16)), collapse = "")
   on.exit(cat(cleared, file = stderr()))
-  meanwhile <- telling(function() reading_of(desk, mark), name)
-  send(..., headers = list(Reading = mark), meanwhile = meanwhile)
+  progress <- reading_line(function() reading_of(desk, mark), name)
+  send(..., headers = list(Reading = mark), progress = progress)
 }
 
-# What puts a line in the place of the one before.
+# Clears the line of the terminal.
 cleared <- "\r\033[K"
 
 # Return the function that libcurl calls while it waits: it shows progress once a second at most.
-telling <- function(look, name) {
+reading_line <- function(look, name) {
   began <- Sys.time()
   due <- began
   function(down, up) {
     if (Sys.time() >= due) {
-      # not to know how far it is stops nothing
+      # a failed look-up does not stop the upload
       far <- tryCatch(look(), error = function(error) NULL, warning = function(warning) NULL)
       if (!is.null(far)) {
         cat(cleared, reading_text(name, far), sep = "", file = stderr())
@@ -35,7 +35,7 @@ telling <- function(look, name) {
 
 # Return how far a reading is; NULL before its first rows are read, and once all are stored.
 #
-# This is R's own way to fetch a page: the one of requests is taken by the request that waits.
+# With base R's url(): httr2 is busy with the request that waits.
 reading_of <- function(desk, mark) {
   headers <- c(Accept = "application/json", Authorization = paste("Bearer", desk$key()))
   page <- url(paste0(desk$url, "/v1/readings"), method = "libcurl", headers = headers)

@@ -2,14 +2,14 @@
 
 #' Ask a data set
 #'
-#' `preview()` says what a release would cost and how noisy it would be, `dry_run()` makes the
+#' `preview()` estimates the cost and the noise of a release, `dry_run()` makes the
 #' same release of synthetic rows. Both are free and read no data. `release()` charges the
 #' budget and answers.
 #'
 #' The same question of the same person to the same data set at the same epsilon is one release.
 #' Asked again, from R or from Python, in this or in another spelling, it gives the stored answer,
-#' uncharged. So a script may be run twice. A release that is drawn in the background is waited for. One that needs a review
-#' is not: it comes back with the `status` `"awaiting_review"`.
+#' uncharged. So a script may be run twice. `release()` waits for a release that is drawn in the
+#' background. It does not wait for a review: the `status` is then `"awaiting_review"`.
 #'
 #' @param dataset A data set, see [dataset()].
 #' @param statistic The question: a kind such as `"mean"`, with its fields in `...`, or a list.
@@ -59,7 +59,7 @@ release_in <- function(response, desk) numbers_of(response, "desk_release", desk
 
 is_running <- function(release) identical(release$status, "running")
 
-# Ask for a running release, whenever the service says it is worth it, until it is not.
+# Poll a running release at the pauses that the service asks for, until it has ended.
 wait_for <- function(response, desk, key, on_wait) {
   path <- httr2::resp_header(response, "Location")
   while (is_running(running <- release_in(response, desk))) {
@@ -151,7 +151,7 @@ without_titles <- function(text, headers) {
   paste(utils::tail(lines, length(lines) - skipped), collapse = "\n")
 }
 
-# Return the sign between cells by which the first line holds these names.
+# Return the delimiter with which the first line has these names.
 delimiter_of <- function(text, names) {
   header <- sub("\n.*", "", text)
   signs <- c(",", ";", "\t", "|")
@@ -161,9 +161,9 @@ delimiter_of <- function(text, names) {
   signs[[which.max(known)]]
 }
 
-#' Releases that there are
+#' Stored releases
 #'
-#' `released()` returns one by its id, and `releases()` lists yours; a curator sees everybody's.
+#' `released()` returns one by its id, and `releases()` lists yours; a curator sees those of everyone.
 #'
 #' @param desk A [release_desk()].
 #' @param id The id of a release.
@@ -193,8 +193,8 @@ releases <- function(desk, status = NULL) {
 #'
 #' @param release A release, see [release()].
 #' @param statistic,... What to compute: see [statistic()].
-#' @param together_with Other releases about the same records, or their ids: what they all say
-#'   together is more exact.
+#' @param together_with Other releases about the same records, or their ids: their combination
+#'   is more exact.
 #' @return A `desk_derivation`, which is used like a release.
 #' @examples
 #' \dontrun{
@@ -221,7 +221,7 @@ derive <- function(release, statistic, ..., together_with = list()) {
 #'
 #' @param release A release, see [release()], or its bytes.
 #' @param desk A [release_desk()], where only bytes are given.
-#' @return A `desk_receipt_check`; its `ok` says whether all is well.
+#' @return A `desk_receipt_check`; its `ok` is `TRUE` if both are valid.
 #' @examples
 #' \dontrun{
 #' check_receipt(means)$ok
@@ -235,11 +235,11 @@ check_receipt <- function(release, desk = desk_of(release)) {
 
 #' The catalog, and the ledger's verification
 #'
-#' `catalog()` lists every statistic and mechanism on offer. `verification()` walks every chain
+#' `catalog()` lists every statistic and mechanism on offer. `verification()` checks every hash chain
 #' and sum of the ledger (curators).
 #'
 #' @param desk A [release_desk()].
-#' @return `catalog()` returns a list, `verification()` a list whose `ok` says whether all holds.
+#' @return `catalog()` returns a list, `verification()` a list whose `ok` says whether all checks passed.
 #' @examples
 #' \dontrun{
 #' length(catalog(release_desk()))

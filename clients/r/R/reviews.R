@@ -1,17 +1,17 @@
-# Releases that wait for a review: deciding, answering and talking about them.
+# Releases that wait for a review: decisions, revisions and comments.
 
 #' Decide on releases that wait for a review
 #'
-#' A curator approves or rejects what somebody else has asked for, or requests changes. Where two
-#' reviewers decide, each of these is a vote. Who asked may revise a request whose reviewers want
-#' changes, answer with a comment, or withdraw it.
+#' A curator approves or rejects the request of another person, or requests changes. Where two
+#' reviewers decide, each of these is a vote. The requester may revise a request whose reviewers
+#' want changes, answer with a comment, or withdraw it.
 #'
-#' A decision and a revision are about what was seen: somebody else's in between is refused, with
-#' the code `"precondition"`.
+#' A decision and a revision apply to the version that was read. If it has changed, they are
+#' refused with the code `"precondition"`.
 #'
 #' @param desk A [release_desk()].
 #' @param id The id of a release.
-#' @param reason Kept in the ledger. The requester will see this text.
+#' @param reason Stored in the ledger. The requester will see this text.
 #' @return The release, as it is then.
 #' @examples
 #' \dontrun{
@@ -51,7 +51,7 @@ decide <- function(desk, id, decision, reason) {
 
 release_path <- function(id, rest = "") paste0("/v1/releases/", id, rest)
 
-# Send something about a release as it is now.
+# Send a decision or a revision of a release, with the ETag of the current version.
 send_seen <- function(desk, id, rest, body) {
   seen <- httr2::resp_header(send_safely(desk, "GET", release_path(id)), "ETag")
   send_once(
@@ -59,10 +59,10 @@ send_seen <- function(desk, id, rest, body) {
   )
 }
 
-#' Talk about a release that waits for a review
+#' Comment on a release that waits for a review
 #'
-#' `comment_on()` says something, and gives the turn back where changes were requested. `comments()`
-#' returns what has been said, as far as you may read it.
+#' `comment_on()` adds a comment, and returns the turn to the reviewers if they requested changes.
+#' `comments()` returns the comments that you have access to.
 #'
 #' @param desk A [release_desk()].
 #' @param id The id of a release.

@@ -1,4 +1,4 @@
-# How answers look: printed, summarised and drawn.
+# Answers, printed, summarised and plotted.
 
 .shown <- 30L
 .cannot_be_said <- "cannot be said"
@@ -24,7 +24,7 @@ print.desk_numbers <- function(x, digits = 5L, ...) {
   invisible(x)
 }
 
-# Return a table with words in place of estimates that cannot be said, and no column of notes.
+# Return a table with words in place of missing estimates, and no column of notes.
 in_words <- function(table, digits) {
   unsaid <- !is.na(table$note)
   if (any(unsaid)) {

@@ -10,16 +10,16 @@
 #' `statistic` (`count`, `mean` or `mean of products`), then
 #' * `term`: the column, the coefficient, `level 0.5`, or `x:y` in a matrix;
 #' * `estimate`: the released number; not in a preview;
-#' * `noise`: the standard deviation of its noise, 95% of which lies between `noise.low` and
+#' * `noise`: the standard deviation of its noise, 95% of which is between `noise.low` and
 #'   `noise.high`; missing where the law of the noise depends on the data;
-#' * `expected.error`: in a preview, how far the number is expected to be off;
+#' * `expected.error`: in a preview, the expected error of the number;
 #' * `synthetic`: in a dry run, that the number is about no real person;
 #' * `std.error`, `conf.low` and `conf.high`: with `inference`, where the population's number is,
 #'   sampling and privacy noise together;
 #' * `note`: why nothing can be said of a number, where that is so of any. Its `estimate` is then
 #'   missing, and its interval shows where it may be.
 #'
-#' A column that is called like one of these is called `by` and its name. Dates and moments are
+#' A column with one of these names is called `by` and its name. Dates and moments are
 #' texts. `as.data.frame()` has the numbers of a fit too, such as `r_squared`, which `glance()` has
 #' in its one row.
 #'
@@ -119,7 +119,7 @@ row_of <- function(number, x, inferred, edges) {
   noted(row, or_else(inferred[[place]]$reason, edges[[place]]$reason))
 }
 
-# Return a row that says why nothing can be said of its number, if that is so.
+# Return a row with the note why its number is missing, if there is one.
 noted <- function(row, reason) {
   if (!is.null(reason)) {
     row$estimate <- NA_real_
@@ -141,7 +141,7 @@ intervals_of <- function(term) {
   list(std.error = real(term$std_error), conf.low = real(ends[[1L]]), conf.high = real(ends[[2L]]))
 }
 
-# Return what an answer says of numbers by their place in its value.
+# Return facts about numbers by their place in an answer's value.
 by_place <- function(shown) {
   found <- list()
   for (each in shown) {
@@ -279,7 +279,7 @@ where_in_words <- function(where) {
   paste(shown, collapse = " and ")
 }
 
-# Return what lies at a path, NULL where the way there is not.
+# Return the value at a path, or NULL if the path does not exist.
 at <- function(part, path) {
   for (step in path) {
     there <- is.list(part) &&

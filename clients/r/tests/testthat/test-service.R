@@ -15,8 +15,8 @@ test_that("a question is previewed, rehearsed and released once", {
   expect_true(check_receipt(first)$ok)
   expect_identical(tidy(released(served(), first$id)), tidy(first))
 
-  anew <- release(people, "mean", columns = "income", by = "sex", epsilon = 0.5, fresh = TRUE)
-  expect_false(anew$id == first$id)
+  again <- release(people, "mean", columns = "income", by = "sex", epsilon = 0.5, fresh = TRUE)
+  expect_false(again$id == first$id)
   expect_output(print(first), "mean, k_norm, released, epsilon 0.5")
   expect_output(print(budget(people)), "spent 1")
 })
@@ -103,17 +103,17 @@ test_that("progress is shown while rows are read", {
   far["of_bytes"] <- list(NULL)
   expect_identical(reading_text("a.csv", far), sub("\\[.*MB, ", "", stated))
 
-  tell <- telling(function() far, "a.csv")
-  line <- capture.output(invisible(tell()), type = "message")
+  show <- reading_line(function() far, "a.csv")
+  line <- capture.output(invisible(show()), type = "message")
   expect_match(line, "1,234,567 rows")
-  expect_identical(capture.output(invisible(tell()), type = "message"), character()) # a second has not passed
-  lost <- telling(function() stop("no answer"), "a.csv")
+  expect_identical(capture.output(invisible(show()), type = "message"), character()) # a second has not passed
+  lost <- reading_line(function() stop("no answer"), "a.csv")
   expect_true(lost())
 
   before <- options(releasedesk.progress = TRUE)
   on.exit(options(before))
   expect_identical(new_dataset()$rows, 200L)
-  expect_null(reading_of(served(), "nobody's"))
+  expect_null(reading_of(served(), "unknown"))
 })
 
 test_that("data grow by versions that share a budget", {
@@ -163,18 +163,18 @@ test_that("a refusal is a condition with its code, its remedy and what belongs t
 
 test_that("no answer is a condition that keeps the name of the question", {
   served()
-  nobody <- release_desk("http://127.0.0.1:9", "k", attempts = 2, pause = 0)
-  people <- answer_of(list(id = "ds_1"), "desk_dataset", nobody)
+  absent <- release_desk("http://127.0.0.1:9", "k", attempts = 2, pause = 0)
+  people <- answer_of(list(id = "ds_1"), "desk_dataset", absent)
   lost <- tryCatch(
     release(people, "mean", columns = "income", epsilon = 1, idempotency_key = "mine"),
     desk_unreachable = identity
   )
   expect_identical(lost$idempotency_key, "mine")
-  expect_error(dataset(nobody, "ds_1"), class = "desk_unreachable")
+  expect_error(dataset(absent, "ds_1"), class = "desk_unreachable")
 })
 
 test_that("a key is never shown", {
-  secret <- "a-secret-that-nobody-sees"
+  secret <- "a-secret-that-is-not-shown"
   desk <- release_desk("http://127.0.0.1:9", secret)
   shown <- c(capture.output(print(desk)), capture.output(utils::str(desk)))
   expect_false(any(grepl(secret, shown, fixed = TRUE)))
