@@ -148,7 +148,7 @@ def _crowd(settings: Settings) -> Crowd:
 
 def _bootstrap_secret(settings: Settings) -> str | None:
     key = settings.bootstrap_key
-    return None if key is None else key.get_secret_value().strip()
+    return None if key is None else key.get_secret_value()
 
 
 def _show_key(secret: str | None) -> None:

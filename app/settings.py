@@ -230,6 +230,13 @@ class Settings(Limits):
             raise SettingsError("this is tls://host:port, or tcp://127.0.0.1:port on this machine")
         return value
 
+    @field_validator("bootstrap_key", mode="before")
+    @classmethod
+    def _stripped(cls, value: object) -> object:
+        """Remove white space, as from a file, before the characters are counted."""
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        return text.strip() if isinstance(text, str) else text
+
     @field_validator("smtp_url")
     @classmethod
     def _mail(cls, value: SecretStr | None) -> SecretStr | None:

@@ -8,7 +8,7 @@ from app.cli.caution import YES, require_meant_grant
 from app.cli.remote import as_json_option, connected, print_rows
 from app.client import ReleaseDesk
 
-_REASON = click.option("--reason", required=True, help="Kept in the ledger.")
+_REASON = click.option("--reason", required=True, help="Stored in the ledger.")
 
 
 @click.command("budget")

@@ -158,8 +158,7 @@ def check_directory(directory: Path, what: str, chosen_by: str) -> None:
             ) from None
         if error.errno in _NO_DIRECTORY:
             raise click.ClickException(
-                f"{what}, {directory}, is a file or is below one. Choose another with "
-                f"{chosen_by}."
+                f"{what}, {directory}, is a file or is below one. Choose another with {chosen_by}."
             ) from None
         raise click.ClickException(
             f"{what}, {directory}, cannot be written to: {error.strerror}. Let this user write "

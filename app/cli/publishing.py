@@ -23,7 +23,7 @@ _UNPUBLISHED = (
 
 @click.command("publish")
 @click.argument("release")
-@click.option("--reason", required=True, help="Kept in the ledger, and shown to the public.")
+@click.option("--reason", required=True, help="Stored in the ledger, and shown to the public.")
 @YES
 @connected
 def releases_publish(desk: ReleaseDesk, *, release: str, reason: str, yes: bool) -> None:
@@ -34,7 +34,7 @@ def releases_publish(desk: ReleaseDesk, *, release: str, reason: str, yes: bool)
 
 @click.command("unpublish")
 @click.argument("release")
-@click.option("--note", required=True, help="Kept in the ledger, and shown at the address.")
+@click.option("--note", required=True, help="Stored in the ledger, and shown at the address.")
 @YES
 @connected
 def releases_unpublish(desk: ReleaseDesk, *, release: str, note: str, yes: bool) -> None:

@@ -11,7 +11,9 @@ from app.cli.caution import YES, require_meant
 from app.cli.remote import as_json_option, connected, parsed, print_rows
 from app.client import ReleaseDesk, Sheet
 
-_REASON = click.option("--reason", required=True, help="Kept in the ledger, shown to the requester.")
+_REASON = click.option(
+    "--reason", required=True, help="Stored in the ledger, and shown to the requester."
+)
 _SEEN = click.option(
     "--seen", metavar="ETAG", help="What `releases review` printed: refused if it has changed."
 )
@@ -30,7 +32,7 @@ def releases_review(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
 
 @click.command("approve")
 @click.argument("release")
-@click.option("--reason", required=True, help="Kept in the ledger.")
+@click.option("--reason", required=True, help="Stored in the ledger.")
 @_SEEN
 @YES
 @connected
@@ -144,7 +146,7 @@ def audit_access_log(desk: ReleaseDesk, *, release: str | None, as_json: bool) -
 @click.command("edit")
 @click.argument("dataset")
 @click.argument("changes")
-@click.option("--reason", required=True, help="Kept in the ledger.")
+@click.option("--reason", required=True, help="Stored in the ledger.")
 @connected
 def datasets_edit(desk: ReleaseDesk, *, dataset: str, changes: str, reason: str) -> None:
     """Change what is said of DATASET by CHANGES (JSON); bounds are fixed.

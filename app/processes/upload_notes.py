@@ -34,6 +34,7 @@ def noted(
                 progress = UploadProgress(
                     reading=reading, rows=rows, read_bytes=read, total_bytes=known or None
                 )
+                partial.touch(mode=0o600)
                 partial.write_bytes(progress.to_json())
                 partial.replace(note)
             yield block

@@ -1,9 +1,14 @@
-"""Having a file, or the names in a directory, on disk before going on."""
+"""Files that no other user may read, and are on disk before the service goes on."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that no other user of the machine may read; an ``opener`` of :func:`open`."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def flush(path: Path) -> None:

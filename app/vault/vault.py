@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.vault.errors import AbsentError, OutdatedError, TamperedError, VaultError, trouble_of
-from app.vault.flushing import flush
+from app.vault.flushing import flush, private
 from app.vault.staging import discard, staged
 from app.vault.stored import Attached, StoredDataset, StoredFile, StoredPart, StoredPiece
 
@@ -118,7 +118,7 @@ class VaultWriter:
     def attach(self, name: str, content: bytes) -> None:
         """Store one more run of bytes next to the parts; :meth:`finish` flushes them all."""
         path = self.directory / ATTACHED
-        with path.open("ab") as file:
+        with open(path, "ab", opener=private) as file:
             file.write(content)
         run = StoredFile(path, len(content), hashlib.sha256(content).hexdigest())
         self.attached[_checked_name(name)] = StoredPiece(run, self._attached_bytes)
@@ -372,12 +372,12 @@ def _linked(source: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        shutil.copyfile(source, path)
+        shutil.copy(source, path)  # with its mode
         flush(path)
 
 
 def _write_durably(path: Path, content: memoryview) -> None:
-    with path.open("xb") as file:
+    with open(path, "xb", opener=private) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from app.settings import PREFIX, Settings, SettingsError
 from tests.tiers import in_one
@@ -48,6 +48,15 @@ def test_a_short_bootstrap_key_is_refused_without_being_shown(
     with pytest.raises(ValidationError) as refused:
         Settings()
     assert "tooshortsecret" not in str(refused.value)
+
+
+def test_white_space_makes_no_bootstrap_key_longer() -> None:
+    for padded in (f"short{' ' * 40}", SecretStr(f"short{chr(10) * 40}")):
+        with pytest.raises(ValidationError, match="bootstrap_key"):
+            Settings(bootstrap_key=padded)
+    found = Settings(bootstrap_key=f"  {SECRET}\n").bootstrap_key
+    assert found is not None
+    assert found.get_secret_value() == SECRET
 
 
 @in_one("name", Settings.model_fields)

@@ -169,6 +169,16 @@ def apart(tmp_path: Path) -> Any:
         yield service
 
 
+def test_no_other_user_may_read_any_file(apart: Service) -> None:
+    with apart.client() as admin:
+        dataset = upload(admin, file_of(people(1)), columns=COLUMNS)["id"]
+        assert ask(admin, dataset).status_code == 201
+    files = [each for each in apart.data_dir.rglob("*") if each.is_file()]
+    names = {each.name for each in files}
+    assert {"ledger.id", "manifest.json", "part-00000.parquet", f"{dataset}.digests"} <= names
+    assert not [each for each in files if each.stat().st_mode & 0o077]
+
+
 def test_lost_or_altered_digests_let_nothing_in(apart: Service) -> None:
     with apart.client() as admin:
         first = upload(admin, file_of(people(1)), columns=COLUMNS)

@@ -14,6 +14,7 @@ import logging
 import os
 import stat
 import time
+from functools import partial
 from pathlib import Path
 
 from app.store.errors import DirectoryLockedError, StoreError
@@ -211,7 +212,7 @@ class DirectoryLock:
         """
         try:
             fresh = self._note.with_suffix(".new")
-            with fresh.open("w") as file:
+            with open(fresh, "w", opener=partial(os.open, mode=0o600)) as file:
                 file.write(ledger)
                 file.flush()
                 # Before the rename: a name without its content would belong to no ledger.

@@ -33,5 +33,6 @@ def keep_mark(note: Path, found: Verification) -> None:
     if found.mark is not None and found.mark.size > LARGE:
         fresh = note.with_suffix(f".{os.getpid()}")
         with suppress(OSError):
+            fresh.touch(mode=0o600)
             fresh.write_text(found.mark.to_json(), "utf-8")
             fresh.replace(note)  # at once: no process reads half a note

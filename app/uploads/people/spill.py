@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from app.uploads.people.ids import WORDS, Words, digests_of
 from app.uploads.trouble import too_large
+from app.vault.flushing import private
 
 GROUPS = 256
 _HELD_BYTES = 1 << 26
@@ -88,7 +89,7 @@ class Spill:
         rows = rows[np.argsort(place, kind="stable")]
         for group, own in enumerate(_runs(rows, np.bincount(place, minlength=GROUPS).tolist())):
             if len(own):
-                with self._path(group).open("ab") as file:
+                with open(self._path(group), "ab", opener=private) as file:
                     file.write(own.tobytes())
 
     def _read(self, path: Path) -> Words:
