@@ -1,5 +1,5 @@
 # Three stages, of which the last alone is the image. Two begin from one image, named by its digest:
-# docs/deployment.md says how to take a newer one.
+# docs/operations/deployment.md says how to take a newer one.
 
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS build
 RUN apt-get update --quiet --quiet \

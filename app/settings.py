@@ -26,7 +26,7 @@ class Settings(Limits):
     """What an operator may set.
 
     The descriptions are the reference documentation: the table in
-    ``docs/operations.md`` is made from them.
+    ``docs/operations/README.md`` is made from them.
     """
 
     model_config = SettingsConfigDict(

@@ -1,7 +1,7 @@
 """Four small studies of designs that might be more accurate than the shipped ones.
 
-Run with ``python -m studies.tried``; seconds on one core. The seeds are fixed. ``docs/tried.md``
-has the figures, and what follows from them.
+Run with ``python -m studies.tried``; seconds on one core. The seeds are fixed.
+``docs/research/tried.md`` has the figures, and what follows from them.
 
 *Quantiles*: permute-and-flip and the K-norm gradient mechanism, by the mean error in rank.
 *Base measure*: the K-norm gradient mechanism of one regression coefficient where its base measure

@@ -38,7 +38,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A page by its path in the project, such as ``docs/quickstart.md``."""
+    """A page by its path in the project, such as ``docs/tutorials/quickstart.md``."""
 
     path: str
     text: str

@@ -1,6 +1,6 @@
 """The licences of all packages that the service is shipped with, as their own metadata say.
 
-``python -m tests.licences`` writes the table of ``docs/licences.md`` anew.
+``python -m tests.licences`` writes the table of ``docs/operations/licences.md`` anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from tests.documents import ROOT
 
-PAGE = ROOT / "docs" / "licences.md"
+PAGE = ROOT / "docs/operations/licences.md"
 TABLE = re.compile(r"(<!-- licences -->\n)(.*?)(\n<!-- /licences -->)", re.DOTALL)
 _CLASSIFIERS = {
     "Apache Software License": "Apache-2.0",

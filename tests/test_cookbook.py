@@ -15,7 +15,7 @@ import pytest
 from mechanisms.catalog import MECHANISMS, STATISTICS, Parameter, offers
 from tests.documents import Document, documents
 
-FOLDER = "docs/statistics/"
+FOLDER = "docs/reference/statistics/"
 PAGES = {
     path.removeprefix(FOLDER).removesuffix(".md"): page
     for path, page in documents().items()
@@ -91,6 +91,6 @@ def test_a_page_names_every_limit(kind: str) -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_mechanism_is_explained_with_its_theorem(mechanism: str) -> None:
-    told = " ".join(documents()["docs/mechanisms.md"].text.split())
+    told = " ".join(documents()["docs/reference/mechanisms.md"].text.split())
     assert f"Name in requests: `{mechanism}`." in told
     assert f'Theorem in answers: "{MECHANISMS[mechanism].THEOREM}".' in told

@@ -269,7 +269,7 @@ def test_a_ring_loses_what_the_lemma_says(adjacency: Adjacency, epsilon: Fractio
 
 
 def test_the_documents_say_every_lemma_as_the_table_does() -> None:
-    page = (proofs.ROOT / "docs" / "proofs.md").read_text("utf-8")
+    page = (proofs.ROOT / "docs/explanation/proofs.md").read_text("utf-8")
     for lemma in lemmas():
         for theorem, words in lemma.says.items():
             assert f"| `{lemma.name}.{theorem}` | {words} |" in page

@@ -48,7 +48,7 @@ def run(*, once: bool, port: int | None = None, data_dir: Path | None = None) ->
     if once:
         heading("Done")
         click.echo("  The service of this demo has stopped. Without --once it stays up for you;")
-        click.echo("  docs/quickstart.md starts one of your own.")
+        click.echo("  docs/tutorials/quickstart.md starts one of your own.")
 
 
 def _show(desk: ReleaseDesk, asking: ReleaseDesk, url: str) -> Dataset:

@@ -192,8 +192,8 @@ FIGURE = Figure(
     name=NAME,
     title="formulas that are wrong in print",
     claim="Both papers prove their mechanisms private. Some formulas do not follow from the "
-    "proofs; [the list](mechanisms.md#errors-in-print) has all of them. Some break the promise, "
-    "some waste half of it.",
+    "proofs; [the list](../reference/mechanisms.md#errors-in-print) has all of them. Some break "
+    "the promise, some waste half of it.",
     method="Each formula is tried on two neighbours that give it away, at epsilon = 1. What is "
     "exact is the largest log ratio of the two laws. What was audited is a lower bound, from "
     f"draws alone, that holds with probability {CONFIDENCE:.1%}.",

@@ -89,7 +89,7 @@ def test_every_step_of_the_table_is_there_and_no_other(ledger: Ledger) -> None:
 
 
 def test_the_documented_states_are_those_of_the_table() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reviews.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/reviews.md").read_text("utf-8")
     drawn = {(before, after) for before, after in re.findall(r"^    (\w+) --> (\w+)$", page, re.M)}
     assert drawn == {(one, other) for one, others in TRANSITIONS.items() for other in others}
     listed = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", page, re.M))

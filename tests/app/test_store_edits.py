@@ -49,7 +49,7 @@ SEED = 20_261_121
 
 def unnoticed() -> dict[str, set[str]]:
     """Return the columns in the table of the threat model."""
-    text = (Path(__file__).parents[2] / "docs" / "threat-model.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "docs/explanation/threat-model.md").read_text("utf-8")
     _, _, told = text.partition("### Edits that verification does not find")
     found: dict[str, set[str]] = {}
     for line in told.partition("\n## ")[0].splitlines():

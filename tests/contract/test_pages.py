@@ -10,7 +10,7 @@ from html import escape
 import httpx
 import pytest
 
-from app.api.pages.documents import FOLDER, images, lead, library, tables
+from app.api.pages.documents import FOLDER, SHELVES, images, lead, library, tables
 from app.api.pages.markdown import parse, render
 from app.api.pages.search import sections
 from tests.contract.service import assert_problem
@@ -18,6 +18,21 @@ from tests.documents import ROOT
 from tests.tiers import in_one
 
 PAGES = library()
+ADDRESSES = """
+    architecture audit backup before-you-pay bibliography checking choosing-bounds-and-epsilon
+    clients combining curator dataset-spec deployment derived-columns desk development
+    development/adding-a-figure development/adding-a-mechanism development/adding-a-page
+    development/adding-a-setting development/adding-a-statistic development/adding-an-endpoint
+    development/debugging development/releasing development/tests enumeration filters-and-groups
+    glossary growing http library licences many-machines mechanisms noise-intervals operations
+    peers proofs publishing quickstart reviews scale several-desks sources standard-errors
+    statistics statistics/correlation statistics/count statistics/covariance
+    statistics/geometric_median statistics/histogram statistics/linear_regression
+    statistics/logistic_regression statistics/mean statistics/moments statistics/quantile
+    statistics/quantile_regression statistics/stack statistics/std statistics/sum
+    statistics/variance studies threat-model tried tutorial units weights
+"""
+"""Pages that links and bookmarks may name: these addresses work in every later version."""
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
@@ -64,7 +79,7 @@ def test_a_table_of_figures_is_shown_and_linked(anonymous: httpx.Client) -> None
     for path in tables():
         answer = anonymous.get(f"/docs/{path}")
         assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-        assert answer.content == (FOLDER / path).read_bytes()
+        assert answer.content == tables()[path].read_bytes()
     assert 'href="/docs/studies/kng-1.csv"' in page
     assert anonymous.get("/docs/studies/no.csv").status_code == 404
 
@@ -109,6 +124,18 @@ def test_the_pages_are_the_folder_s() -> None:
     addresses = [page.address for page in PAGES.values()]
     assert len(set(addresses)) == len(addresses)
     assert "/docs/reference" not in addresses
+
+
+def test_an_address_does_not_say_on_which_shelf_a_page_is() -> None:
+    """Addresses in links and bookmarks stay when a page moves to another shelf."""
+    assert {path.name for path in FOLDER.iterdir() if path.is_dir()} >= set(SHELVES)
+    for path, page in PAGES.items():
+        shelf, _, rest = path.removesuffix(".md").removesuffix("/README").partition("/")
+        if shelf in SHELVES:
+            assert page.address == f"/docs/{rest or shelf}"
+        assert page.above in {"", *(each.address for each in PAGES.values())}
+    for address in ADDRESSES.split():
+        assert f"/docs/{address}" in {page.address for page in PAGES.values()}
 
 
 def test_html_in_a_page_is_text() -> None:

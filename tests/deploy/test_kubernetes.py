@@ -18,7 +18,7 @@ from tests.deploy.recipes import ROOT, dask_options, image, options_of, settings
 FOLDER = ROOT / "deploy" / "kubernetes"
 PROFILES = ("sqlite", "postgresql")
 ALL_PROFILES = (*PROFILES, "cluster")
-PAGES = [ROOT / "docs" / name for name in ("deployment.md", "many-machines.md")]
+PAGES = [ROOT / "docs/operations" / name for name in ("deployment.md", "many-machines.md")]
 
 
 def secrets_of_the_page() -> dict[str, set[str]]:
@@ -125,7 +125,7 @@ def test_a_server_is_asked_how_it_is_and_given_time_to_end(name: str) -> None:
     deployment = of_kind(profile(name), "Deployment")
     (server,) = containers(deployment)
     probes = [server[f"{each}Probe"] for each in ("startup", "readiness", "liveness")]
-    # One data set that cannot be read turns /readyz to 503; docs/operations.md says what follows.
+    # One data set that cannot be read turns /readyz to 503: see docs/operations/README.md.
     assert [probe["httpGet"]["path"] for probe in probes] == ["/livez"] * 3
     assert probes[0]["periodSeconds"] * probes[0]["failureThreshold"] >= 1_800
     pod = pod_of(deployment)

@@ -16,7 +16,7 @@ from tests.deploy.recipes import ROOT, image, options_of, settings_named
 
 UNIT = ROOT / "deploy" / "systemd" / "release-desk.service"
 SYSUSERS = ROOT / "deploy" / "systemd" / "release-desk.sysusers"
-PAGE = (ROOT / "docs" / "deployment.md").read_text("utf-8")
+PAGE = (ROOT / "docs/operations/deployment.md").read_text("utf-8")
 HARDENED = {
     "NoNewPrivileges": "yes",
     "CapabilityBoundingSet": "",

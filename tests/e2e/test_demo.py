@@ -86,7 +86,7 @@ def test_once_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
     (url,) = set(re.findall(r"ready at (http://127\.0\.0\.1:\d+)", output))
     assert gone(url)
     assert "http" not in steps[-1], "nobody is sent to a service that is gone"
-    assert "docs/quickstart.md" in steps[-1]
+    assert "docs/tutorials/quickstart.md" in steps[-1]
     assert list(tmp_path.iterdir()) == [], "the temporary directory is removed"
 
 

@@ -1,4 +1,4 @@
-"""The runbook is a test: back up and restore as docs/backup.md says, on a real service."""
+"""The runbook is a test: docs/operations/backup.md backs up and restores a real service."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from tests.e2e.test_documents import checkout, environment
 pytestmark = pytest.mark.slow
 
 PAGES = documents()
-BLOCKS = [block.text for block in PAGES["docs/backup.md"].blocks]
-(ROTATE,) = (block.text for block in PAGES["docs/operations.md"].blocks if "--person" in block.text)
+BLOCKS = [block.text for block in PAGES["docs/operations/backup.md"].blocks]
+(ROTATE,) = (
+    block.text for block in PAGES["docs/operations/README.md"].blocks if "--person" in block.text
+)
 LATE = "x\n" + "".join(f"{value * 0.00317 % 1:.5f}\n" for value in range(200))
 COLUMNS = {"x": {"type": "number", "lower": 0, "upper": 1}}
 

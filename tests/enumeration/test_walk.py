@@ -17,7 +17,7 @@ from tests.enumeration.integers import WordArrays
 from tests.enumeration.mutants import COVER_MUTANTS, MUTANTS
 from tests.enumeration.walk import Bounds, Stated, law_of, require_law
 
-PAGE = Path(__file__).parents[2] / "docs" / "enumeration.md"
+PAGE = Path(__file__).parents[2] / "docs/research/enumeration.md"
 
 
 def test_masses_are_exact_where_odds_are_rational() -> None:

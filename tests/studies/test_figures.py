@@ -21,7 +21,7 @@ from studies.figures.run import study
 from studies.figures.store import Store
 from tests.documents import ROOT
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "research"
 RUN: list[str] = []
 
 
@@ -176,7 +176,7 @@ def test_the_page_says_what_its_rows_say() -> None:
     text = (DOCS / "studies.md").read_text("utf-8")
     figures = list(FIGURES.values())
     assert page.rewritten(text, figures, DOCS) == text, (
-        "run: python -m studies.figures --page docs/studies.md"
+        "run: python -m studies.figures --page docs/research/studies.md"
     )
     assert all(f"## {name}:" in text for name in FIGURES), "every figure is on the page"
     with pytest.raises(ValueError, match="no <!--"):

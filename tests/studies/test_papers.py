@@ -65,7 +65,7 @@ def test_the_printed_quantile_is_private_up_to_the_median_alone() -> None:
 
 @pytest.mark.parametrize("trial", printed_laws.TRIALS, ids=lambda trial: trial.panel)
 def test_what_is_exact_bounds_what_was_audited(trial: printed_laws.Trial) -> None:
-    rows = kept_rows(printed_errors.FIGURE, ROOT / "docs")
+    rows = kept_rows(printed_errors.FIGURE, ROOT / "docs/research")
     found = {row.method: row.error_mean for row in rows if row.panel == trial.panel}
     for version in (printed_errors.PRINTED, printed_errors.RIGHT):
         exact = found.get(f"{version}, {printed_errors.EXACT}")

@@ -24,7 +24,7 @@ from studies.peers.there import __main__ as there
 from studies.peers.there import by_chain
 from tests.documents import ROOT
 
-PAGE = ROOT / "docs" / "peers.md"
+PAGE = ROOT / "docs/research/peers.md"
 ROW = Row(
     cell="toy",
     statistic="mean",
@@ -119,7 +119,7 @@ def test_who_errs_more_or_takes_longer_is_behind() -> None:
 
 def test_the_page_tells_what_its_rows_say() -> None:
     assert PAGE.read_text("utf-8") == fresh(PAGE), (
-        "run: python -m studies.peers --page docs/peers.md"
+        "run: python -m studies.peers --page docs/research/peers.md"
     )
 
 

@@ -437,7 +437,7 @@ def test_published_methods_stand_beside_ours() -> None:
 
 
 def test_the_page_has_every_measure_of_every_published_method() -> None:
-    found = kept(ROOT / "docs" / "peers.md").findings
+    found = kept(ROOT / "docs/research/peers.md").findings
     for study, epsilon in itertools.product(urban.STUDIES, ("1", "5")):
         here = {
             each.method: each
@@ -461,7 +461,7 @@ def test_the_page_has_every_measure_of_every_published_method() -> None:
 
 
 def test_the_tables_of_the_page_have_as_many_cells_as_their_heads() -> None:
-    written = list(urban.lines(kept(ROOT / "docs" / "peers.md").findings))
+    written = list(urban.lines(kept(ROOT / "docs/research/peers.md").findings))
     promised = next(at for at, line in enumerate(written) if line.startswith("\n"))
     assert {line.count(" | ") for line in written[:promised] if "---" not in line} == {11}
     assert {line.count(" | ") for line in written[promised:] if "---" not in line} == {4}

@@ -1,8 +1,10 @@
 """The documents at ``/docs``: the Markdown files of the project's ``docs``, which are read once.
 
 The folder is the list of pages: ``docs/a/b.md`` is ``/docs/a/b``, and a folder's
-``README.md`` is the folder's own page. The order of the navigation is that of
-the links in ``docs/README.md``; a folder's pages follow its own, by title.
+``README.md`` is the folder's own page. The folders of :data:`SHELVES` sort pages by the
+reader's need. An address leaves them out, so it stays when a page moves to another of
+them. The order of the navigation is that of the links in ``docs/README.md``; the pages
+below another page, such as those of ``/docs/statistics``, follow it by title.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ router = APIRouter(include_in_schema=False, route_class=KeptRoute)
 FOLDER = Path(__file__).resolve().parents[3] / "docs"
 """Next to ``app``, in a checkout and where a wheel is installed."""
 
+SHELVES = ("tutorials", "how-to", "reference", "explanation", "operations", "research")
+"""Folders that are in no address: ``docs/how-to/desk.md`` is ``/docs/desk``."""
+
 _INDEX = "README.md"
 _ICON = FOLDER.parent / "app" / "desk" / "static" / "icon.svg"
 
@@ -48,8 +53,13 @@ class Page:
 
     @property
     def folder(self) -> str:
-        """Return the folder it lies in."""
+        """Return the folder of its file below ``docs``."""
         return posixpath.dirname(self.path)
+
+    @property
+    def above(self) -> str:
+        """Return the page that its address is below: ``/docs/statistics`` of a statistic's."""
+        return posixpath.dirname(self.address) if self.address != "/docs" else ""
 
 
 @cache
@@ -62,15 +72,19 @@ def library() -> Mapping[str, Page]:
 
 @cache
 def images() -> Mapping[str, Path]:
-    """Return every picture by its path below ``docs``."""
-    pictures = (*FOLDER.glob("images/*.png"), *FOLDER.glob("images/studies/*.svg"))
-    return {path.relative_to(FOLDER).as_posix(): path for path in pictures}
+    """Return every picture by its address below ``/docs/``."""
+    return _files("images/*.png", "research/images/studies/*.svg")
 
 
 @cache
 def tables() -> Mapping[str, Path]:
-    """Return every table of figures by its path below ``docs``."""
-    return {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.glob("studies/*.csv")}
+    """Return every table of figures by its address below ``/docs/``."""
+    return _files("research/studies/*.csv")
+
+
+def _files(*patterns: str) -> dict[str, Path]:
+    paths = (path for pattern in patterns for path in FOLDER.glob(pattern))
+    return {_place(path.relative_to(FOLDER).as_posix()): path for path in paths}
 
 
 _HOME = """<p>This service releases statistics about people without revealing data about any one
@@ -192,16 +206,23 @@ def lead(target: str, folder: str) -> str | None:
         return target
     name, mark, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(folder, name))
-    if path in images() or path in tables():
-        return f"/docs/{path}"
-    return f"{_address(path)}{mark}{anchor}" if path in library() else None
+    if path in library():
+        return f"{_address(path)}{mark}{anchor}"
+    place = _place(path)
+    return f"/docs/{place}" if place in images() or place in tables() else None
 
 
 def _address(path: str) -> str:
     name = path.removesuffix(".md")
     if posixpath.basename(path) == _INDEX:
         name = posixpath.dirname(path)
-    return f"/docs/{name}".rstrip("/")
+    return f"/docs/{_place(name)}".rstrip("/")
+
+
+def _place(path: str) -> str:
+    """Return a path below ``docs`` without its shelf."""
+    shelf, _, rest = path.partition("/")
+    return rest if rest and shelf in SHELVES else path
 
 
 def _title(text: str) -> str:
@@ -212,13 +233,14 @@ def _title(text: str) -> str:
 @cache
 def _navigation(current: str) -> str:
     pages = library()
+    open_pages = (pages[current].address, pages[current].above)
     parts = []
     for path in _ordered():
         parts.append(_item(pages[path], path == current))
-        folder = pages[path].folder
-        if folder and folder == pages[current].folder:
-            inside = (each for each in pages.values() if each.folder == folder)
-            rest = sorted((each for each in inside if each.path != path), key=lambda it: it.title)
+        address = pages[path].address
+        below = [each for each in pages.values() if each.above == address != "/docs"]
+        if below and address in open_pages:
+            rest = sorted(below, key=lambda it: it.title)
             items = "".join(_item(each, each.path == current) for each in rest)
             parts[-1] = parts[-1].replace("</li>", f"<ul>{items}</ul></li>")
     return f"<ul>{''.join(parts)}</ul>"
@@ -233,7 +255,5 @@ def _ordered() -> Iterator[str]:
     """Yield the index, the pages that it names in its order, and those it has forgotten."""
     pages = library()
     named = [target for _, target in links(parse(pages[_INDEX].text)) if target in pages]
-    top = [
-        path for path, each in pages.items() if not each.folder or path == f"{each.folder}/{_INDEX}"
-    ]
+    top = [path for path, each in pages.items() if each.above in ("", "/docs")]
     yield from dict.fromkeys([_INDEX, *(path for path in named if path in top), *top])
