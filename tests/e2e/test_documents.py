@@ -1,7 +1,7 @@
 """The documents are a test: every block of README.md and docs/ runs, page by page, in order.
 
 Each page has a project directory and a live server of its own; ``tests.documents``
-says how a page asks for something else.
+says how a page asks for something else. What a newcomer reads runs on one server too.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ SERVE = re.compile(r"(?:\w+=\S+ )*(?:make|docker|(?:\S*/)?release-desk (?:serve|
 LANGUAGES = {"bash", "python", "r"}
 READ_FIRST = "README.md"
 """What a newcomer runs: tried with every change, and the others with everything else."""
+NEWCOMER = (READ_FIRST, "docs/tutorials/quickstart.md", "docs/tutorials/tutorial.md")
+"""What a newcomer reads in one sitting, on one service."""
 
 
 def checkout(place: Path) -> Path:
@@ -48,7 +50,7 @@ def checkout(place: Path) -> Path:
 
 
 def environment(project: Path, url: str, **settings: str) -> dict[str, str]:
-    """Return the environment of somebody who has read the quickstart."""
+    """Return the environment of a reader of the README."""
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(PREFIX)},
         "PATH": f"{project}/.venv/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -79,7 +81,17 @@ def runnable(block: Block, url: str) -> str:
     ],
 )
 def test_every_block_runs(first: str, tmp_path: Path) -> None:
-    blocks = [block for page in tours()[first] for block in page.blocks]
+    run([block for page in tours()[first] for block in page.blocks], tmp_path)
+
+
+@pytest.mark.slow
+def test_a_newcomer_reads_on_with_one_service(tmp_path: Path) -> None:
+    pages = documents()
+    run([block for path in NEWCOMER for block in pages[path].blocks], tmp_path)
+
+
+def run(blocks: list[Block], tmp_path: Path) -> None:
+    """Run blocks in order, as a reader of their pages does, and compare what they print."""
     if not any(block.language in LANGUAGES and runnable(block, "") for block in blocks):
         return  # and no server is needed
     left_out, languages = set(), {block.language for block in blocks}
