@@ -138,6 +138,18 @@ def test_an_address_does_not_say_on_which_shelf_a_page_is() -> None:
         assert f"/docs/{address}" in {page.address for page in PAGES.values()}
 
 
+def test_the_navigation_has_the_folders_in_the_order_of_the_index(anonymous: httpx.Client) -> None:
+    page = anonymous.get("/docs/statistics/mean").text
+    index = re.findall(r"^## ([\w-]+):", PAGES["README.md"].text, re.MULTILINE)
+    assert re.findall(r"<li>([\w-]+)<ul>", page) == index
+    reference = page.partition("<li>Reference<ul>")[2].partition("<li>Explanation<ul>")[0]
+    assert 'href="/docs/statistics/mean" aria-current="page"' in reference
+    assert (
+        'href="/docs/statistics/sum"'
+        not in anonymous.get("/docs/mechanisms").text.split("<main")[0]
+    )
+
+
 def test_html_in_a_page_is_text() -> None:
     text = "# A `t`\n\n<script>a</script>\n\n## B & c\n\nx <b onclick=y> [z](javascript:a)\n"
     text += "\n<!-- told\nto tests --> <i>\n\n## B & c\n\n[a](../LICENSE) `/problems/forbidden`\n"

@@ -3,8 +3,9 @@
 The folder is the list of pages: ``docs/a/b.md`` is ``/docs/a/b``, and a folder's
 ``README.md`` is the folder's own page. The folders of :data:`SHELVES` sort pages by the
 reader's need. An address leaves them out, so it stays when a page moves to another of
-them. The order of the navigation is that of the links in ``docs/README.md``; the pages
-below another page, such as those of ``/docs/statistics``, follow it by title.
+them. The navigation has the folders and pages in the order of the links in
+``docs/README.md``; the pages below another page, such as those of ``/docs/statistics``,
+follow it by title.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
+from itertools import groupby
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -232,23 +234,32 @@ def _title(text: str) -> str:
 
 @cache
 def _navigation(current: str) -> str:
-    pages = library()
-    open_pages = (pages[current].address, pages[current].above)
+    """Return the pages by folder; those below another page only there and on their own."""
     parts = []
-    for path in _ordered():
-        parts.append(_item(pages[path], path == current))
-        address = pages[path].address
-        below = [each for each in pages.values() if each.above == address != "/docs"]
-        if below and address in open_pages:
-            rest = sorted(below, key=lambda it: it.title)
-            items = "".join(_item(each, each.path == current) for each in rest)
-            parts[-1] = parts[-1].replace("</li>", f"<ul>{items}</ul></li>")
+    for folder, paths in groupby(_ordered(), key=_top_folder):
+        items = "".join(_entry(library()[path], library()[current]) for path in paths)
+        parts.append(f"<li>{folder.capitalize()}<ul>{items}</ul></li>" if folder else items)
     return f"<ul>{''.join(parts)}</ul>"
 
 
-def _item(target: Page, here: bool) -> str:
-    mark = ' aria-current="page"' if here else ""
-    return f'<li><a href="{escape(target.address)}"{mark}>{escape(target.title)}</a></li>'
+def _top_folder(path: str) -> str:
+    folder, _, name = path.partition("/")
+    return folder if name else ""
+
+
+def _entry(target: Page, current: Page) -> str:
+    """Return a page in the navigation, with the pages below it if one of them is shown, or it."""
+    inside = ""
+    if target.path != _INDEX and target.address in (current.address, current.above):
+        below = (each for each in library().values() if each.above == target.address)
+        ordered = sorted(below, key=lambda each: each.title)
+        inside = "".join(f"<li>{_link(each, current)}</li>" for each in ordered)
+    return f"<li>{_link(target, current)}{f'<ul>{inside}</ul>' if inside else ''}</li>"
+
+
+def _link(target: Page, current: Page) -> str:
+    mark = ' aria-current="page"' if target == current else ""
+    return f'<a href="{escape(target.address)}"{mark}>{escape(target.title)}</a>'
 
 
 def _ordered() -> Iterator[str]:
