@@ -32,17 +32,6 @@ with the same rows, each equally often, also overlap when chance would repeat th
 less than once in 2**20 cases. This detects an unchanged copy of a table with few different
 rows.
 
-*Undeclared columns.* A file may hold the same people though none of its declared columns
-is known. The rule compares its first columns by which cells occur next to single values
-(:mod:`app.uploads.anchors`), and over all of them or all but one. Unrelated files share
-single columns: ranks, the days of a year, places. So shared values do not count, but what
-else agrees in their rows does. A column counts as found when its cells agree in more rows
-than chance explains, as above. Here ``r`` is the chance that two rows agree in the column.
-The files overlap when the found columns are more than three quarters of all columns of one
-of the two files, by number and by bits. A column in which two rows often agree counts as a
-part of a column, by its entropy up to one bit. A list of all numbers, or of all days, does
-not count.
-
 *People with ids.* Two data sets with a declared person identifier hold the same people where
 their ids are the same texts: no chance is discounted. Files that number their people from 1
 count as the same people, because they do not show otherwise; an admin can say so.
@@ -65,7 +54,7 @@ Rows, shares and counts stay inside: the only output is that there is an overlap
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 MIN_SHARE = 0.1
@@ -75,13 +64,9 @@ _ENOUGH_REPEATED = 30  # fewer say too little of how often rows recur
 _NEARLY_ALL = 1 - 2.0**-20
 _CHANCES = 32  # that a verdict is tried with
 _LEAST_CHANCE = 2.0**-40
-_COVERED = 0.75
-_FEWEST_COLUMNS = 1.5  # one column alone is shared by strangers: ranks, days, places
-_MOST_COLUMN_BITS = 24.0  # of one column: a long number must not outweigh all the others
 _LIST_DENSITY = 0.25  # of a range: a sample of all days of a year is still a list of days
 _CHANCE_OF_FEW = 3
 """Equal pairs of cells that a column may well have when a sample of pairs shows none."""
-_MOST_CHANCE_OF_SUMS = 0.95  # else files of columns that are mostly equal could never overlap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,35 +130,6 @@ def chance_of_equal(*, smaller: TableShape, larger: TableShape, same_columns: bo
     if enough_repeated and same_columns:
         return chance
     return max(chance, min(1.0, _EVEN_SLACK * even))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnShape:
-    """What the rule knows of one column of a file.
-
-    Attributes
-    ----------
-    bits
-        Binary logarithm of the number of different values it could hold.
-    chance
-        That two rows agree in it.
-    is_list
-        Whether it numbers the rows, or lists the days: strangers share such columns.
-    """
-
-    bits: float
-    chance: float
-    is_list: bool
-
-    @property
-    def weight(self) -> float:
-        """Return as what part of a column it counts."""
-        return 0.0 if self.is_list else min(1.0, -math.log2(self.chance))
-
-    @property
-    def counted_bits(self) -> float:
-        """Return how many bits it counts."""
-        return 0.0 if self.is_list else min(_MOST_COLUMN_BITS, self.bits)
 
 
 def overlaps(
@@ -270,12 +226,6 @@ def chance_of_pair(equal: int, *, rows: int, bits: float) -> float:
     return 1.0 if not pairs else min(1.0, max((equal + _CHANCE_OF_FEW) / pairs, math.exp2(-bits)))
 
 
-def chance_of_columns(columns: Collection[ColumnShape]) -> float:
-    """Return the chance that a row which agrees in all columns but one agrees in that too."""
-    chances = [column.chance for column in columns if not column.is_list]
-    return min(_MOST_CHANCE_OF_SUMS, max(chances, default=1.0))
-
-
 def is_list(*, rows: int, distinct: int, bits: float) -> bool:
     """Say whether a column takes nearly every value of its range, each about once.
 
@@ -283,17 +233,6 @@ def is_list(*, rows: int, distinct: int, bits: float) -> bool:
     (True, False)
     """
     return 2 * distinct > rows and distinct >= _LIST_DENSITY * 2.0**bits
-
-
-def covers(columns: Sequence[ColumnShape], found: Collection[int]) -> bool:
-    """Say whether the columns at these places hold nearly all information of a file."""
-    weight = sum(columns[place].weight for place in found)
-    bits = sum(columns[place].counted_bits for place in found)
-    return (
-        weight >= _FEWEST_COLUMNS
-        and weight > _COVERED * sum(column.weight for column in columns)
-        and bits > _COVERED * sum(column.counted_bits for column in columns)
-    )
 
 
 def repeat_bits(counts: list[int]) -> float:

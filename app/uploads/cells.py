@@ -8,7 +8,7 @@ same cell. :mod:`app.uploads.read_cells` reads one column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill, Missing, NumberSpec
+from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill, Missing
 from app.domain.datasets import ColumnsSpec
 from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.engine.schema import column_of, derived_of
@@ -43,13 +43,12 @@ from mechanisms.words import value_text
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Encodes one declared column; ``as_spelt`` says that any reader would see its numbers."""
+    """Encodes one declared column."""
 
     read: Callable[[pl.Series], Read]
     missing: Missing
     unreadable: Literal["reject", "missing"]
     fill: int | float
-    as_spelt: bool = True
 
     @classmethod
     def of(cls, spec: ColumnSpec) -> Encoder:
@@ -79,8 +78,7 @@ class Encoder:
                 own = np.int64(int(taken)) if column.whole else np.float64(float(taken))
                 (fill,) = column.clamped(np.array([own])).tolist()
                 read = Numbers.of(column, spec.reading).read
-        as_spelt = not isinstance(spec, NumberSpec) or _is_plain(spec)
-        return cls(read, spec.missing, spec.reading.unreadable, fill, as_spelt)
+        return cls(read, spec.missing, spec.reading.unreadable, fill)
 
     def refused(self, read: Read) -> Mask | None:
         """Return which cells refuse the upload."""
@@ -139,15 +137,13 @@ class RowEncoder:
         frame: pl.DataFrame,
         first_row: int,
         troubles: Troubles,
-        looked_at: Sequence[str] = (),
     ) -> dict[str, Values] | None:
         """Return the values of some rows, and add to ``troubles`` what is refused.
 
         Derived columns come last; they are made of the values, with what is missing filled in.
 
         ``first_row`` is the number of the frame's first row. Once something is refused there
-        is no block. The digester sees the columns that are ``looked_at`` as it would if none were
-        declared.
+        is no block.
         """
         found = {name: encoder.read(frame[name]) for name, encoder in self.encoders.items()}
         for name, read in found.items():
@@ -160,8 +156,7 @@ class RowEncoder:
             self.report.rows += frame.height
             return None
         if self.digester is not None:
-            seen = {name: self._seen(name, found.get(name), frame) for name in looked_at}
-            self.digester.add({name: read.plain for name, read in found.items()}, seen)
+            self.digester.add({name: read.plain for name, read in found.items()})
         block = {name: self._filled(name, read, frame.height) for name, read in found.items()}
         masks = {name: read.missing for name, read in found.items() if read.missing is not None}
         for name, encoder in self.encoders.items():
@@ -175,16 +170,6 @@ class RowEncoder:
             block = self.people.rows(ids, block, cells, masks)
         self.report.rows += frame.height
         return self._kept(block, masks)
-
-    def _seen(self, name: str, read: Read | None, frame: pl.DataFrame) -> pl.Series:
-        """Return a column as the digests of the file know it: spelt in their way."""
-        encoder = self.encoders.get(name)
-        if read is not None and read.listed is not None:
-            return read.listed
-        if encoder is None or encoder.as_spelt or read is None or read.numbers is None:
-            return frame[name]
-        numbers, missing, _ = read.plain
-        return pl.Series(name, numbers if missing is None else np.where(missing, np.nan, numbers))
 
     def _filled(self, name: str, read: Read, rows: int) -> Values:
         """Return a column's values, with what is missing filled in, and count its cells."""
@@ -204,12 +189,6 @@ class RowEncoder:
         dropped = np.logical_or.reduce(drops)
         self.report.rows_dropped += int(dropped.sum())
         return {name: values[~dropped] for name, values in block.items()}
-
-
-def _is_plain(spec: NumberSpec) -> bool:
-    """Say whether a column's cells are numbers as programs spell them, all of which count."""
-    counted = spec.kind in ("number", "integer")
-    return counted and spec.reading.plain_numbers and not spec.reading.na
 
 
 def _refused(name: str, encoder: Encoder, read: Read, first_row: int) -> Iterator[Trouble]:

@@ -34,7 +34,6 @@ ABSENT = (
 )
 UNREAD = "is among records that cannot be read as CSV"
 TWICE = "is in the file twice"
-MOST_LOOKED_AT = 24
 
 
 def csv_blocks(
@@ -49,8 +48,8 @@ def csv_blocks(
 ) -> Iterator[Mapping[str, Values] | None]:
     """Yield the declared columns of a CSV file as blocks of values, in order.
 
-    The encoder's digester sees the first columns of the file too, declared or not. With the
-    descriptor of the ``file``, of which ``source`` is the start, it is read by ranges of bytes.
+    With the descriptor of the ``file``, of which ``source`` is the start, it is read by ranges of
+    bytes.
 
     After the first trouble there are no blocks any more, but None for each: the rest of the file is
     read to count what else is wrong.
@@ -81,8 +80,7 @@ def csv_blocks(
     if troubles:
         return
     names = layout.named(names, spec.headers)
-    looked_at = () if encoder.digester is None else first_columns(layout.all_of(names))
-    parser = _Parser(names, spec, looked_at, layout, troubles)
+    parser = _Parser(names, spec, layout, troubles)
     if layout.points is None:
         layout.points = Points(name for name, column in spec.in_file.items() if _is_typed(column))
     for run in records.runs(width=len(names)):
@@ -91,7 +89,7 @@ def csv_blocks(
         frame = parser.parse(run)
         if frame is not None:
             layout.points.look(frame, partial(parser.texts, run))
-        block = None if frame is None else encoder.encode(frame, run.first_row, troubles, looked_at)
+        block = None if frame is None else encoder.encode(frame, run.first_row, troubles)
         yield block
 
 
@@ -104,14 +102,6 @@ def name_troubles(names: Sequence[str], spec: ColumnsSpec) -> Iterator[Trouble]:
             yield Trouble(TWICE if occurrences else ABSENT, name)
 
 
-def first_columns(names: Sequence[str]) -> Sequence[str]:
-    """Return the columns that are read whether declared or not: the first ``MOST_LOOKED_AT``.
-
-    More would add little evidence, and undeclared columns cost time and memory too.
-    """
-    return tuple(dict.fromkeys(names[:MOST_LOOKED_AT]))
-
-
 def _is_typed(column: ColumnSpec | None) -> bool:
     """Say whether the parser reads a column's numbers itself."""
     if not isinstance(column, NumberSpec) or column.kind not in ("number", "integer"):
@@ -122,13 +112,12 @@ def _is_typed(column: ColumnSpec | None) -> bool:
 
 
 class _Parser:
-    """Parses runs of records of one file into frames: declared columns, and more as text."""
+    """Parses runs of records of one file into frames of the declared columns."""
 
     def __init__(
         self,
         names: Sequence[str],
         spec: ColumnsSpec,
-        more: Sequence[str],
         layout: Layout,
         troubles: Troubles,
     ) -> None:
@@ -137,7 +126,7 @@ class _Parser:
         self._layout = layout
         self._troubles = troubles
         # One at least: without a column the parser would not say how many rows there are.
-        own = {*spec.read, *more} - layout.partitions.keys() or {names[0]}
+        own = {*spec.read} - layout.partitions.keys() or {names[0]}
         wanted = sorted((names.index(name), name) for name in own)
         self._places = [place for place, _ in wanted]
         self._names = [name for _, name in wanted]

@@ -35,11 +35,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.domain.overlap import MIN_BITS, MIN_SHARE, Floor, chance_of_columns
+from app.domain.overlap import MIN_BITS, MIN_SHARE, Floor
 from app.uploads.row_digests import SINGLE, RowDigests
 from app.uploads.samples import SPACE, Digests, Sample
 
-PEOPLE, ROWS, SINGLES, SUMS, ANCHORS = range(5)
+PEOPLE, ROWS, SINGLES = range(3)
 _NUMBER_BITS = 24
 _NUMBERS = (1 << _NUMBER_BITS) - 1
 _KIND_AT = 61
@@ -49,7 +49,7 @@ _AT_ONCE = 1 << 23
 """Keys that are mapped into memory together: 64 MiB."""
 _FEW, _BLOCK, _GATHERED = 1 << 20, 1 << 6, 1 << 14
 _GROWTH = 8
-_NO_CHANCE_BITS = 2000.0  # of people and anchors: what they share is not by chance
+_NO_CHANCE_BITS = 2000.0  # of people: what they share is not by chance
 _EVEN_SLACK, _ENOUGH, _LEAST_CHANCE = 64, 30, 2.0**-40  # as in the rule
 _SLACK = 1e-6  # of a share, for what rounding may do
 
@@ -193,14 +193,6 @@ def samples_of(digests: RowDigests) -> Iterator[tuple[Sequence[float], Digests]]
         kind = SINGLES if SINGLE in kept.labels else ROWS
         whole = digests.whole if place == 0 else None
         yield described(kind, kept.sample, kept.bits, alike=kept.alike, whole=whole)
-    file = digests.file
-    for each in file.sums:
-        columns = [file.columns[place] for place in file.within(each.left_out)]
-        alike = 0.0 if all(column.is_list for column in columns) else chance_of_columns(columns)
-        yield described(SUMS, each.sample, file.shape(each).bits, alike=alike, whole=each.whole)
-    for anchor in file.anchors.values():
-        facts = (ANCHORS, len(anchor.values), anchor.limit, len(anchor.values), 0.0)
-        yield (*facts, _NO_CHANCE_BITS, 0.0, 0), anchor.values
 
 
 def write_run(directory: Path, key: str, tables: Sequence[tuple[Indexed, RowDigests]]) -> Run:

@@ -63,7 +63,7 @@ def ingest(
     report
         Receives the counts of rows and cells; complete after the last block.
     digester
-        Sees every row as it is in the file, with the numbers of its first columns.
+        Sees every row as it is in the file.
     ids
         What digests people's ids, where the spec has a unit.
 

@@ -13,9 +13,8 @@ from app.domain.overlap import (
     overlaps,
     same_people,
 )
-from app.uploads.file_overlap import NewFile
 from app.uploads.pools import Pool, in_both
-from app.uploads.row_digests import ALL, FILE, SINGLE, Kept, RowDigests
+from app.uploads.row_digests import ALL, SINGLE, Kept, RowDigests
 from app.uploads.samples import Sample
 
 
@@ -32,14 +31,11 @@ class Newcomer:
         self._digests = digests
         self._singles = singles_of(digests)
         self._pool = Pool([kept.sample.digests for kept in self._singles])
-        self._file = NewFile(digests.file)
 
     @property
     def is_small(self) -> bool:
         """Say whether it is too small to be compared with what others have uploaded."""
         rows = [kept.shape for kept in self._digests.kept if ALL in kept.labels]
-        file = self._digests.file
-        rows += [file.shape(each) for each in file.sums if each.left_out is None]
         return any(is_below(OTHERS, shape) for shape in rows)
 
     def overlaps(self, old: RowDigests, floor: Floor = OWN) -> bool:
@@ -50,12 +46,10 @@ class Newcomer:
         if new.whole is not None and new.whole == old.whole and new.whole_bits >= MIN_BITS:
             return len(new.kept[0].sample.digests) >= floor.compared
         pairs = (*_same_columns(new, old), *self._common_singles(old, floor))
-        return any(_samples_overlap(*pair, floor) for pair in pairs) or self._file.overlaps(
-            old.file, floor
-        )
+        return any(_samples_overlap(*pair, floor) for pair in pairs)
 
     def shares(self, old: RowDigests) -> bool:
-        """Say whether any row or person is in both, by all columns of the spec or of the file."""
+        """Say whether any row or person is in both, by all columns of the spec."""
         new = self._digests
         pairs = [(new.people, old.people)]
         pairs += [
@@ -63,12 +57,6 @@ class Newcomer:
             for one in new.kept
             for other in old.kept
             if ALL in one.labels and ALL in other.labels
-        ]
-        pairs += [
-            (one.sample, other.sample)
-            for one in new.file.sums
-            for other in old.file.sums
-            if one.left_out is None and other.left_out is None
         ]
         return any(
             in_both(one.digests, other.digests) > 0
@@ -95,10 +83,8 @@ def singles_of(digests: RowDigests) -> Sequence[Kept]:
 
 def _same_columns(new: RowDigests, old: RowDigests) -> Iterator[tuple[Kept, Kept]]:
     """Yield the samples over columns that go by the same label in both tables."""
-    # what earlier versions kept of a file's first columns is for them alone
-    without = {SINGLE, FILE} if new.file.columns and old.file.columns else {SINGLE}
     by_label = {
-        label: kept for kept in old.kept for label in kept.labels if without.isdisjoint(kept.labels)
+        label: kept for kept in old.kept for label in kept.labels if SINGLE not in kept.labels
     }
     for kept in new.kept:
         if SINGLE in kept.labels:

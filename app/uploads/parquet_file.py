@@ -18,7 +18,7 @@ from app.domain.columns import CategorySpec, ColumnSpec, NumberSpec, type_of
 from app.domain.datasets import ColumnsSpec
 from app.engine.schema import column_of
 from app.uploads.cells import RowEncoder
-from app.uploads.csv_file import first_columns, name_troubles
+from app.uploads.csv_file import name_troubles
 from app.uploads.limits import Limits
 from app.uploads.sources.layout import Layout
 from app.uploads.texts.moments import numbers
@@ -47,9 +47,6 @@ MAX_FOOTER_BYTES = 1 << 26  # a file says itself how long its footer is, and all
 _EXACT_INTEGERS = 1 << 53
 _BATCH_ROWS = 1 << 17
 _BATCH_CELLS = 1 << 21  # in memory several times over, as cells, values and digests
-MOST_VALUES = 1 << 26  # half a gigabyte, as the reader has a limit of its own
-_VALUES_PER_TEXT = 4
-"""In the columns that are looked at: all may be in one row group, which is in memory as a whole."""
 
 
 def parquet_blocks(
@@ -133,16 +130,11 @@ def table_blocks(
     declared = frame.select(pl.len()).collect().item()
     if declared > limits.max_upload_rows:
         raise too_large("max_upload_rows", limits.max_upload_rows)
-    if layout.looked_at is None:
-        known = {**types, **dict.fromkeys(layout.partitions, pl.Boolean())}
-        first = () if encoder.digester is None else first_columns(layout.all_of(list(types)))
-        layout.looked_at = _affordable({name: known[name] for name in first}, declared)
-    looked_at = layout.looked_at
-    wanted = _wanted(types, spec, looked_at)
+    wanted = _wanted(types, spec)
     row = 1
     layout.place = lambda: size * (row - 1) // max(1, declared)
     for batch in _batches(frame.select(wanted), len(wanted)):
-        block = encoder.encode(layout.completed(batch), row, troubles, looked_at)
+        block = encoder.encode(layout.completed(batch), row, troubles)
         row += batch.height
         yield block
     # A footer may declare rows that its pages do not hold, or fewer than they do.
@@ -201,33 +193,13 @@ def _is_wide(kind: pl.DataType) -> bool:
     return isinstance(kind, pl.Decimal) and (kind.precision or 0) > _MOST_DECIMAL_DIGITS
 
 
-def _wanted(
-    types: Mapping[str, pl.DataType], spec: ColumnsSpec, looked_at: Sequence[str]
-) -> Sequence[pl.Expr]:
-    """Return the columns of the file that are read: the declared ones, and those looked at."""
+def _wanted(types: Mapping[str, pl.DataType], spec: ColumnsSpec) -> Sequence[pl.Expr]:
+    """Return the columns of the file that are read: the declared ones."""
     declared = {name: types[name] for name in spec.in_file if name in types}
-    others = [name for name in looked_at if name in types and name not in spec.read]
-    wanted = [
-        *(_cast(name, kind, spec.in_file[name]) for name, kind in declared.items()),
-        *(_plain(name, types[name]) for name in others),
-    ]
+    wanted = [_cast(name, kind, spec.in_file[name]) for name, kind in declared.items()]
     if spec.unit is not None and spec.unit.column in types:
         wanted.append(_ids(spec.unit.column, types[spec.unit.column]))
     return wanted or [_named(next(iter(types)))]
-
-
-def _affordable(types: Mapping[str, pl.DataType], rows: int) -> Sequence[str]:
-    """Return the columns that are looked at: of plain cells, and not too many of them."""
-    left = MOST_VALUES
-    chosen = []
-    for name, kind in types.items():
-        texts = isinstance(kind, pl.String | pl.Categorical | pl.Enum)
-        plain = kind.is_numeric() and not _is_wide(kind)
-        if texts or plain or kind in (pl.Boolean, pl.Date, pl.Datetime):
-            left -= rows * (_VALUES_PER_TEXT if texts else 1)
-            if left >= 0:
-                chosen.append(name)
-    return chosen
 
 
 def _check_ends(file: BinaryIO, limits: Limits) -> None:
@@ -315,16 +287,6 @@ def _ids(name: str, kind: pl.DataType) -> pl.Expr:
     """Leave floats and decimals as they are, and read other ids as texts, with all digits."""
     column = _named(name)
     return column if kind.is_float() or kind.is_decimal() else column.cast(pl.String)
-
-
-def _plain(name: str, kind: pl.DataType) -> pl.Expr:
-    """Read an undeclared column: as text, or as the numbers that a text stands for."""
-    column = _named(name)
-    if isinstance(kind, pl.String | pl.Categorical | pl.Enum):
-        return column.cast(pl.String)
-    if kind in (pl.Date, pl.Datetime):
-        return column.cast(pl.Datetime("us")).dt.epoch("us").cast(pl.Float64) / 1_000
-    return column.cast(pl.Float64, strict=False)
 
 
 def _named(name: str) -> pl.Expr:

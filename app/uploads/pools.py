@@ -46,12 +46,7 @@ class Pool:
 def in_both(one: Digests, other: Digests) -> int:
     """Return how many digests are in both samples, which are in order and hold each once."""
     few, many = (one, other) if len(one) <= len(other) else (other, one)
-    return int(np.count_nonzero(places_in(many, few)[1]))
-
-
-def places_in(many: Digests, few: Digests) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return where in some ordered digests others would be, and which of these are there."""
     places = many.searchsorted(few)
     # Any place will do for what would be behind the last one: it is not what lies there.
     places[places == len(many)] = 0
-    return places, many[places] == few
+    return int(np.count_nonzero(many[places] == few)) if len(many) else 0

@@ -18,11 +18,10 @@ from app.uploads.samples import Digests
 BLANK = " \t"
 # beyond, a float of 64 bits, or of 32, stands for several integers
 _EXACT_INTEGERS, _SINGLE_INTEGERS = 2.0**53, 2.0**24
-_NUMBERS, _TEXTS, _SUMS, _IDS, _ROWS = 0, 1, 2, 3, 4
+_NUMBERS, _IDS, _ROWS = range(3)
 """What the second half of a first block says, so that none is taken for another."""
 _BLOCK_BYTES = 16
 _BLOCK_WORDS = 4
-_MOST_TEXT_BYTES = 64  # texts that agree so far, and in their length, are taken for one
 _RUN_WORDS = 1 << 13  # blocks of a run stay in the processor's nearest memory
 _SPARE_WORDS = 2
 """The cipher wants room for one block more than it writes."""
@@ -56,10 +55,6 @@ class Prf:
         put = _put_singles if max(-low, high) < _SINGLE_INTEGERS - 1 else _put_numbers
         return self._of_words(values, _NUMBERS, put=put)
 
-    def of_sums(self, sums: Digests) -> Digests:
-        """Return digests of some sums that reveal only which of them are equal."""
-        return self._of_words(sums.ravel(), _SUMS, put=_put_as_they_are).reshape(sums.shape)
-
     def of_text(self, text: str) -> int:
         """Return a keyed hash of a text, or that of the number it reads as."""
         plain = text.strip(BLANK).casefold()
@@ -75,20 +70,12 @@ class Prf:
         digest = hashlib.blake2b(content, digest_size=8, key=self._key, person=b"cell text")
         return int.from_bytes(digest.digest(), "little")
 
-    def of_texts(self, texts: pl.Series) -> Digests:
-        """Return the digests of many texts, none of them null, as they are spelt.
-
-        CBC-MAC over the length and the first 64 bytes. It is faster than :meth:`of_text`
-        and gives other digests.
-        """
-        return np.ascontiguousarray(self._chained(texts, _TEXTS, _MOST_TEXT_BYTES)[:, 0])
-
     def of_ids(self, texts: pl.Series) -> Digests:
         """Return the digests of many texts, none of them null, of 128 bits: of shape (n, 2).
 
         CBC-MAC over the length and all bytes, so that no two different texts are likely to meet.
         """
-        return self._chained(texts, _IDS, None)
+        return self._chained(texts)
 
     def of_rows(self, words: NDArray[np.int32]) -> Digests:
         """Return the digests of rows of as many words each, of 128 bits: of shape (n, 2)."""
@@ -103,8 +90,8 @@ class Prf:
             state = self._sealed(state ^ blocks[:, place])
         return state
 
-    def _chained(self, texts: pl.Series, kind: int, most: int | None) -> Digests:
-        """Return CBC-MACs over the lengths and the first ``most`` bytes of texts."""
+    def _chained(self, texts: pl.Series) -> Digests:
+        """Return CBC-MACs over the lengths and the bytes of texts."""
         if not len(texts):
             return np.zeros((0, 2), dtype=np.uint64)
         sizes = texts.str.len_bytes().to_numpy().astype(np.uint64)
@@ -113,14 +100,14 @@ class Prf:
         starts = np.cumsum(sizes) - sizes
         state = np.zeros((len(sizes), 2), dtype=np.uint64)
         # The length comes first: a CBC-MAC is a random function of texts of one length only.
-        state[:, 0], state[:, 1] = sizes, kind
+        state[:, 0], state[:, 1] = sizes, _IDS
         state = self._sealed(state).copy()
         windows = np.lib.stride_tricks.sliding_window_view(
             np.frombuffer(content, dtype=np.uint8), _BLOCK_BYTES
         )
         longest = int(sizes.max(initial=0))
         longer = np.arange(len(sizes))
-        for offset in range(0, longest if most is None else min(most, longest), _BLOCK_BYTES):
+        for offset in range(0, longest, _BLOCK_BYTES):
             longer = longer[sizes[longer] > offset]
             blocks = windows[starts[longer].astype(np.intp) + offset]
             left = np.minimum(sizes[longer] - np.uint64(offset), _BLOCK_BYTES)
@@ -162,7 +149,3 @@ def _put_singles(values: NDArray[np.float64], words: Digests) -> None:
     single = values.astype(np.float32)
     single += np.float32(0)
     words.view(np.float64)[:] = single
-
-
-def _put_as_they_are(words: Digests, put: Digests) -> None:
-    put[:] = words

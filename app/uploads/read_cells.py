@@ -87,8 +87,7 @@ class Read(NamedTuple):
     ``reason`` words one row. ``unreadable`` are those of the missing that hold something, None
     where none does. ``numbers`` are a number column's values as they are in the file; as many of
     them were moved to a bound as the counts say. ``others`` are texts that no list has, and that a
-    level represents. ``ends`` are those of the numbers, where none is missing. ``listed`` are the
-    cells as texts of the list, where each is one of it or null.
+    level represents. ``ends`` are those of the numbers, where none is missing.
     """
 
     values: Values
@@ -100,7 +99,6 @@ class Read(NamedTuple):
     clamped_high: int = 0
     others: Mask | None = None
     unit_ms: float = 1.0
-    listed: pl.Series | None = None
     ends: Ends | None = None
 
     @property
@@ -294,19 +292,15 @@ def read_category(cells: pl.Series, listed: Listed, markers: Markers, other: int
 def _read_listed(
     cells: pl.Series, as_written: pl.Series, listed: Listed, markers: Markers, otherwise: str
 ) -> Read:
-    known, as_listed = listed.among(cells)
-    places = known.to_physical()
+    places = listed.among(cells).to_physical()
     if not places.null_count():
-        found = Read(places.to_numpy().astype(np.int32), None, None, _missing)
-        return found._replace(listed=known if as_listed else None)
+        return Read(places.to_numpy().astype(np.int32), None, None, _missing)
     values = places.fill_null(0).to_numpy().astype(np.int32)
     missing = places.is_null().to_numpy()
     unreadable = missing & ~markers.among(as_written)
-    found = Read(
+    return Read(
         values, missing, _any(unreadable), lambda row: otherwise if unreadable[row] else MISSING
     )
-    every = as_listed and known.null_count() == cells.null_count()
-    return found._replace(listed=known if every else None)
 
 
 def _any(mask: Mask) -> Mask | None:

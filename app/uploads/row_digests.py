@@ -18,10 +18,8 @@ nothing.
 *Subsets.* Rows are sampled over all declared columns; over 16 halves of the columns,
 chosen by 8 bits of each name's keyed hash, so that some halves survive when a few
 columns are dropped or added; and over every single number column, which finds
-people again by one identifying column whatever else was dropped or renamed. What is kept
-of undeclared columns is in :mod:`app.uploads.file_columns`. Earlier versions
-kept a sum over the numbers in a file's first columns alone; it is made to this day, to
-be compared with theirs.
+people again by one identifying column whatever else was dropped or renamed. Nothing is kept of
+columns that are not declared.
 """
 
 from __future__ import annotations
@@ -29,36 +27,34 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from app.domain.columns import CategorySpec, ColumnSpec, NumberSpec
 from app.domain.datasets import ColumnsSpec
-from app.domain.overlap import TableShape, chance_of_equal, is_list, repeat_bits
-from app.uploads.file_cells import CellReader, FileCells, Known
-from app.uploads.file_columns import FileDigester, FileDigests
+from app.domain.overlap import TableShape, chance_of_equal, chance_of_pair, is_list, repeat_bits
 from app.uploads.grids import Ends, Grid, ends_of
 from app.uploads.prf import Prf
-from app.uploads.samples import Digests, Sample, Sampler, Sieve, Uppers
+from app.uploads.samples import Digests, Sample, Sampler, Sieve
 
 KEY_BYTES = 32
 ALL = "all"
 SINGLE = "single"
-FILE = "file"
-VERSION, WITH_PEOPLE = 2, 3
-_WITHOUT_FILE = 1  # what earlier versions have written, and data sets still have
+VERSION = 1
 _HALVING_BITS = 8
-_FIRST_NUMBERS = 16
 _KEEP_ROWS = 1 << 17
 _KEEP_HALF = 1 << 12
 _KEEP_SINGLE = 1 << 11
 _KEEP_SINGLES = 1 << 18
 """Digests of single columns kept in all: what a table of very many columns may take."""
+_MOST_HELD = 1 << 15
+"""Rows that show how often two of them agree."""
+_MOST_COLUMNS_HELD = 64
+"""Columns that these rows are held of: more would add little evidence."""
 
 Values = NDArray[np.float64] | NDArray[np.int32]
 Mask = NDArray[np.bool_]
@@ -100,8 +96,8 @@ class Kept:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], digests: Digests) -> Kept:
-        """Return the inverse of :meth:`facts`; earlier versions did not look for lists."""
-        labels, alike = tuple(map(str, facts["labels"])), float(facts.get("alike", 0.0))
+        """Return the inverse of :meth:`facts`."""
+        labels, alike = tuple(map(str, facts["labels"])), float(facts["alike"])
         return cls(labels, Sample.of(facts, digests), float(facts["bits"]), alike)
 
 
@@ -111,15 +107,14 @@ class RowDigests:
 
     ``key`` identifies the key that made them. ``whole`` is the digest of all
     rows with their counts, None when too many are different, and ``whole_bits``
-    how unlikely chance is to repeat them. ``file`` is empty where an earlier version
-    made them. ``people`` are those whose rows they are, where the spec has a unit.
+    how unlikely chance is to repeat them. ``people`` are those whose rows they are, where the spec
+    has a unit.
     """
 
     key: str
     kept: tuple[Kept, ...]
     whole: str | None
     whole_bits: float
-    file: FileDigests = field(default_factory=FileDigests)
     people: Sample | None = None
 
     def merged(self, other: RowDigests) -> RowDigests:
@@ -135,26 +130,24 @@ class RowDigests:
         people = self.people or other.people
         if self.people is not None and other.people is not None:
             people = self.people.merged(other.people, keep=_KEEP_ROWS)
-        file = self.file.merged(other.file)
-        return RowDigests(self.key, (*kept, *theirs.values()), None, 0.0, file, people)
+        return RowDigests(self.key, (*kept, *theirs.values()), None, 0.0, people)
 
     def to_bytes(self) -> bytes:
         """Return the stored form: a line of JSON, then the samples' digests."""
         header = {
-            "version": VERSION if self.people is None else WITH_PEOPLE,
+            "version": VERSION,
             "key": self.key,
             "whole": self.whole,
             "whole_bits": self.whole_bits,
             "samples": [kept.facts() for kept in self.kept],
-            "file": self.file.facts(),
+            "people": None if self.people is None else self.people.facts(),
         }
         samples = [kept.sample for kept in self.kept]
         if self.people is not None:
-            header["people"] = self.people.facts()
             samples.append(self.people)
         body = b"".join(sample.digests.astype("<u8").tobytes() for sample in samples)
         line = json.dumps(header, separators=(",", ":")).encode()
-        return line + b"\n" + body + self.file.body()
+        return line + b"\n" + body
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RowDigests:
@@ -168,24 +161,20 @@ class RowDigests:
         line, _, body = content.partition(b"\n")
         try:
             header: dict[str, Any] = json.loads(line)
-            if header["version"] not in (_WITHOUT_FILE, VERSION, WITH_PEOPLE):
+            if header["version"] != VERSION:
                 raise ValueError("another version")
-            people = [header["people"]] if header["version"] == WITH_PEOPLE else []
+            people = [] if header["people"] is None else [header["people"]]
             sizes = [int(facts["size"]) for facts in (*header["samples"], *people)]
-            end = 8 * sum(sizes)
-            if min(sizes, default=0) < 0 or end > len(body):
+            if min(sizes, default=0) < 0 or 8 * sum(sizes) != len(body):
                 raise ValueError("other sizes")
-            digests = np.frombuffer(body[:end], dtype="<u8").astype(np.uint64, copy=False)
+            digests = np.frombuffer(body, dtype="<u8").astype(np.uint64, copy=False)
             pieces = np.split(digests, np.cumsum(sizes)[:-1])
             kept = tuple(map(Kept.of, header["samples"], pieces))
-            with_file = header["version"] != _WITHOUT_FILE
-            file = header["file"] if with_file else FileDigests().facts()
             return cls(
                 header["key"],
                 kept,
                 header["whole"],
                 float(header["whole_bits"]),
-                FileDigests.of(file, body[end:]),
                 Sample.of(people[0], pieces[-1]) if people else None,
             )
         except (ValueError, KeyError, TypeError) as error:
@@ -229,28 +218,16 @@ class RowDigester:
             (sampler, [places[name] for name in columns]) for columns, _, sampler in self._subsets
         ]
         self._sieve = Sieve(len(places), looking)
-        self._prf = Prf(key)
-        self._readers: dict[str, CellReader] = {}
-        self._numbers = _FirstNumbers()
-        self._file = FileDigester(self._prf)
+        self._held = _HeldRows([*self._columns][:_MOST_COLUMNS_HELD])
 
-    def add(self, cells: Cells, first: Mapping[str, pl.Series] | None = None) -> None:
+    def add(self, cells: Cells) -> None:
         """Take in some rows: per column plain values (numbers) or codes, and what is missing.
 
         Where nothing is, the ends of numbers may be given too.
-        ``first`` are the first columns of the file as they are there, whatever is declared.
         """
         digests = {name: column.digests(*cells[name]) for name, column in self._columns.items()}
-        uppers = Uppers()
-        self._sieve.add([*digests.values()], uppers)
-        if first:
-            readers = self._readers = self._readers or {
-                name: CellReader(self._prf) for name in first
-            }
-            known = {name: Known(digests[name], *cells[name][2:]) for name in self._singles}
-            found = [readers[name].read(each, known.get(name)) for name, each in first.items()]
-            self._numbers.add(found[:_FIRST_NUMBERS], uppers)
-            self._file.add(found, uppers)
+        self._sieve.add([*digests.values()])
+        self._held.add(digests)
 
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
@@ -263,7 +240,7 @@ class RowDigester:
                 sample,
                 math.fsum(bits[name] for name in columns),
                 # a table of lists alone is compared like any other: it has no other evidence
-                self._alike(columns - lists) if columns & lists and complete else 0.0,
+                self._held.alike(columns - lists) if columns & lists and complete else 0.0,
             )
             for columns, labels, sampler in self._subsets
             if (sample := sampler.sample()) is not None
@@ -273,13 +250,12 @@ class RowDigester:
             for place, (name, sampler) in enumerate(self._singles.items())
             if (sample := sampler.sample()) is not None
         )
-        more = (*halves, *singles, *self._numbers.kept())
-        kept = (rows, *(each for each in more if _is_telling(each)))
-        counts, file = self._subsets[0][2].counts(), self._file.finish()
+        kept = (rows, *(each for each in (*halves, *singles) if _is_telling(each)))
+        counts = self._subsets[0][2].counts()
         if counts is None:
-            return RowDigests(key_name(self._key), kept, None, 0.0, file)
+            return RowDigests(key_name(self._key), kept, None, 0.0)
         whole = hashlib.sha256(rows.sample.digests.tobytes() + counts.tobytes()).hexdigest()
-        return RowDigests(key_name(self._key), kept, whole, repeat_bits(counts.tolist()), file)
+        return RowDigests(key_name(self._key), kept, whole, repeat_bits(counts.tolist()))
 
     def _is_list(self, name: str, bits: float) -> bool:
         """Return whether a column numbers the rows, or lists the days."""
@@ -288,35 +264,44 @@ class RowDigester:
             rows=sample.rows, distinct=int(sample.distinct), bits=bits
         )
 
-    def _alike(self, columns: Collection[str]) -> float:
-        """Return the chance that two rows agree in some columns, as far as the file shows."""
-        return self._file.alike([at for at, name in enumerate(self._readers) if name in columns])
 
+class _HeldRows:
+    """Some rows, spread evenly over the file, that show how often two of them agree."""
 
-class _FirstNumbers:
-    """The sum over the numbers in a file's first columns, as earlier versions kept it."""
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._rows = 0
+        self._step = 1
+        self._held: list[Digests] = []
+        self._size = 0
 
-    def __init__(self) -> None:
-        self._sums = Sampler(_KEEP_HALF)
-        self._grids: list[Grid] = []
+    def add(self, digests: Mapping[str, Digests]) -> None:
+        """Take in some rows' digests by column."""
+        # The interval counts rows of the file, wherever its blocks begin.
+        some = slice(-self._rows % self._step, None, self._step)
+        self._rows += len(digests[self._names[0]])
+        self._hold(np.stack([digests[name][some] for name in self._names]))
+        if self._size > _MOST_HELD:
+            thinning = -(-self._size // _MOST_HELD)
+            held, self._held, self._size = np.hstack(self._held), [], 0
+            self._hold(held[:, ::thinning])
+            self._step *= thinning
 
-    def add(self, columns: Sequence[FileCells], uppers: Uppers) -> None:
-        """Take in some rows; ``uppers`` are of the same ones."""
-        self._grids = self._grids or [Grid() for _ in columns]
-        for grid, column in zip(self._grids, columns, strict=True):
-            if len(column.read):
-                grid.add(column.read, column.ends)
-        # the others hold nothing throughout; of all columns, one will do
-        numeric = [column.numeric for column in columns if len(column.read)]
-        numeric = numeric or [columns[0].numeric]
-        Sieve(len(numeric), [(self._sums, range(len(numeric)))]).add(numeric, uppers)
+    def _hold(self, rows: Digests) -> None:
+        self._held.append(rows)
+        self._size += rows.shape[1]
 
-    def kept(self) -> Iterator[Kept]:
-        """Yield the sample, if several columns hold numbers."""
-        found = [bits for grid in self._grids if (bits := grid.bits()) > 0]
-        sample = self._sums.sample()
-        if len(found) > 1 and sample is not None:
-            yield Kept((FILE,), sample, sum(found))
+    def alike(self, names: Collection[str]) -> float:
+        """Return the chance that two rows agree in these columns."""
+        places = [place for place, name in enumerate(self._names) if name in names]
+        if not self._held or not places:
+            return 1.0
+        cells = np.hstack(self._held)[places]
+        # odd factors: the same cells in other columns are no equal rows
+        rows = np.arange(1, 2 * len(places), 2, dtype=np.uint64) @ cells
+        _, counts = np.unique(rows, return_counts=True)
+        pairs = int((counts * (counts - 1)).sum()) // 2
+        return chance_of_pair(pairs, rows=len(rows), bits=math.inf)
 
 
 def _is_telling(kept: Kept) -> bool:

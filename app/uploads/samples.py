@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -195,25 +195,6 @@ class Sampler:
             self._given_up = repeated > _TOO_MANY_TWINS * held
 
 
-@dataclass(frozen=True, slots=True)
-class Uppers:
-    """One more than the upper 16 bits of some columns' digests, found once for each column.
-
-    For sieves that look at the same rows: they share what columns they share.
-    """
-
-    _found: dict[int, tuple[Digests, NDArray[np.uint16]]] = field(default_factory=dict)
-
-    def of(self, digests: Digests) -> NDArray[np.uint16]:
-        """Return those of a column."""
-        known = self._found.get(id(digests))
-        if known is None:
-            upper = digests.view(np.uint16)[_UPPER_PLACE::4] + np.uint16(1)
-            # held, so that nothing else is given its id
-            known = self._found[id(digests)] = digests, upper
-        return known[1]
-
-
 class Sieve:
     """Has samplers look at rows: each at the sums, modulo 2**64, over columns of its own.
 
@@ -238,13 +219,10 @@ class Sieve:
             for rest, (_, own) in zip(rests, samplers, strict=True)
         ]
 
-    def add(self, columns: Sequence[Digests], uppers: Uppers | None = None) -> None:
-        """Look at some more rows: every column's digests of them.
-
-        ``uppers`` are for other sieves to use again, which look at the same rows.
-        """
+    def add(self, columns: Sequence[Digests]) -> None:
+        """Look at some more rows: every column's digests of them."""
         rows = len(columns[0])
-        chosen = self._wanted(columns, uppers or Uppers())
+        chosen = self._wanted(columns)
         some = columns if chosen is None else [column[chosen] for column in columns]
         for sampler, digests in zip(self._samplers, self._sums(some), strict=True):
             low = np.flatnonzero(digests < np.uint64(sampler.limit))
@@ -259,7 +237,7 @@ class Sieve:
                 sums[few] = _summed([columns[place] for place in few])
             yield np.subtract(every, sums[few]) if is_rest else sums[few]
 
-    def _wanted(self, columns: Sequence[Digests], uppers: Uppers) -> NDArray[np.intp] | None:
+    def _wanted(self, columns: Sequence[Digests]) -> NDArray[np.intp] | None:
         """Return the rows that a sampler may want; None where many are.
 
         A sum's upper bits are those of the terms, and a carry below their number: with one more
@@ -271,7 +249,8 @@ class Sieve:
         ]
         if max(bounds) > _MANY:
             return None
-        found, upper = [], [uppers.of(column) for column in columns]
+        upper = [column.view(np.uint16)[_UPPER_PLACE::4] + np.uint16(1) for column in columns]
+        found = []
         for start in range(0, len(columns[0]), _RUN_ROWS):
             run = [column[start : start + _RUN_ROWS] for column in upper]
             wanted = np.zeros(len(run[0]), dtype=np.bool_)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import numpy as np
-import polars as pl
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from app.domain.datasets import parse_columns
 from app.uploads.prf import Prf
 from app.uploads.row_digests import RowDigester
-from app.uploads.samples import Sampler, Sieve, Uppers
+from app.uploads.samples import Sampler, Sieve
 from mechanisms.privacy import Adjacency
 
 KEEP = 64
@@ -60,9 +59,9 @@ def test_samplers_behind_a_sieve_see_the_sums_that_they_want_and_every_row() -> 
     turned = [[columns - 1 - place for place in own] for own in sets]
     other_way = Sieve(columns, [*zip(beside, turned, strict=True)])
     for block in np.split(cells, [*range(1_000, 20_000, 1_000), 40_000], axis=1):
-        digests, uppers = [*block], Uppers()
-        sieve.add(digests, uppers)
-        other_way.add(digests[::-1], uppers)
+        digests = [*block]
+        sieve.add(digests)
+        other_way.add(digests[::-1])
         for sampler, own in zip(plain, sets, strict=True):
             sampler.add(block[list(own)].sum(axis=0))
         # which has each settle: what comes next must be below the limit of all until now
@@ -74,14 +73,6 @@ def test_samplers_behind_a_sieve_see_the_sums_that_they_want_and_every_row() -> 
                 assert found is not None
                 assert found.facts() == expected.facts()
                 assert found.digests.tolist() == expected.digests.tolist()
-
-
-def test_the_upper_bits_of_a_column_are_found_once() -> None:
-    uppers, digests = Uppers(), _digests(1000)
-    found = uppers.of(digests)
-    assert found.tolist() == [((digest >> 48) + 1) % 2**16 for digest in digests.tolist()]
-    assert uppers.of(digests) is found
-    assert uppers.of(digests.copy()) is not found
 
 
 @pytest.mark.wide
@@ -122,8 +113,7 @@ def test_digests_do_not_tell_how_rows_were_cut(rows: int) -> None:
         digester = RowDigester(KEY, spec)
         for start in range(0, 2_000, size):
             some = {name: each[start : start + size] for name, each in values.items()}
-            first = {name: pl.Series(name, each) for name, each in some.items()}
-            digester.add({name: (each, None) for name, each in some.items()}, first)
+            digester.add({name: (each, None) for name, each in some.items()})
         return digester.finish().to_bytes()
 
     assert digested(rows) == digested(2_000)

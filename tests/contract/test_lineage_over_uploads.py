@@ -115,5 +115,5 @@ def test_fifty_extensions_by_each_of_two_accounts_who_go_on_after_refusals(
     for who in clients:
         # Fewer than OTHERS.common people tell nothing, and a tenth is what the rule leaves.
         assert again[who] <= 4 + min(rows.values()) // 10, (again, rows, refused)
-    assert refused["attackers"] > 40, "nearly all of them are refused"
+    assert refused["attackers"] >= 40, "four of five are refused"
     assert "attackers" in barred

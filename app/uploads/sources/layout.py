@@ -15,14 +15,12 @@ from mechanisms.words import header_text
 class Layout:
     """The columns of the file that is being read: its own, and those that its folders give.
 
-    ``looked_at`` are those that digests of the file are made of, once that is settled. ``points``
-    notices numbers of all files that may be thousands. The reader
-    of the file sets ``place``, which says how many of its bytes have been read.
+    ``points`` notices numbers of all files that may be thousands. The reader of the file sets
+    ``place``, which says how many of its bytes have been read.
     """
 
     def __init__(self) -> None:
         self.partitions: Partitions = {}
-        self.looked_at: Sequence[str] | None = None
         self.points: Points | None = None
         self.place: Callable[[], int] = lambda: 0
         self._earlier_bytes = 0

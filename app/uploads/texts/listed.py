@@ -26,14 +26,11 @@ class Listed:
         listed = list(texts)
         return cls(pl.Enum(listed), compared, {compared(text): text for text in listed})
 
-    def among(self, cells: pl.Series) -> tuple[pl.Series, bool]:
-        """Return the cells as texts of the list, null where one is none.
-
-        The second says whether all of them are spelt as in the list, or are none of its texts.
-        """
+    def among(self, cells: pl.Series) -> pl.Series:
+        """Return the cells as texts of the list, null where one is none."""
         known = cells.cast(self.kind, strict=False)
         if known.null_count() == cells.null_count():
-            return known, True
+            return known
         left = cells.filter(known.is_null()).drop_nulls().unique()
         meant = {
             text: found
@@ -41,5 +38,5 @@ class Listed:
             if (found := self.texts.get(self.compared(text))) is not None
         }
         if not meant:
-            return known, True
-        return cells.replace(meant).cast(self.kind, strict=False), False
+            return known
+        return cells.replace(meant).cast(self.kind, strict=False)
