@@ -15,7 +15,7 @@ from typing import cast
 from mechanisms import composition
 from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import Schema
-from mechanisms.foresight.choice import CHOSEN_KINDS, choose
+from mechanisms.foresight.choice import choose
 from mechanisms.privacy import MOST_ROWS_OF_ONE, Adjacency, PrivacyLoss
 from mechanisms.single import SINGLE_MECHANISMS, MechanismModule, calibrate_by
 from mechanisms.statistics.questions import Question
@@ -114,7 +114,7 @@ def settled(statistic: Statistic, mechanism: str) -> tuple[Statistic, str]:
             alone, name = settled(part.statistic, part.mechanism)
             parts.append(replace(part, statistic=alone, mechanism=cast(MechanismName, name)))
         statistic = replace(statistic, parts=tuple(parts))
-    if mechanism == "auto" and statistic.kind not in CHOSEN_KINDS:
+    if mechanism == "auto" and not statistic.chosen_by_simulation:
         mechanism = next(iter(statistic.mechanisms))
     return statistic, mechanism
 
@@ -143,8 +143,8 @@ def _offer(kind: str, statistic: type[Statistic], mechanism: str, norms: tuple[s
         rows_per_person=MOST_ROWS_OF_ONE,
         summary=(statistic.__doc__ or "").strip().splitlines()[0],
         theorem=MECHANISMS[mechanism].THEOREM,
-        limits=getattr(statistic, "limits", {}),
-        advice=getattr(statistic, "advice", {}).get(mechanism),
+        limits=statistic.limits,
+        advice=statistic.advice.get(mechanism),
         example=statistic.example,
     )
 

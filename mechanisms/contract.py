@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.exact.once import once
 from mechanisms.geometry.balls import Ball
 from mechanisms.privacy import Guarantee, PrivacyLoss
+from mechanisms.probes import Probe
 from mechanisms.randomness import Randomness
 from mechanisms.words import listed, no_column
 
@@ -328,13 +329,59 @@ class Plan:
     errors_on: ErrorsOn | None = None
 
 
+Place = Sequence[str | int]
+"""A path in an answer's ``value``."""
+
+ErrorLaw = Literal["linear", "linear where rows are known", "simulated"]
+"""Where expected errors come from: the law of the noise, in which answers are linear (where a
+public number of rows divides them), or a simulation."""
+
+NearZero = Literal["a value", "no effect", "nothing"]
+"""What a number near 0 means: a value like any other, that there is no effect, or that nothing was
+found, as in a count."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldHint:
+    """What a field of a statistic is called in a form, its help, and whether few need it."""
+
+    label: str
+    help: str
+    rare: bool = False
+
+
 class Statistic(Protocol):
     """A question. Subclasses are frozen, keyword-only dataclasses, one per file.
 
     ``kind`` is a ``Literal`` field with a default, so that request models can
-    be built from the classes. ``mechanisms`` maps each mechanism offered for
-    this statistic, the default first, to the norms it offers. Every other field says
-    what it means (:func:`meaning`); ``example`` is a whole question, ready for JSON.
+    be built from the classes. Every other field says what it means (:func:`meaning`).
+
+    A class owns all facts about its kind; no other module names kinds. Most facts have a default
+    (:class:`mechanisms.statistics.facts.Facts`).
+
+    *On offer.* ``mechanisms`` maps each mechanism offered for this statistic, the default first,
+    to the norms it offers. ``example`` is a whole question, ready for JSON. ``limits`` are numbers
+    by name; ``advice`` says when a mechanism serves better. ``probes`` are questions about pairs
+    of neighbours, for audits of running desks.
+
+    *Of its answers.* ``clamped_to`` are values that numbers are clamped to besides the ends of
+    intervals; None where nothing is clamped. ``column_by_column``: each column has a number of its
+    own, which needs no other column. ``has_cells``: its columns make cells, one of which may be
+    that of missing values. ``counts_records``: its numbers are counts of records.
+
+    *Of its errors.* ``error_law`` says where they come from, ``near_zero`` what a number near 0
+    means. ``lies_among_values``: an answer is itself one of the rows' values, or between two.
+    ``rows_for_each_draw``: each simulated draw needs rows of its own. ``chosen_by_simulation``:
+    mechanism "auto" is the one with the least simulated error, not the first.
+    ``follows_from_moments``: released moments determine it, given what it asks besides columns.
+
+    *In words.* ``name`` is what people call it, if not its kind; ``name_on_diagonal`` what they
+    call the entries of a column with itself. ``precedes_columns``: people say "mean income by sex".
+    ``stated_fields`` are empty fields that a question's text states nevertheless.
+
+    *In forms.* ``hints`` are labels and help of its own fields. ``suggested``: an empty form asks
+    for it. ``compares_target``: its target may be a comparison. ``usually_conditioned``: its
+    conditions are among the first fields.
     """
 
     @property
@@ -342,6 +389,31 @@ class Statistic(Protocol):
 
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]]
     example: ClassVar[Json]
+    limits: ClassVar[Mapping[str, int]]
+    advice: ClassVar[Mapping[str, str]]
+    probes: ClassVar[tuple[Probe, ...]]
+
+    clamped_to: ClassVar[frozenset[float] | None]
+    column_by_column: ClassVar[bool]
+    has_cells: ClassVar[bool]
+    counts_records: ClassVar[bool]
+
+    error_law: ClassVar[ErrorLaw]
+    near_zero: ClassVar[NearZero]
+    lies_among_values: ClassVar[bool]
+    rows_for_each_draw: ClassVar[bool]
+    chosen_by_simulation: ClassVar[bool]
+    follows_from_moments: ClassVar[bool]
+
+    name: ClassVar[str]
+    name_on_diagonal: ClassVar[str]
+    precedes_columns: ClassVar[bool]
+    stated_fields: ClassVar[frozenset[str]]
+
+    hints: ClassVar[Mapping[str, FieldHint]]
+    suggested: ClassVar[bool]
+    compares_target: ClassVar[bool]
+    usually_conditioned: ClassVar[bool]
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema.
@@ -355,6 +427,34 @@ class Statistic(Protocol):
         The service calls it before a plan exists. The result is arbitrary for a question that does
         not fit the schema, because that is refused at once; ``mechanism`` may be "auto".
         """
+
+    def possible_ranges(self, schema: Schema, rows: float, /) -> Json | None:
+        """Return ``[low, high]`` for each number of an answer about at most ``rows`` rows.
+
+        The question is about plain columns, without groups. None where no range is known.
+        """
+
+    def answer_numbers(self, schema: Schema, /) -> int:
+        """Return about how many numbers an answer about all records has, without their noise."""
+
+    def relation(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return a column and those that explain it in simulations; None where none needs to.
+
+        The question is about plain columns.
+        """
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """Return the columns whose values the answer's numbers are: dates are shown as dates."""
+
+    def column_at(self, place: Place, /) -> str | None:
+        """Return the one whose value the number at a place of one group's answer is, if any."""
+
+    def moment_columns(self, schema: Schema, /) -> tuple[str, ...] | None:
+        """Return the columns whose moments determine the answer; None where none do."""
+
+    def as_drawn(self, mechanism: str, details: Json, /) -> Self:
+        """Return the question with what the plan of these details has decided of it."""
 
 
 def meaning(text: str, *, example: object = None) -> Json:

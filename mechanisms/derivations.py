@@ -22,10 +22,9 @@ most often the same statistic of fewer columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from typing import cast
 
 from mechanisms.contract import (
@@ -34,16 +33,13 @@ from mechanisms.contract import (
     Noise,
     Outcome,
     Statistic,
-    require_numbers,
 )
-from mechanisms.domain import NumberColumn, Schema
+from mechanisms.domain import Schema
 from mechanisms.grouped import Groups, group_epsilon, group_facts
-from mechanisms.inference.moments import answer, needed_columns
+from mechanisms.inference.moments import answer
 from mechanisms.knorm import integer_noise
 from mechanisms.privacy import ONE_ROW, PrivacyLoss, part_of, split
 from mechanisms.statistics.cells.parting import Parting, about_groups, is_of_each_column
-from mechanisms.statistics.covariance import moment_layout
-from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.questions import (
     Question,
     check_asked,
@@ -52,7 +48,7 @@ from mechanisms.statistics.questions import (
 )
 from mechanisms.statistics.readings import ReadStatistic
 from mechanisms.statistics.registry import SINGLE_STATISTICS
-from mechanisms.statistics.second_order import UNIT, Layout
+from mechanisms.statistics.second_order import MomentSource
 from mechanisms.statistics.stack import Stack
 
 _READING_MS, _SIMULATING_MS = 1.0, 15.0  # of numbers that are read off, and of a group's bootstrap
@@ -122,9 +118,9 @@ def deriving_ms(source: Statistic, schema: Schema) -> float:
     """Return about how many milliseconds of one core it takes to derive from a release of this."""
     if isinstance(source, Stack):
         return sum(deriving_ms(part.statistic, schema) for part in source.parts)
-    if not isinstance(source, Moments):
+    if not isinstance(source, MomentSource):
         return _READING_MS
-    groups = max(about_groups(source.by, schema), 1)
+    groups = max(about_groups(cast(Question, source).by, schema), 1)
     return groups * (_SIMULATING_MS + len(source.columns) ** 2)
 
 
@@ -134,8 +130,8 @@ def derivable(released: Released, schema: Schema) -> str:
     source, schema = _of_all_rows(asked.statistic, asked.view.schema)
     kinds = [kind for kind, wanted in _asked_alike(source) if _determines(source, wanted, schema)]
     kinds.sort(key=lambda kind: kind != source.kind)  # its own first
-    if isinstance(source, Moments):
-        kinds.append("linear_regression")
+    if isinstance(source, MomentSource):
+        kinds += [kind for kind, each in SINGLE_STATISTICS.items() if each.follows_from_moments]
     columns: Sequence[str] = getattr(source, "columns", ())
     alike = ""
     if isinstance(released.statistic, Question):
@@ -163,8 +159,8 @@ def _asked_alike(source: Statistic) -> Iterator[tuple[str, Statistic]]:
 
 
 def _determines(source: Statistic, wanted: Statistic, schema: Schema) -> bool:
-    if isinstance(source, Moments):
-        return needed_columns(wanted, schema) is not None
+    if isinstance(source, MomentSource):
+        return wanted.moment_columns(schema) is not None
     return isinstance(wanted, ReadStatistic) and wanted.reading(source, schema) is not None
 
 
@@ -260,7 +256,7 @@ def _read_groups(
 
 def _read(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
     """Return the statistic of all records, from a release of all records."""
-    if isinstance(released.statistic, Moments):
+    if isinstance(released.statistic, MomentSource):
         return _from_moments(statistic, released, released.statistic, schema)
     if not isinstance(statistic, ReadStatistic):
         return None
@@ -285,49 +281,17 @@ def _with_derived(statistic: Statistic, source: Statistic) -> Statistic:
 
 
 def _from_moments(
-    statistic: Statistic, released: Released, source: Moments, schema: Schema
+    statistic: Statistic, released: Released, source: MomentSource, schema: Schema
 ) -> Outcome | None:
-    needed = needed_columns(statistic, schema)
+    needed = statistic.moment_columns(schema)
     if needed is None or not set(needed) <= set(source.columns):
         return None
-    layout = moment_layout(source.columns, schema)
-    numbers = require_numbers(schema, source.columns, "columns")
+    layout = source.layout(schema)
     return answer(
         statistic,
         needed,
         layout=layout,
-        coordinates=_coordinates(layout, numbers, released.value),
+        coordinates=source.read_back(released.value, schema),
         noise=integer_noise(layout.space(), str(released.norm), released.epsilon.fraction),
         schema=schema,
     )
-
-
-def _coordinates(layout: Layout, numbers: Sequence[NumberColumn], value: Json) -> list[Fraction]:
-    """Return the noisy vector that the released moments were made of, read back from them.
-
-    Exact fractions of the released numbers; what had been clamped stays so.
-    """
-    means = cast(Mapping[str, float], value["means"])
-    second = cast(Sequence[Sequence[float]], value["second"])
-    shares = [
-        (Fraction(means[name]) - column.midpoint) / column.sum_half_width
-        for name, column in zip(layout.names, numbers, strict=True)
-    ]
-    count = Fraction(cast(float, value["count"])) if layout.rows is None else Fraction(layout.rows)
-    records = max(count, Fraction(1))
-    entries = [count] if layout.rows is None else []
-    entries += [records * share for share in shares]
-    for j, k in layout.pairs:
-        one, two = numbers[j], numbers[k]
-        # With x = m + h u and y = n + k v: x y = m n + m k v + n h u + h k u v, solved for u v.
-        product = (
-            Fraction(second[j][k])
-            - one.midpoint * two.midpoint
-            - one.midpoint * two.sum_half_width * shares[k]
-            - two.midpoint * one.sum_half_width * shares[j]
-        ) / (one.sum_half_width * two.sum_half_width)
-        # Squares are summed twice, and centred where the count is private: see second_order.
-        if j == k:
-            product = 2 * product - (1 if layout.rows is None else 0)
-        entries.append(records * product)
-    return [UNIT * entry for entry in entries]

@@ -56,7 +56,6 @@ from mechanisms.contract import (
     Plan,
     Statistic,
     joined_noise,
-    require_numbers,
     require_valid,
 )
 from mechanisms.domain import Schema
@@ -64,22 +63,11 @@ from mechanisms.filtered import FilteredDraw
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, split
 from mechanisms.randomness import Randomness
-from mechanisms.statistics.additive import (
-    AdditiveForm,
-    Coordinates,
-    Leaf,
-    Tree,
-    constant_slopes,
-)
+from mechanisms.statistics.additive import GroupedAdditive
 from mechanisms.statistics.cells.axes import MAX_CELLS
 from mechanisms.statistics.cells.parting import Merged, Parting
-from mechanisms.statistics.correlation import Correlation
-from mechanisms.statistics.count import Count
-from mechanisms.statistics.covariance import Covariance
-from mechanisms.statistics.histogram import Histogram, filtered_space
-from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.histogram import CellStatistic
 from mechanisms.statistics.questions import Question, plain, reading_ms
-from mechanisms.statistics.total import Contribution, Sum, most_rows
 
 _REDUCTIONS = {
     Adjacency.ADD_REMOVE: (
@@ -113,14 +101,14 @@ def plan_grouped(
         What the mechanism raises; conditions or groups do not fit the schema.
     """
     parting = statistic.parting(schema)
-    if schema.adjacency is Adjacency.REPLACE_ONE and isinstance(statistic, Count | Histogram):
+    replaced = schema.adjacency is Adjacency.REPLACE_ONE
+    if replaced and isinstance(statistic, CellStatistic):
         return _plan_jointly(statistic, parting, schema, epsilon, norm)
-    weighted = getattr(statistic, "weights", None) is not None
-    if schema.adjacency is Adjacency.REPLACE_ONE and isinstance(statistic, Sum) and not weighted:
+    if replaced and isinstance(statistic, GroupedAdditive):
         jointly = _plan_sums(statistic, parting, schema, epsilon, norm)
         if jointly is not None:
             return jointly
-    if parting.cells * answer_numbers(plain(statistic), schema) > MAX_CELLS:
+    if parting.cells * plain(statistic).answer_numbers(schema) > MAX_CELLS:
         raise InvalidStatisticError(
             f"the answers of all groups have at most {MAX_CELLS} numbers", field_name="by"
         )
@@ -163,16 +151,6 @@ def group_epsilon(schema: Schema, epsilon: PrivacyLoss) -> PrivacyLoss:
     return half
 
 
-def answer_numbers(statistic: Statistic | Question, schema: Schema) -> int:
-    """Return about how many numbers an answer about all records has, without their noise."""
-    if isinstance(statistic, Histogram):
-        return statistic.size(schema)
-    columns = len(getattr(statistic, "columns", getattr(statistic, "features", ())))
-    if isinstance(statistic, Moments | Covariance | Correlation):
-        return columns * (columns + 1)
-    return columns + len(getattr(statistic, "levels", ())) + 1
-
-
 def _guarantee(group: Guarantee, schema: Schema, epsilon: PrivacyLoss) -> Guarantee:
     """Return the guarantee of all groups together, from the guarantee of one."""
     rho = group.zcdp if schema.adjacency is Adjacency.ADD_REMOVE else 4 * group.zcdp
@@ -208,11 +186,6 @@ class Groups:
         """Return ``{"groups": [{"by": labels, "value": value}]}``."""
         rows = zip(self.labels, values, strict=True)
         return {"groups": [{"by": dict(labels), "value": value} for labels, value in rows]}
-
-    def tree(self, values: Sequence[Tree]) -> Tree:
-        """Return the same table for numbers that still have their slopes."""
-        rows = zip(self.labels, values, strict=True)
-        return {"groups": [{"by": labels, "value": value} for labels, value in rows]}
 
     def together(self, outcomes: Sequence[Outcome]) -> Outcome:
         """Return the answers of all groups as one."""
@@ -277,55 +250,21 @@ class GroupedDraw:
 # Sums of one column, jointly
 
 
-def sums_form(statistic: Sum, parting: Parting, schema: Schema) -> AdditiveForm | None:
-    """Return the sums of all groups as one vector; None where their hull is not known."""
-    columns = require_numbers(schema, statistic.columns, "columns")
-    part = Contribution.of(columns[0], replace=True)
-    optional = part.starts_at_zero or bool(statistic.where)
-    if len(columns) > 1 or not (part.has_one_sign and optional):
-        return None
-    name, groups = statistic.columns[0], Groups(parting.labels)
-    rounding = most_rows(schema) * columns[0].sum_error
-
-    def total(data: Data) -> list[int]:
-        sums = [each.gram((name,))[0] for each in parts_of(data, parting)]
-        return [part.total(count, codes) for count, codes in sums]
-
-    def answer(coordinates: Coordinates) -> Tree:
-        sums = [
-            {name: Leaf(value=part.unit * value, slopes={place: part.unit}, rounding=rounding)}
-            for place, value in enumerate(coordinates)
-        ]
-        return groups.tree(sums)
-
-    return AdditiveForm(
-        space=filtered_space(
-            parting.cells, unit=part.reach, unit_name="largest contributions of one record"
-        ),
-        total=total,
-        answer=answer,
-        reference=constant_slopes(parting.cells),
-        grid=lambda step: {"step": {name: float(part.unit * step)}},
-        details={},
-        noise_size=parting.cells,
-        linear=True,
-    )
-
-
 def _plan_sums(
-    statistic: Sum, parting: Parting, schema: Schema, epsilon: PrivacyLoss, norm: str
+    statistic: GroupedAdditive, parting: Parting, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan | None:
     """Return the plan of all groups' sums together; None where they are drawn apart."""
-    form = sums_form(statistic, parting, schema)
+    form = statistic.additive_in_groups(parting, schema)
     if form is None:
         return None
+    asked = cast(Question, statistic)
     # plan_form does not validate the form, and nothing else has checked this question.
-    require_valid(plain(statistic), replace(schema, selected=True), "k_norm", norm)
+    require_valid(cast(Statistic, plain(asked)), replace(schema, selected=True), "k_norm", norm)
     plan = knorm.plan_form(form, schema, epsilon, norm)
     return replace(
         plan,
         guarantee=replace(plan.guarantee, reduction=_JOINT),
-        expected_ms=plan.expected_ms + reading_ms(statistic, parting, schema),
+        expected_ms=plan.expected_ms + reading_ms(asked, parting, schema),
         figure=_no_figure,
         details={**plan.details, "groups": parting.cells},
     )
@@ -335,20 +274,20 @@ def _plan_sums(
 
 
 def _plan_jointly(
-    statistic: Count | Histogram,
+    statistic: CellStatistic,
     parting: Parting,
     schema: Schema,
     epsilon: PrivacyLoss,
     norm: str,
 ) -> Plan:
-    plan = knorm.calibrate(
-        _whole(statistic), replace(schema, selected=bool(statistic.where)), epsilon, norm
-    )
-    table = _JointTable(Groups(parting.labels), isinstance(statistic, Count))
+    asked = cast(Question, statistic)
+    whole = statistic.over_groups(Merged.of(asked.by))
+    plan = knorm.calibrate(whole, replace(schema, selected=bool(asked.where)), epsilon, norm)
+    table = _JointTable(Groups(parting.labels), statistic)
     # The groups are cells of the histogram by now; conditions alone still choose rows.
     chosen = Parting(parting.conditions, ())
-    read_ms = reading_ms(statistic, parting, schema) if statistic.where else 0.0
-    draw = FilteredDraw(chosen, plan.draw) if statistic.where else plan.draw
+    read_ms = reading_ms(asked, parting, schema) if asked.where else 0.0
+    draw = FilteredDraw(chosen, plan.draw) if asked.where else plan.draw
     return replace(
         plan,
         guarantee=replace(plan.guarantee, reduction=_JOINT),
@@ -361,29 +300,12 @@ def _plan_jointly(
     )
 
 
-def _whole(statistic: Count | Histogram) -> Histogram:
-    """Return the histogram over all groups, and the statistic's own cells in each."""
-    groups = Merged.of(statistic.by)
-    if isinstance(statistic, Count):
-        return Histogram(columns=groups.names, edges=groups.edges, outside=groups.outside)
-    if set(groups.names) & set(statistic.columns):
-        raise InvalidStatisticError("a column is counted and makes groups", field_name="by")
-    own = statistic.outside
-    outside = dict.fromkeys(statistic.columns, own) if isinstance(own, str) else own
-    # Groups first: the last column changes fastest, so each group's cells are contiguous.
-    return Histogram(
-        columns=(*groups.names, *statistic.columns),
-        edges={**groups.edges, **statistic.edges},
-        outside={**groups.outside, **outside},
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _JointTable:
     """Cuts the cells of the histogram over all groups into the groups' answers."""
 
     groups: Groups
-    counts: bool
+    statistic: CellStatistic
 
     def outcome(self, whole: Outcome) -> Outcome:
         """Return the release."""
@@ -398,16 +320,7 @@ class _JointTable:
     def _cut(self, whole: Json) -> Json:
         cells: Any = whole["cells"]
         rest, each = iter(cells), len(cells) // len(self.groups)
+        labels = self.groups.labels[0].keys()
         return self.groups.table(
-            [self._value(list(islice(rest, each))) for _ in self.groups.labels]
+            [self.statistic.of_cells(list(islice(rest, each)), labels) for _ in self.groups.labels]
         )
-
-    def _value(self, cells: Sequence[Mapping[str, Any]]) -> Json:
-        if self.counts:
-            return {"count": cells[0]["count"]}
-        return {"cells": [self._own(cell) for cell in cells]}
-
-    def _own(self, cell: Mapping[str, Any]) -> Json:
-        groups = self.groups.labels[0].keys()
-        own = {name: label for name, label in cell["cell"].items() if name not in groups}
-        return {"cell": own, "count": cell["count"]}

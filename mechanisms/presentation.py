@@ -31,8 +31,6 @@ from mechanisms.contract import (
     Term,
 )
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.statistics.mean import Mean
-from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.stack import Stack
 from mechanisms.times import TimeKind, number_of, text_of
 
@@ -74,7 +72,7 @@ def _clamps(statistic: Statistic) -> bool:
     """Return whether an answer may have clamped numbers; others are not checked."""
     if isinstance(statistic, Stack):
         return any(_clamps(part.statistic) for part in statistic.parts)
-    return hasattr(statistic, "clamped_to")
+    return statistic.clamped_to is not None
 
 
 def _edges(
@@ -122,9 +120,8 @@ def _unestimated(inference: Inference, places: frozenset[tuple[str | int, ...]])
 
 def _term(term: Term, statistic: Statistic, schema: Schema) -> Term:
     """Return the inference about a date or a moment as texts; its standard error stays a number."""
-    kinds = _kinds(statistic, schema)
-    name = statistic.column if isinstance(statistic, Quantile) else str(term.place[-1])
-    kind = kinds.get(name)
+    place = term.place[3:] if term.place[:1] == ("groups",) else term.place
+    kind = _time_kind(statistic, schema, place)
     if kind is None:
         return term
     ends = term.noise_95
@@ -170,30 +167,28 @@ def _changed(value: Any, *, statistic: Statistic, schema: Schema, change: _Chang
         pairs = zip(value["parts"], statistic.parts, strict=True)
         of = partial(_changed, schema=schema, change=change)
         return {**value, "parts": [of(part, statistic=each.statistic) for part, each in pairs]}
-    kinds = _kinds(statistic, schema)
-    if not kinds:
+    if not _tells_times(statistic, schema):
         return value
-    if "groups" in value:
+    if isinstance(groups := value.get("groups"), list):
         of = partial(_changed, statistic=statistic, schema=schema, change=change)
-        groups = [{**group, "value": of(group["value"])} for group in value["groups"]]
-        return {**value, "groups": groups}
-    if isinstance(statistic, Quantile):
-        kind = kinds[statistic.column]
-        levels = [
-            {**each, "value": _leaf(kind, each["value"], change)} for each in value["quantiles"]
-        ]
-        return {**value, "quantiles": levels}
-    return {
-        name: _leaf(kinds[name], cell, change) if name in kinds else cell
-        for name, cell in value.items()
-    }
+        return {**value, "groups": [{**group, "value": of(group["value"])} for group in groups]}
+
+    def walked(node: Any, place: tuple[str | int, ...]) -> Any:
+        if isinstance(node, Mapping):
+            return {key: walked(inner, (*place, key)) for key, inner in node.items()}
+        if isinstance(node, list | tuple) and any(isinstance(each, Mapping) for each in node):
+            return [walked(inner, (*place, at)) for at, inner in enumerate(node)]
+        kind = _time_kind(statistic, schema, place)
+        return node if kind is None else _leaf(kind, node, change)
+
+    return walked(value, ())
 
 
 def _tells_times(statistic: Statistic, schema: Schema) -> bool:
     """Return whether an answer has cells of any column that holds times."""
     if isinstance(statistic, Stack):
         return any(_tells_times(part.statistic, schema) for part in statistic.parts)
-    return bool(_kinds(statistic, schema))
+    return any(_timed(schema, name) for name in statistic.value_columns)
 
 
 def _leaf(kind: TimeKind, cell: Any, change: _Change) -> Any:
@@ -204,16 +199,15 @@ def _leaf(kind: TimeKind, cell: Any, change: _Change) -> Any:
     )
 
 
-def _kinds(statistic: Statistic, schema: Schema) -> dict[str, TimeKind]:
-    """Return which columns an answer has cells of, of those that hold times."""
-    names: tuple[str, ...] = ()
-    if isinstance(statistic, Mean):
-        names = tuple(statistic.columns)
-    elif isinstance(statistic, Quantile):
-        names = (statistic.column,)
-    columns = {name: schema.columns.get(name) for name in names}
-    return {
-        name: column.timed
-        for name, column in columns.items()
-        if isinstance(column, NumberColumn) and column.timed is not None
-    }
+def _time_kind(
+    statistic: Statistic, schema: Schema, place: tuple[str | int, ...]
+) -> TimeKind | None:
+    """Return the kind of time that the number at a place is; None for any other number."""
+    name = statistic.column_at(place)
+    return None if name is None else _timed(schema, name)
+
+
+def _timed(schema: Schema, name: str) -> TimeKind | None:
+    """Return the kind of time that a column holds, if it does."""
+    column = schema.columns.get(name)
+    return column.timed if isinstance(column, NumberColumn) else None

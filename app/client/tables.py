@@ -49,7 +49,7 @@ def rows_of(answer: Mapping[str, Any]) -> list[Row]:
         if key.part is not None:
             row |= {"part": key.part}
             row |= {"where": where(key)} if conditions else {}
-        if key.part is not None or key.kind == "moments":
+        if key.part is not None or key.mixed:
             row |= {"statistic": each.statistic}
         row |= groups.cells(key)
         row["term"] = each.term

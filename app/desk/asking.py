@@ -40,11 +40,12 @@ from app.domain.datasets import columns_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
-from app.services.plans.questions import KINDS
+from app.services.plans.questions import KINDS, POLICY_KINDS
 from app.tidy import names
 from app.web.requests.bodies import made_of, request_in
 from app.web.requests.leaving import while_there
 from app.web.requests.questions import PreviewRequest
+from mechanisms.catalog import STATISTICS
 
 _BY_EPSILON, _BY_ACCURACY = "epsilon", "accuracy"
 _ANY_ACCURACY = 1.0
@@ -169,7 +170,8 @@ class Asking:
         if kind in KINDS:
             return kind
         allowed = _allowed(self.facts)
-        return before or ("mean" if "mean" in allowed else allowed[0])
+        suggested = [each for each in allowed if STATISTICS[each].suggested]
+        return before or (suggested or allowed)[0]
 
     def _kept(self, form: Form) -> list[tuple[str, str]]:
         """Return what the last step sends of a form; an address that was written lacks some."""
@@ -277,4 +279,6 @@ def _accuracy(form: Form) -> float:
 
 def _allowed(facts: DatasetFacts) -> list[str]:
     allowed = facts.policy.allowed
-    return [kind for kind in KINDS if allowed is None or kind in allowed or kind == "stack"]
+    return [
+        kind for kind in KINDS if allowed is None or kind in allowed or kind not in POLICY_KINDS
+    ]

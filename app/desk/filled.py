@@ -161,7 +161,8 @@ VALUES, STEP = "values", "step"
 
 
 def _edges_of(form: Form, schema: Schema) -> Iterator[tuple[str, Any]]:
-    counted = form.texts("columns") if form.text("statistic") == "histogram" else ()
+    statistic = STATISTICS.get(form.text("statistic"))
+    counted = form.texts("columns") if statistic is not None and statistic.has_cells else ()
     for name in counted:
         column = schema.columns.get(name)
         timed = isinstance(column, NumberColumn) and column.timed is not None

@@ -19,6 +19,7 @@ from app.desk.forms import EMPTY, FORM_KEY, Form
 from app.domain.problems import Problem, invalid_requests
 from app.services.plans.questions import KINDS
 from mechanisms.catalog import STATISTICS, offers
+from mechanisms.contract import FieldHint
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 
 CONDITIONS = 3
@@ -30,21 +31,6 @@ EDGES = "edges"
 """What a request calls the edges of all its columns, each of which has a field of its own."""
 MISSING_SHARES = "assume_missing"
 """The field that says which shares of cells a preview assumes to be missing."""
-_TEXTS: Mapping[str, tuple[str, str]] = {
-    "levels": ("Levels", "Between 0 and 1, with commas between them: 0.25, 0.5, 0.75."),
-    "tau": ("Level", "Between 0 and 1; 0.5 fits the median. Empty: 0.5."),
-    "bound": (
-        "Bound",
-        "Limit of the coefficients' absolute sum in scaled columns. Empty: the usual one.",
-    ),
-    "ridge": ("Ridge", "Penalty in scaled columns. Empty: the mechanism's public rule."),
-    "q": ("Share of the tilt", "Of objective perturbation: 0.001 to 0.999. Empty: a public rule."),
-    "formula": (
-        "Formula",
-        "As R writes it, in place of target, features and intercept: food ~ log(income) + region.",
-    ),
-}
-"""Fields of one line, with their labels and help."""
 _LABELS: Mapping[str, str] = {
     "accuracy": "Margin of error (±)",
     "inference": "Share for standard errors",
@@ -95,7 +81,7 @@ def fields_of(kind: str, schema: Schema, form: Form = EMPTY) -> Sequence[Field]:
         for parameter in first.parameters
         for field in _FIELDS.get(parameter.name, _text)(parameter.name, kind, schema)
     ]
-    if kind == "histogram":
+    if STATISTICS[kind].has_cells:
         found += [_edges_field(name) for name in derived]
     shown = [field for field in found if field.options or field.name != "by"]
     return sorted(shown, key=lambda field: field.more)
@@ -206,7 +192,7 @@ def _parted(schema: Schema) -> list[str]:
 
 
 def _columns(name: str, kind: str, schema: Schema) -> list[Field]:
-    names = list(schema.columns) if kind == "histogram" else _numbers(schema)
+    names = list(schema.columns) if STATISTICS[kind].has_cells else _numbers(schema)
     return [Field(name=name, label="Columns", shape="checks", options=_named(names))]
 
 
@@ -242,7 +228,7 @@ def _outside(name: str, _: str, __: Schema) -> list[Field]:
 
 def _target(name: str, kind: str, schema: Schema) -> list[Field]:
     options = [("", "–"), *_named(_numbers(schema))]
-    if kind != "logistic_regression":
+    if not STATISTICS[kind].compares_target:
         return [Field(name=name, label="Target", shape="select", options=options)]
     options = [("", "–"), *_named(list(schema.columns))]
     return [
@@ -274,11 +260,10 @@ def _intercept(name: str, _: str, __: Schema) -> list[Field]:
 
 
 def _missing(name: str, kind: str, schema: Schema) -> list[Field]:
-    if not schema.optional or kind == "stack":
+    if not schema.optional:
         return []
-    statistic: Any = STATISTICS[kind]
     options = [("", "Leave out records without all values")]
-    if statistic.column_by_column:
+    if STATISTICS[kind].column_by_column:
         options.append(("available", "Each column’s own records"))
     options.append(("cell", "Count missing values of categories"))
     return [Field(name=name, label="Missing values", shape="select", options=options, more=True)]
@@ -309,7 +294,7 @@ def _where(name: str, kind: str, schema: Schema) -> list[Field]:
             shape="conditions",
             help=usual,
             options=options,
-            more=kind != "count",
+            more=not STATISTICS[kind].usually_conditioned,
         )
     ]
 
@@ -327,10 +312,10 @@ def _parts(name: str, _: str, __: Schema) -> list[Field]:
     return [Field(name=name, label="Parts", shape="area", help=usual)]
 
 
-def _text(name: str, _: str, __: Schema) -> list[Field]:
-    label, usual = _TEXTS.get(name, (name.replace("_", " ").capitalize(), ""))
-    more = name in ("bound", "ridge", "q", "formula")
-    return [Field(name=name, label=label, shape="text", help=usual, more=more)]
+def _text(name: str, kind: str, _: Schema) -> list[Field]:
+    usual = FieldHint(name.replace("_", " ").capitalize(), "")
+    hint = STATISTICS[kind].hints.get(name, usual)
+    return [Field(name=name, label=hint.label, shape="text", help=hint.help, more=hint.rare)]
 
 
 _FIELDS: Mapping[str, Callable[[str, str, Schema], list[Field]]] = {

@@ -38,6 +38,8 @@ class Key:
         The column that a quantile is of.
     where
         The conditions of its part in a stack, as the question has them.
+    mixed
+        Whether the answer has numbers of several statistics, as moments have counts and means.
     """
 
     place: Place = ()
@@ -49,6 +51,7 @@ class Key:
     terms: tuple[str, ...] = ()
     subject: str = ""
     where: Sequence[Mapping[str, Any]] = ()
+    mixed: bool = False
 
     @property
     def labels(self) -> Mapping[str, Any]:
@@ -104,6 +107,7 @@ def _walk(part: object, statistic: object, here: Key) -> Iterator[Key]:
     elif isinstance(part, list):
         yield from _matrix(part, statistic, here)
     elif isinstance(part, Mapping):
+        here = replace(here, mixed=here.mixed or any(_is_measure(*each) for each in part.items()))
         for name, inner in part.items():
             shaped = _SHAPES.get(name)
             if shaped is not None and isinstance(inner, list):
@@ -114,12 +118,18 @@ def _walk(part: object, statistic: object, here: Key) -> Iterator[Key]:
                     inner, statistic, here.below(name, measure=_MEASURES.get(name, ""))
                 )
             else:
-                yield from _walk(inner, statistic, _named(here, name))
+                yield from _walk(inner, statistic, _named(here, name, statistic))
 
 
-def _named(here: Key, name: str) -> Key:
-    """Return the key of a number that its object calls so."""
-    if name == "count" and here.kind in _COUNTING and not here.measure:
+def _is_measure(name: str, inner: object) -> bool:
+    """Return whether an object has numbers of one of its statistics below this name."""
+    return name in _MIXED and isinstance(inner, Mapping | list)
+
+
+def _named(here: Key, name: str, statistic: object) -> Key:
+    """Return the key of a number that its object calls so: a count, or after a column."""
+    columns = at(statistic, ("columns",)) or ()
+    if name == "count" and not here.measure and (here.mixed or name not in columns):
         return here.below(name, measure="count")
     return here.below(name, terms=(name,))
 
@@ -161,6 +171,6 @@ _Shaped = Callable[[Any, object, Key], Iterator[Key]]
 _SHAPES: Mapping[str, _Shaped] = {
     "groups": _group, "parts": _part, "cells": _cell, "quantiles": _quantile
 }  # fmt: skip
-_MEASURES = {"means": "mean", "second": "product"}
-_COUNTING = frozenset({"count", "moments", "histogram"})
-"""The kinds whose answers have a count of their own; elsewhere a column may be called so."""
+_MIXED = {"means": "mean", "second": "product"}
+"""What objects of several statistics call theirs, and the measure that it is."""
+_MEASURES = {**_MIXED, "coefficients": "coefficient"}

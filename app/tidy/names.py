@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.tidy.keys import Key
+from app.tidy.kinds import NAMES, ON_DIAGONAL
 
 Labels = Mapping[str, Mapping[str, str]]
 """By column, what a value of it is called: display only, never a key."""
 
 NO_LABELS: Labels = {}
-_KINDS = {"std": "standard deviation"}
 _FIT = {"r_squared": "R squared", "residual_variance": "residual variance"}
-_REGRESSIONS = "regression"
 _MOMENTS = {"count": "count", "mean": "mean", "product": "mean of products"}
 
 
@@ -28,16 +27,17 @@ def words(kind: str) -> str:
     >>> words("linear_regression"), words("std")
     ('linear regression', 'standard deviation')
     """
-    return _KINDS.get(kind, kind.replace("_", " "))
+    return NAMES.get(kind, kind.replace("_", " "))
 
 
 def statistic(key: Key) -> str:
-    """Return which statistic a number is, as tables have it: its kind, but of moments the moment.
+    """Return which statistic a number is, as tables have it: its kind, or of several its own.
 
-    >>> statistic(Key(kind="std")), statistic(Key(kind="moments", measure="mean"))
+    >>> moment = Key(kind="moments", measure="mean", mixed=True)
+    >>> statistic(Key(kind="std")), statistic(moment)
     ('std', 'mean')
     """
-    return _MOMENTS.get(key.measure, key.kind) if key.kind == "moments" else key.kind
+    return _MOMENTS.get(key.measure, key.kind) if key.mixed else key.kind
 
 
 def term(key: Key) -> str:
@@ -63,13 +63,13 @@ def statistic_of(key: Key) -> str:
         return f"{words(key.kind)} {key.terms[0]}" + (f" of {key.subject}" if key.subject else "")
     if not key.terms:
         return key.measure or words(key.kind)
-    if key.measure == "fit" or key.kind.endswith(_REGRESSIONS):
+    if key.measure in ("fit", "coefficient"):
         own = key.terms[0]
         return f"{words(key.kind)}, {_FIT.get(own, own) if key.measure == 'fit' else own}"
     if key.measure == "product":
         return f"mean of {' × '.join(key.terms)}"
-    if key.kind == "covariance" and len(set(key.terms)) == 1:
-        return f"variance of {key.terms[0]}"
+    if key.kind in ON_DIAGONAL and len(set(key.terms)) == 1:
+        return f"{words(ON_DIAGONAL[key.kind])} of {key.terms[0]}"
     return f"{words(key.measure or key.kind)} of {' and '.join(key.terms)}"
 
 
@@ -116,10 +116,10 @@ def name(key: Key, labels: Labels = NO_LABELS) -> str:
     'mean of age (sex=men)'
     >>> name(Key(kind="count", part=1, where=[{"column": "age", "op": ">", "value": 5}]))
     'count where age > 5'
-    >>> name(Key(kind="moments", terms=("age",), measure="mean"))
+    >>> name(Key(kind="moments", terms=("age",), measure="mean", mixed=True))
     'mean of age'
     """
-    if key.part is not None or key.kind == "moments":  # several statistics
+    if key.part is not None or key.mixed:  # several statistics
         first = statistic_of(key) + (f" where {where(key)}" if key.where else "")
     else:
         own = term(key)

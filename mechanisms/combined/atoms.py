@@ -7,7 +7,7 @@ mean and each pair's mean product; where it is private, each column's sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -19,11 +19,8 @@ from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.domain import Schema
 from mechanisms.exact.arrays import Floats
 from mechanisms.statistics.cells.axes import Axis
-from mechanisms.statistics.count import Count
-from mechanisms.statistics.histogram import Histogram
-from mechanisms.statistics.mean import Mean
-from mechanisms.statistics.moments import Moments
-from mechanisms.statistics.total import Sum
+from mechanisms.statistics.histogram import CellStatistic
+from mechanisms.statistics.readings import Atom, LinearInColumns
 
 Reading = Mapping[int, Fraction]
 """A linear function: the atoms' places, and their factors."""
@@ -59,13 +56,13 @@ class Atoms:
         InvalidStatisticError
             It is too much.
         """
-        counted = [each for each in statistics if isinstance(each, Count | Histogram)]
+        counted = [each for each in statistics if isinstance(each, CellStatistic)]
         axes: dict[str, tuple[Starts | None, int]] = {}
         for each in counted:
-            for axis in each.axes(schema) if isinstance(each, Histogram) else ():
+            for axis in each.axes(schema):
                 axes[axis.column] = _refined(axis, axes.get(axis.column))
         names = dict.fromkeys(
-            name for each in statistics for name, _ in _column_names(each, schema)
+            name for each in statistics for name, _ in _column_atoms(each, schema)
         )
         atoms = cls(schema, axes if counted else None, tuple(names))
         if atoms.size > MOST_ATOMS:
@@ -115,22 +112,18 @@ def read_by(statistic: Statistic, atoms: Atoms) -> list[Reading]:
     InvalidStatisticError
         The atoms are not those that it is made of.
     """
-    if isinstance(statistic, Count | Histogram):
+    if isinstance(statistic, CellStatistic):
         return list(_unions(statistic, atoms))
     places = {name: place for place, name in enumerate(atoms.names, start=atoms.cells)}
-    wanted = list(_column_names(statistic, atoms.schema))
+    wanted = list(_column_atoms(statistic, atoms.schema))
     if not {name for name, _ in wanted} <= places.keys():
         raise InvalidStatisticError("these releases together do not determine that")
     return [{places[name]: factor} for name, factor in wanted]
 
 
-def _unions(statistic: Count | Histogram, atoms: Atoms) -> Iterator[Reading]:
+def _unions(statistic: CellStatistic, atoms: Atoms) -> Iterator[Reading]:
     """Yield for each cell of a histogram which of the finest cells it is made of."""
-    own = (
-        {}
-        if isinstance(statistic, Count)
-        else {axis.column: axis for axis in statistic.axes(atoms.schema)}
-    )
+    own = {axis.column: axis for axis in statistic.axes(atoms.schema)}
     if atoms.axes is None or not own.keys() <= atoms.axes.keys():
         raise InvalidStatisticError("these releases together do not determine that")
     # along each of all axes: in which of the statistic's own cells a finest cell lies
@@ -167,16 +160,6 @@ def _refined(axis: Axis, earlier: tuple[Starts | None, int] | None) -> tuple[Sta
     return tuple(sorted(starts)), len(starts) + 1
 
 
-def _column_names(statistic: Statistic, schema: Schema) -> Iterator[tuple[Name, Fraction]]:
-    """Yield the atom that each number of a statistic of columns is a multiple of."""
-    rows, one = schema.known_rows, Fraction(1)
-    if isinstance(statistic, Sum):
-        # Where the row count is public a sum is that many means: both then read the same atom.
-        factor = one if rows is None else Fraction(rows)
-        kind = "sum" if rows is None else "mean"
-        yield from (((kind, name), factor) for name in statistic.columns)
-    elif isinstance(statistic, Mean | Moments):
-        yield from ((("mean", name), one) for name in statistic.columns)
-    if isinstance(statistic, Moments):
-        pairs = product(statistic.columns, repeat=2)
-        yield from ((("product", *sorted(pair)), one) for pair in pairs)
+def _column_atoms(statistic: Statistic, schema: Schema) -> Iterable[Atom]:
+    """Return the atom that each number of a statistic of columns is a multiple of."""
+    return statistic.column_atoms(schema) if isinstance(statistic, LinearInColumns) else ()

@@ -39,14 +39,21 @@ from mechanisms.domain import Schema
 from mechanisms.exact.arrays import Floats
 from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.combinations import combination_factor
-from mechanisms.grouped import answer_numbers
 from mechanisms.knorm import IntegerNoise, integer_noise
 from mechanisms.privacy import ONE_ROW, part_of
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic, Leaf, Tree, render
+from mechanisms.statistics.histogram import CellStatistic
 from mechanisms.statistics.questions import Question, check_asked, plain, viewed
+from mechanisms.statistics.readings import LinearInColumns
+from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.stack import Stack
 
-KINDS = ("count", "histogram", "sum", "mean", "moments")
+KINDS = tuple(
+    kind
+    for kind, statistic in SINGLE_STATISTICS.items()
+    if issubclass(statistic, CellStatistic | LinearInColumns)
+)
+"""Kinds whose answers are linear in counts of cells, or in sums and means of columns."""
 MOST_NUMBERS = 2_000
 """Of all releases together."""
 
@@ -127,7 +134,7 @@ def combining_ms(sources: Sequence[Statistic], schema: Schema) -> float:
 def _numbers(source: Statistic, schema: Schema) -> int:
     if isinstance(source, Stack):
         return sum(_numbers(part.statistic, schema) for part in source.parts)
-    return answer_numbers(source, schema) if source.kind in KINDS else 0
+    return source.answer_numbers(schema) if source.kind in KINDS else 0
 
 
 # What can be combined

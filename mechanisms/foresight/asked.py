@@ -21,14 +21,6 @@ from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
 from mechanisms.statistics.cells.parting import columns_named
 from mechanisms.statistics.questions import Missing, Question, Viewed, viewed
 
-LINEAR = frozenset({"count", "histogram", "sum"})
-"""Kinds whose answers are linear in noise of a known law."""
-_LINEAR_OF_KNOWN_ROWS = frozenset({"mean", "moments"})
-"""Kinds whose answers are, too, where a number of rows that is public divides them."""
-ADDITIVE = frozenset({"mean", "variance", "std", "moments", "covariance", "correlation"})
-"""Kinds that are made of sums with noise of a known law: fewer draws are enough for them."""
-_RELATED = frozenset({"correlation", "covariance", "moments"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -71,10 +63,10 @@ def is_simulated(statistic: Statistic, schema: Schema) -> bool:
 
     Of a ratio or a product a plan states the widest noise there can be, which is no expectation.
     """
-    if statistic.kind in LINEAR:
+    if statistic.error_law == "linear":
         return False
     known = schema.known_rows is not None and getattr(statistic, "weights", None) is None
-    if not (known and statistic.kind in _LINEAR_OF_KNOWN_ROWS):
+    if not (known and statistic.error_law == "linear where rows are known"):
         return True
     try:
         asked = viewed(statistic, schema).statistic
@@ -126,14 +118,11 @@ def _columns_of(statistic: Statistic) -> Iterator[str]:
 
 def relation_of(asked: Viewed[Statistic]) -> Relation | None:
     """Return which stored column a question's others explain; None where none needs to."""
-    wanted = getattr(asked.statistic, "target", None)
-    features = [str(each) for each in getattr(asked.statistic, "features", ())]
-    if asked.statistic.kind in _RELATED:
-        *features, wanted = cast(tuple[str, ...], getattr(asked.statistic, "columns", ()))
-    target = [] if wanted is None else stored(asked, [getattr(wanted, "column", wanted)])
-    if not target:
+    found = asked.statistic.relation()
+    target = [] if found is None else stored(asked, [found[0]])
+    if found is None or not target:
         return None
-    features = stored(asked, features)
+    features = stored(asked, [*found[1]])
     return Relation(
         target=target[0], features=tuple(each for each in features if each != target[0])
     )

@@ -52,7 +52,6 @@ from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
 from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.stack import Stack
 
-CHOSEN_KINDS = frozenset({"linear_regression"})
 _BASELINE = "exponential"
 _FREE = "functional"
 """Its standard errors cost nothing."""
@@ -95,7 +94,7 @@ def choose(
     InvalidStatisticError
         The question does not fit the schema, or no mechanism offers the norm.
     """
-    if statistic.kind not in CHOSEN_KINDS:
+    if not statistic.chosen_by_simulation:
         return None
     asked = _asked(statistic, schema, epsilon, norm, inference)
     known = _KNOWN.get(_text(asked))
@@ -131,7 +130,7 @@ def undecided(
                 part.statistic, schema, share, mechanism=part.mechanism, norm=part.norm
             )
         ]
-    if mechanism != "auto" or statistic.kind not in CHOSEN_KINDS:
+    if mechanism != "auto" or not statistic.chosen_by_simulation:
         return []
     asked = _asked(statistic, schema, epsilon, norm, inference)
     return [asked] if _KNOWN.get(_text(asked)) is None else []

@@ -54,10 +54,6 @@ from mechanisms.statistics.questions import (
     viewed,
 )
 
-_QUANTILE = "quantile"
-_OF_VALUES = frozenset({_QUANTILE, "quantile_regression"})
-"""Kinds whose answers lie among the rows' values."""
-
 ROWS = 4096
 _ROWS = (ROWS, 1024, 256)
 _ROWS_ON_BOXES = (256,)
@@ -366,7 +362,7 @@ def _fitting(asked: Asked, assumptions: Assumptions) -> tuple[int, float]:
 def _rows_tried(asked: Asked) -> tuple[int, ...]:
     if asked.plan().drawn_on_boxes:
         return _ROWS_ON_BOXES
-    return _ROWS_OF_VALUES if asked.statistic.kind in _OF_VALUES else _ROWS
+    return _ROWS_OF_VALUES if asked.statistic.lies_among_values else _ROWS
 
 
 def _size(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Size:
@@ -389,14 +385,14 @@ def _size(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Size:
     count, expected_ms = _fitting(asked, assumptions)
     wanted = asked.epsilon.fraction * total / count
     most_epsilon = Fraction(MAX_EPSILON_NANOS, 10**9)
-    if asked.statistic.kind in _OF_VALUES:
+    if asked.statistic.lies_among_values:
         most_epsilon = max(asked.epsilon.fraction, Fraction(1))
     # What epsilon could not grow to, the errors are divided by.
     taken = min(wanted, most_epsilon)
     if asked.mechanism == _MOMENTS:
         expected_ms *= _BRIEFLY
     draws = _draws(asked, expected_ms, effort)
-    samples = effort.quantile_draws if asked.statistic.kind == _QUANTILE else effort.samples
+    samples = effort.quantile_draws if asked.statistic.rows_for_each_draw else effort.samples
     if asked.plan().drawn_on_boxes:
         samples = 1  # what is true of a sample takes about as long as a draw
     return _Size(
@@ -414,5 +410,5 @@ def _draws(asked: Asked, expected_ms: float, effort: Effort) -> int:
     each = max(expected_ms, 1.0) * plan.slowness
     fewest = _LEAST_ON_BOXES if plan.drawn_on_boxes else _LEAST_DRAWS
     least = min(max(int(_SIMULATED_MS / each), fewest), effort.few)
-    most = effort.quantile_draws if asked.statistic.kind == _QUANTILE else effort.draws
+    most = effort.quantile_draws if asked.statistic.rows_for_each_draw else effort.draws
     return min(max(int(effort.quick_ms / each), least), most)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mechanisms.contract import InvalidStatisticError, Json, Statistic
 from mechanisms.domain import Schema
-from mechanisms.foresight.asked import ADDITIVE, Asked, is_simulated
+from mechanisms.foresight.asked import Asked, is_simulated
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.choice import choose
 from mechanisms.foresight.errors import COARSE, FULL, Effort, expected_error
@@ -16,9 +16,9 @@ from mechanisms.foresight.sizes import sizes_of, with_amounts, with_sizes, worst
 from mechanisms.foresight.spreads import spreads_of, with_spreads
 from mechanisms.foresight.trees import at, placed
 from mechanisms.foresight.verdicts import Estimate, Usefulness, judged
-from mechanisms.grouped import answer_numbers
 from mechanisms.presentation import shown_ranges
 from mechanisms.privacy import Adjacency, PrivacyLoss, split
+from mechanisms.statistics.additive import AdditiveStatistic
 from mechanisms.statistics.cells.parting import about_groups
 from mechanisms.statistics.questions import Question, letters_derived
 from mechanisms.statistics.stack import Stack
@@ -91,9 +91,8 @@ def foresee(
     if any(each.guessed or each.complete for each in sizes) or any(map(bool, spreads)):
         parts = []
         for one, each, size, spread in zip(found, asked, sizes, spreads, strict=True):
-            kind = each.statistic.kind
-            own = with_sizes(judged(*one[:2], rows=rows), kind, size)
-            parts.append(with_amounts(with_spreads(own, spread), kind, one[0], size))
+            own = with_sizes(judged(*one[:2], rows=rows), each.statistic, size)
+            parts.append(with_amounts(with_spreads(own, spread), each.statistic, one[0], size))
         useful = worst_of(parts)
         if isinstance(statistic, Stack):
             place = f"Part {1 + parts.index(useful)}: {useful.sentence}"
@@ -110,14 +109,14 @@ def foreseeing_ms(statistic: Statistic, schema: Schema, *, coarse: bool = False)
     if isinstance(statistic, Stack):
         return sum(foreseeing_ms(part.statistic, schema, coarse=coarse) for part in statistic.parts)
     try:
-        answered = answer_numbers(statistic, schema)
+        answered = statistic.answer_numbers(schema)
     except InvalidStatisticError:  # it is refused where it is planned
         return _STATED_MS
     groups = about_groups(statistic.by, schema) if isinstance(statistic, Question) else 0
     verdict_ms = _MS_PER_GROUP * groups * answered
     if not is_simulated(statistic, schema):
         return _STATED_MS + verdict_ms
-    if statistic.kind in ADDITIVE:
+    if isinstance(statistic, AdditiveStatistic):
         each_ms = _ADDITIVE_MS + _MS_PER_NUMBER * answered
     else:
         each_ms = _COARSE_MS if coarse else _SIMULATED_MS

@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import cast
 
-from mechanisms.contract import Json
-from mechanisms.foresight.asked import LINEAR, Asked
+from mechanisms.contract import Json, Statistic
+from mechanisms.foresight.asked import Asked
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.errors import ROWS
 from mechanisms.foresight.synthetic import synthetic_rows
@@ -98,10 +98,10 @@ def _guessed(view: RowView, named: Sequence[str], assumptions: Assumptions) -> t
     return tuple(n for n in dict.fromkeys(reads) if n not in view.added and n not in stated)
 
 
-def with_sizes(found: Usefulness, kind: str, sizes: Sizes) -> Usefulness:
+def with_sizes(found: Usefulness, statistic: Statistic, sizes: Sizes) -> Usefulness:
     """Return a verdict that says how it depends on private sizes."""
     share = found.share
-    if kind in LINEAR or not share:
+    if statistic.error_law == "linear" or not share:
         return found
     if sizes.complete:
         none = f" No value of {listed(sizes.complete)} is assumed to be missing"
@@ -129,17 +129,21 @@ def with_sizes(found: Usefulness, kind: str, sizes: Sizes) -> Usefulness:
     )
 
 
-def with_amounts(found: Usefulness, kind: str, errors: Json | None, sizes: Sizes) -> Usefulness:
+def with_amounts(
+    found: Usefulness, statistic: Statistic, errors: Json | None, sizes: Sizes
+) -> Usefulness:
     """Return a verdict on counts and sums that says how it depends on how large they are.
 
     A release that can distinguish none of them from 0 is mostly noise, however exact it is. Without
     conditions all records are counted somewhere, and their number is known or assumed.
     """
-    if kind not in LINEAR or not sizes.chosen or errors is None or found.verdict == "noise":
+    if statistic.near_zero != "nothing" or not sizes.chosen:
+        return found
+    if errors is None or found.verdict == "noise":
         return found
     sizes_of_errors = [error for _, error in numbers(errors)]
     least = DISTINCT * max(sizes_of_errors, default=0.0)
-    if least < 1 and kind != "sum":  # a single record differs from none
+    if least < 1 and statistic.counts_records:  # a single record differs from none
         return found
     about = _about(least)
     if len(sizes_of_errors) > 1:

@@ -23,8 +23,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from mechanisms.contract import Json
+from mechanisms.contract import Json, NearZero
 from mechanisms.foresight.trees import at, numbers, placed
+from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.times import UNITS, TimeKind, number_of
 
 Verdict = Literal["good", "weak", "noise", "depends"]
@@ -45,17 +46,6 @@ _WORDS: Mapping[Verdict, str] = {
     "noise": "Mostly noise",
     "depends": "It depends",
 }
-_AMOUNTS = frozenset({"count", "histogram", "sum"})
-"""Kinds whose numbers near 0 mean that nothing was found."""
-_ZERO_IS_NOTHING = _AMOUNTS | frozenset(
-    {
-        "covariance",
-        "correlation",
-        "linear_regression",
-        "logistic_regression",
-        "quantile_regression",
-    }
-)
 _INTERCEPT = "(intercept)"
 _PLACES = frozenset({"value", "coefficients", "cells", "groups", "quantiles", "parts", "means"})
 
@@ -209,7 +199,7 @@ def judged_release(
     if not distinct:
         return before
     apart = sum(abs(number) > DISTINCT * error for _, number, error, _ in distinct)
-    amounts = any(kind in _AMOUNTS for *_, kind in distinct)
+    amounts = any(meant == "nothing" for *_, meant in distinct)
     if len(distinct) == 1:
         found = f"The number released for {distinct[0][0]} is" + ("" if apart else " not")
         seen = f"{found} further from 0 than twice its expected error."
@@ -238,22 +228,23 @@ def verdict_of(share: float) -> Verdict:
 
 def _nonzero_candidates(
     kinds: Sequence[str], value: Json, errors: Json, edges: Collection[Sequence[object]]
-) -> Iterator[tuple[str, float, float, str]]:
-    """Yield the numbers for which 0 would mean that there is nothing.
+) -> Iterator[tuple[str, float, float, NearZero]]:
+    """Yield the numbers for which 0 would mean that there is nothing, or no effect.
 
-    Each with its name, its error and its kind of statistic.
+    Each with its name, its error and what 0 would mean.
     """
     for path, number in numbers(value):
         error = at(errors, path)
         kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
-        if error is None or kind not in _ZERO_IS_NOTHING or path[-1] == _INTERCEPT:
+        meant = SINGLE_STATISTICS[kind].near_zero
+        if error is None or meant == "a value" or path[-1] == _INTERCEPT:
             continue
         # A diagonal is a variance or a 1: it is never 0, and says nothing about the others.
         if _is_mirrored(path) or ("matrix" in path and path[-1] == path[-2]):
             continue
         if tuple(path) in edges:
             continue
-        yield _name(path, errors), number, float(error), kind
+        yield _name(path, errors), number, float(error), meant
 
 
 def _leaves(value: Json) -> Iterator[object]:

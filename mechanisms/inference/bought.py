@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -52,7 +52,7 @@ from mechanisms.inference.curvature import Curvature
 from mechanisms.inference.disturbed import Curved, Disturbed
 from mechanisms.inference.evidence import Simulation
 from mechanisms.inference.least_squares import Fits, Spectra, Sums
-from mechanisms.inference.moments import answer, needed_columns
+from mechanisms.inference.moments import answer
 from mechanisms.inference.neighbours import (
     COUNT_SHARE,
     COUNTED,
@@ -115,11 +115,10 @@ class WithInference:
         InvalidStatisticError
             What the mechanism raises; standard errors are not offered for this.
         """
-        second = _SECOND.get(type(statistic))
-        if second is None and not isinstance(statistic, Quantile):
-            raise _refused(
-                "standard errors are offered for linear_regression, logistic_regression, quantile"
-            )
+        offered = _OFFERED.get(type(statistic))
+        if offered is None:
+            kinds = ", ".join(cls.__dataclass_fields__["kind"].default for cls in _OFFERED)  # type: ignore[attr-defined]
+            raise _refused(f"standard errors are offered for {kinds}")
         if self.protects.rows > 1:
             raise _refused(
                 "standard errors take rows to be drawn independently, and here a person may have "
@@ -130,15 +129,36 @@ class WithInference:
         # Exact parts: as decimals they might add up to more than was charged.
         rest, own = split(epsilon, [1 - self.share, self.share])
         plan = self.calibrate(statistic, schema, rest, norm)
-        if isinstance(statistic, Quantile):
-            return _bracketed(statistic, schema, epsilon, own, plan)
         if plan.mechanism == "functional":
             # Planned again at all of epsilon: here standard errors cost nothing.
             whole = self.calibrate(statistic, schema, epsilon, norm)
             return _sanitized(cast(LinearRegression, statistic), schema, epsilon, whole)
-        if plan.disturbance is None or second is None:
+        return offered.buy(statistic, schema, epsilon, own, plan)
+
+
+def planning_ms(statistic: Statistic, schema: Schema) -> float:
+    """Return about how many milliseconds of one core the plan takes beyond the mechanism's own."""
+    offered = _OFFERED.get(type(statistic))
+    return 1.0 if offered is None else offered.planning_ms(statistic, schema)
+
+
+Buy = Callable[[Any, Schema, PrivacyLoss, EpsilonShare, Plan], Plan]
+"""Returns the plan of a statistic with its standard errors, at a share of epsilon."""
+
+
+def _curved(second: Callable[[Statistic, Schema, PrivacyLoss], Curved]) -> Buy:
+    """Return how standard errors of a regression follow from the curvature of its loss."""
+
+    def buy(
+        statistic: LinearRegression | LogisticRegression,
+        schema: Schema,
+        epsilon: PrivacyLoss,
+        own: EpsilonShare,
+        plan: Plan,
+    ) -> Plan:
+        if plan.disturbance is None:
             raise _refused(f"standard errors are not offered by {plan.mechanism} with this norm")
-        scaling = cast(LinearRegression | LogisticRegression, statistic).scaling(schema)
+        scaling = statistic.scaling(schema)
         if scaling.dimension > MOST_COEFFICIENTS:
             raise _refused(
                 f"standard errors are offered for at most {MOST_COEFFICIENTS} coefficients"
@@ -147,12 +167,7 @@ class WithInference:
         law = Disturbed(scaling=scaling, disturbance=plan.disturbance, curved=curved, cost=str(own))
         return _together(plan, law, schema, epsilon, own)
 
-
-def planning_ms(statistic: Statistic, schema: Schema) -> float:
-    """Return about how many milliseconds of one core the plan takes beyond the mechanism's own."""
-    if isinstance(statistic, LinearRegression):
-        return statistic.planning_ms(schema, "functional")  # the same moments
-    return _CHOOSING_MS * len(statistic.levels) if isinstance(statistic, Quantile) else 1.0
+    return buy
 
 
 def _together(
@@ -363,9 +378,28 @@ def _curvature(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss) -> Cu
     )
 
 
-_SECOND: Mapping[type[Statistic], Callable[[Statistic, Schema, PrivacyLoss], Curved]] = {
-    LinearRegression: _MomentsBeside.build,
-    LogisticRegression: _curvature,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offer:
+    """How the standard errors of a statistic are bought, and how long the plan takes for that."""
+
+    buy: Buy
+    planning_ms: Callable[[Any, Schema], float]
+
+
+_OFFERED: Mapping[type[Statistic], _Offer] = {
+    LinearRegression: _Offer(
+        buy=_curved(_MomentsBeside.build),
+        planning_ms=lambda statistic, schema: float(
+            statistic.planning_ms(schema, "functional")  # the same moments
+        ),
+    ),
+    LogisticRegression: _Offer(
+        buy=_curved(_curvature), planning_ms=lambda _statistic, _schema: 1.0
+    ),
+    Quantile: _Offer(
+        buy=_bracketed,
+        planning_ms=lambda statistic, _schema: _CHOOSING_MS * len(statistic.levels),
+    ),
 }
 
 
@@ -376,7 +410,7 @@ def _sanitized(
     statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, plan: Plan
 ) -> Plan:
     """Return the plan of coefficients derived from the moments of all columns."""
-    columns = needed_columns(statistic, schema) or ()
+    columns = statistic.moment_columns(schema) or ()
     form, layout = Moments(columns=columns).additive(schema), moment_layout(columns, schema)
     drawn = plan_form(form, schema, epsilon, str(plan.norm))
     noise = integer_noise(form.space, str(plan.norm), epsilon.fraction)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from mechanisms.contract import Outcome, Statistic, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.functional.linear import coordinate_noise, rule_of
-from mechanisms.functional.sanitized import equations, regression_outcome
+from mechanisms.functional.sanitized import CoordinateNoise, equations, regression_outcome
 from mechanisms.inference.correlations import of_correlations
 from mechanisms.inference.evidence import Evidence, Infer, Simulation
 from mechanisms.inference.means import of_means
@@ -18,7 +19,7 @@ from mechanisms.statistics.additive import Coordinates, describe_noise, render
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.mean import Mean
-from mechanisms.statistics.second_order import Layout, MomentStatistic, Selection
+from mechanisms.statistics.second_order import Jet, Layout, MomentStatistic, Selection
 
 _BY_STATISTIC: dict[type[Statistic], Infer] = {
     LinearRegression: of_regression,
@@ -27,11 +28,22 @@ _BY_STATISTIC: dict[type[Statistic], Infer] = {
 }
 
 
-def needed_columns(statistic: Statistic, schema: Schema) -> tuple[str, ...] | None:
-    """Return the columns whose moments determine the statistic; None where none do."""
-    if isinstance(statistic, LinearRegression):
-        return (*statistic.names, str(statistic.target))
-    return statistic.moment_columns(schema) if isinstance(statistic, MomentStatistic) else None
+def _regression(
+    statistic: Statistic,
+    sums: Mapping[tuple[int, int], Jet],
+    law: CoordinateNoise,
+    seed: bytes,
+    schema: Schema,
+) -> Outcome:
+    asked = cast(LinearRegression, statistic)
+    scaling = asked.scaling(schema)
+    return regression_outcome(
+        equations(scaling, sums), scaling, rule_of(asked), law, seed=seed, centred=True
+    )
+
+
+_FITTED: Mapping[type[Statistic], Callable[..., Outcome]] = {LinearRegression: _regression}
+"""Statistics that moments determine by a fit."""
 
 
 def answer(
@@ -56,18 +68,15 @@ def answer(
     chosen = Selection(layout, tuple(layout.names.index(name) for name in columns))
     sums, seed = chosen.sums(coordinates), str(coordinates).encode()
     law = coordinate_noise(noise)
-    if isinstance(statistic, LinearRegression):
-        scaling = statistic.scaling(schema)
-        outcome = regression_outcome(
-            equations(scaling, sums), scaling, rule_of(statistic), law, seed=seed, centred=True
-        )
-    elif isinstance(statistic, MomentStatistic):
+    if isinstance(statistic, MomentStatistic):
         tree = statistic.from_moments(chosen, numbers, coordinates)
         laws, unit = noise.describe()
         outcome = Outcome(
             value=render(tree, lambda leaf: leaf.number()),
             noise=describe_noise(tree, laws, unit, centred=True, correlation=noise.correlation),
         )
+    elif (fit := _FITTED.get(type(statistic))) is not None:
+        outcome = fit(statistic, sums, law, seed, schema)
     else:
         return None
     infer = _BY_STATISTIC.get(type(statistic))

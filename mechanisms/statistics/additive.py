@@ -25,6 +25,7 @@ from mechanisms.domain import Schema
 from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.combinations import combination_factor
 from mechanisms.geometry.spaces import AdjacentOutputSpace
+from mechanisms.statistics.cells.parting import Parting
 
 Coordinates = Sequence[Fraction]
 Slopes = Mapping[int, Fraction]
@@ -118,6 +119,14 @@ class AdditiveStatistic(Statistic, Protocol):
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the statistic's form on this schema; the statistic has been checked."""
+
+
+@runtime_checkable
+class GroupedAdditive(Protocol):
+    """An additive statistic whose answers for all groups may be one vector."""
+
+    def additive_in_groups(self, parting: Parting, schema: Schema) -> AdditiveForm | None:
+        """Return the numbers of all groups as one vector; None where they are drawn apart."""
 
 
 def constant_slopes(dimension: int) -> Callable[[int | None], Coordinates]:

@@ -23,6 +23,7 @@ import numpy as np
 from mechanisms.contract import (
     InvalidStatisticError,
     Json,
+    NearZero,
     Outcome,
     Statistic,
     meaning,
@@ -30,6 +31,7 @@ from mechanisms.contract import (
 )
 from mechanisms.domain import SUM_MAX, NumberColumn, Schema
 from mechanisms.exact.many import Many, Number, at_least, clamped
+from mechanisms.probes import TURNED, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
 from mechanisms.statistics.covariance import (
     Covariance,
@@ -55,8 +57,12 @@ class Correlation(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
-    clamped_to: ClassVar[frozenset[float]] = frozenset({-1.0, 0.0, 1.0})
+    clamped_to: ClassVar[frozenset[float] | None] = frozenset({-1.0, 0.0, 1.0})
     example: ClassVar[Json] = {"kind": "correlation", "columns": ["income", "foodexp"]}
+    probes: ClassVar[tuple[Probe, ...]] = (
+        Probe({"kind": "correlation", "columns": ["x", "y"]}, TURNED),
+    )
+    near_zero: ClassVar[NearZero] = "no effect"
 
     least_columns: ClassVar[int] = 2
 
@@ -79,6 +85,20 @@ class Correlation(Question):
                 'another, or ask for its "std"',
                 field_name="columns",
             )
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: those of a square matrix."""
+        return len(self.columns) * (len(self.columns) + 1)
+
+    def relation(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return the last column as explained by the others."""
+        *others, last = self.columns
+        return last, tuple(others)
+
+    def possible_ranges(self, _schema: Schema, _rows: float, /) -> Json:
+        """Return -1 to 1."""
+        names = self.columns
+        return {"matrix": [[[-1.0, 1.0] for _ in names] for _ in names]}
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

@@ -6,16 +6,19 @@ all records is private under add-remove only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, Json, meaning
+from mechanisms.contract import ErrorLaw, InvalidStatisticError, Json, NearZero, meaning
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.geometry.spaces import AdjacentOutputSpace
+from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
-from mechanisms.statistics.cells.parting import Where
+from mechanisms.statistics.cells.axes import Axis
+from mechanisms.statistics.cells.parting import Merged, Where
+from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import MomentReader
 
@@ -32,6 +35,14 @@ class Count(Question):
         "kind": "count",
         "where": [{"column": "ocean_proximity", "op": "==", "value": "INLAND"}],
     }
+    probes: ClassVar[tuple[Probe, ...]] = (
+        Probe({"kind": "count", "where": [{"column": "x", "op": ">", "value": 0}]}, ENDS),
+    )
+    error_law: ClassVar[ErrorLaw] = "linear"
+    near_zero: ClassVar[NearZero] = "nothing"
+    counts_records: ClassVar[bool] = True
+    stated_fields: ClassVar[frozenset[str]] = frozenset({"where"})
+    usually_conditioned: ClassVar[bool] = True
 
     kind: Literal["count"] = "count"
     where: Where = field(
@@ -50,6 +61,22 @@ class Count(Question):
                 "the row count is public under replace_one; add a condition to count by",
                 field_name="where",
             )
+
+    def possible_ranges(self, _schema: Schema, rows: float, /) -> Json:
+        """Return none to all of the rows."""
+        return {"count": [0.0, rows]}
+
+    def axes(self, _schema: Schema) -> list[Axis]:
+        """Return no axis: a count is a histogram of one cell."""
+        return []
+
+    def over_groups(self, groups: Merged) -> Histogram:
+        """Return the histogram whose cells are the groups."""
+        return Histogram(columns=groups.names, edges=groups.edges, outside=groups.outside)
+
+    def of_cells(self, cells: Sequence[Mapping[str, Any]], _groups: Collection[str]) -> Json:
+        """Return a group's part of that histogram's answer: its cell."""
+        return {"count": cells[0]["count"]}
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

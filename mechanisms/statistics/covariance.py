@@ -16,9 +16,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning, require_numbers
+from mechanisms.contract import (
+    InvalidStatisticError,
+    Json,
+    NearZero,
+    Statistic,
+    meaning,
+    require_numbers,
+)
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
+from mechanisms.statistics.facts import width_of
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_matrix
@@ -38,8 +47,13 @@ class Covariance(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
-    clamped_to: ClassVar[frozenset[float]] = frozenset()  # what the bounds allow
+    clamped_to: ClassVar[frozenset[float] | None] = frozenset()  # what the bounds allow
     example: ClassVar[Json] = {"kind": "covariance", "columns": ["income", "foodexp"]}
+    probes: ClassVar[tuple[Probe, ...]] = (
+        Probe({"kind": "covariance", "columns": ["x", "y"]}, ENDS),
+    )
+    near_zero: ClassVar[NearZero] = "no effect"
+    name_on_diagonal: ClassVar[str] = "variance"
 
     least_columns: ClassVar[int] = 2
 
@@ -57,6 +71,25 @@ class Covariance(Question):
                 'ask for the kind "variance"',
                 field_name="columns",
             )
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: those of a square matrix."""
+        return len(self.columns) * (len(self.columns) + 1)
+
+    def relation(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return the last column as explained by the others."""
+        *others, last = self.columns
+        return last, tuple(others)
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return up to those of half the records at either bound of both columns."""
+
+        def entry(one: str, other: str) -> list[float]:
+            most = width_of(schema, one) * width_of(schema, other) / 4
+            return [0.0 if one == other else -most, most]
+
+        names = self.columns
+        return {"matrix": [[entry(one, other) for other in names] for one in names]}
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

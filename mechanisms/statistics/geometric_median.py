@@ -16,9 +16,14 @@ from typing import ClassVar, Literal
 from mechanisms.contract import Json, meaning, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
+from mechanisms.probes import MIDDLE, NEAR, Probe
+from mechanisms.statistics.facts import bounds_of
 from mechanisms.statistics.questions import Question
 
 MAX_COLUMNS = 4  # boxes in more dimensions take too long
+
+
+_CENTRE: Json = {"kind": "geometric_median", "columns": ["x"]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +34,10 @@ class GeometricMedian(Question):
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"kng": ("l2",)}
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
     example: ClassVar[Json] = {"kind": "geometric_median", "columns": ["longitude", "latitude"]}
+    probes: ClassVar[tuple[Probe, ...]] = (
+        Probe(_CENTRE, MIDDLE),
+        Probe(_CENTRE, NEAR, adjacency=Adjacency.ADD_REMOVE.value),
+    )
 
     kind: Literal["geometric_median"] = "geometric_median"
     columns: tuple[str, ...] = field(
@@ -38,6 +47,14 @@ class GeometricMedian(Question):
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: one for each column."""
+        return len(self.columns) + 1
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return the bounds of each column."""
+        return {name: bounds_of(schema, name) for name in self.columns}
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

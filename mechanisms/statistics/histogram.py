@@ -11,13 +11,13 @@ A record lies in exactly one cell, so T(X) - T(X') is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from itertools import product
 from math import prod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 from mechanisms.contract import (
     Block,
     Data,
+    ErrorLaw,
     InvalidStatisticError,
     Json,
+    NearZero,
     meaning,
     require_column,
 )
@@ -34,6 +36,7 @@ from mechanisms.domain import CategoryColumn, Schema
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
+from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
 from mechanisms.statistics.cells.axes import (
     MAX_CELLS,
@@ -43,10 +46,25 @@ from mechanisms.statistics.cells.axes import (
     about_cells,
     axis_of,
 )
-from mechanisms.statistics.cells.parting import Where, conditions_between
+from mechanisms.statistics.cells.parting import Merged, Where, conditions_between
 from mechanisms.statistics.cells.spelling import spelled_edges, spelled_outside
+from mechanisms.statistics.facts import most_of
 from mechanisms.statistics.questions import Question, widened
 from mechanisms.words import meant
+
+
+@runtime_checkable
+class CellStatistic(Protocol):
+    """A statistic that counts the records of cells."""
+
+    def axes(self, schema: Schema) -> list[Axis]:
+        """Return each column's cells; of no column there is one cell."""
+
+    def over_groups(self, groups: Merged) -> Histogram:
+        """Return the histogram over all groups, and its own cells in each."""
+
+    def of_cells(self, cells: Sequence[Mapping[str, Any]], groups: Collection[str]) -> Json:
+        """Return its answer from the cells of one group, without the groups' labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +78,13 @@ class Histogram(Question):
     }
     limits: ClassVar[Mapping[str, int]] = {"cells": MAX_CELLS}
     example: ClassVar[Json] = {"kind": "histogram", "columns": ["ocean_proximity"]}
+    probes: ClassVar[tuple[Probe, ...]] = (
+        Probe({"kind": "histogram", "columns": ["group"]}, ENDS),
+    )
+    error_law: ClassVar[ErrorLaw] = "linear"
+    near_zero: ClassVar[NearZero] = "nothing"
+    counts_records: ClassVar[bool] = True
+    stated_fields: ClassVar[frozenset[str]] = frozenset({"where"})
 
     kind: Literal["histogram"] = "histogram"
     columns: tuple[str, ...] = field(
@@ -107,6 +132,46 @@ class Histogram(Question):
             raise InvalidStatisticError(
                 f"a histogram has between 2 and {MAX_CELLS} cells", field_name="columns"
             )
+
+    def possible_ranges(self, schema: Schema, rows: float, /) -> Json:
+        """Return none to five times an equal share of the rows, in each cell."""
+        cells = self.size(schema)
+        return {"cells": [{"count": [0.0, most_of(rows / cells, rows)]}] * cells}
+
+    def answer_numbers(self, schema: Schema, /) -> int:
+        """Return the number of cells."""
+        return self.size(schema)
+
+    def over_groups(self, groups: Merged) -> Histogram:
+        """Return the histogram over all groups, and its own cells in each.
+
+        Raises
+        ------
+        InvalidStatisticError
+            A column is counted and makes groups.
+        """
+        if set(groups.names) & set(self.columns):
+            raise InvalidStatisticError("a column is counted and makes groups", field_name="by")
+        own = self.outside
+        outside = dict.fromkeys(self.columns, own) if isinstance(own, str) else own
+        # Groups first: the last column changes fastest, so each group's cells are contiguous.
+        return Histogram(
+            columns=(*groups.names, *self.columns),
+            edges={**groups.edges, **self.edges},
+            outside={**groups.outside, **outside},
+        )
+
+    def of_cells(self, cells: Sequence[Mapping[str, Any]], groups: Collection[str]) -> Json:
+        """Return a group's part of that histogram's answer: its own cells."""
+        return {
+            "cells": [
+                {
+                    "cell": {name: at for name, at in each["cell"].items() if name not in groups},
+                    "count": each["count"],
+                }
+                for each in cells
+            ]
+        }
 
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

@@ -12,13 +12,17 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
-from mechanisms.contract import InvalidStatisticError, Json, meaning
+from mechanisms.contract import FieldHint, InvalidStatisticError, Json, NearZero, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written
+from mechanisms.probes import FACING, STEEP, Probe
 from mechanisms.statistics.designs.features import Features, count_columns, plain_names
 from mechanisms.statistics.designs.limits import require_bound, require_coefficients
+from mechanisms.statistics.designs.ranges import coefficient_ranges
 from mechanisms.statistics.designs.regression import (
+    HINTS,
     BaseMeasureName,
+    as_drawn,
     base_measure_field,
     designed,
     features_field,
@@ -32,6 +36,15 @@ from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
 from mechanisms.views import RowView
 
 LARGEST_RIDGE = 1e100
+
+
+_PROBED: Json = {
+    "kind": "linear_regression",
+    "target": "y",
+    "features": ["x"],
+    "intercept": False,
+    "bound": 1,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +79,21 @@ class LinearRegression(Question):
         "features": ["income"],
         "bound": 2,
     }
+
+    probes: ClassVar[tuple[Probe, ...]] = (
+        Probe(_PROBED, STEEP),
+        Probe(_PROBED, FACING, mechanism="exponential"),
+        Probe({**_PROBED, "intercept": True}, STEEP, mechanism="functional"),
+    )
+    hints: ClassVar[Mapping[str, FieldHint]] = {
+        **HINTS,
+        "ridge": FieldHint(
+            "Ridge", "Penalty in scaled columns. Empty: the mechanism's public rule.", rare=True
+        ),
+    }
+    near_zero: ClassVar[NearZero] = "no effect"
+    chosen_by_simulation: ClassVar[bool] = True
+    follows_from_moments: ClassVar[bool] = True
 
     kind: Literal["linear_regression"] = "linear_regression"
     target: str | None = field(
@@ -140,6 +168,26 @@ class LinearRegression(Question):
             raise InvalidStatisticError(
                 "ridge must lie between 0 and 1e100, or be null", field_name="ridge"
             )
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: one for each coefficient."""
+        return len(self.features or ()) + 1
+
+    def relation(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return the target as explained by the features."""
+        return str(self.target), self.names
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return up to what equally strong features explain of a target of its width."""
+        return coefficient_ranges(self.scaling(schema), largest=Fraction(1), bound=self.exact_bound)
+
+    def as_drawn(self, mechanism: str, details: Json, /) -> Self:
+        """Return the regression with the base measure, and the bound, that its plan had."""
+        return as_drawn(self, mechanism, details)
+
+    def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
+        """Return the features and the target, as plain columns."""
+        return (*self.names, str(self.target))
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

@@ -27,8 +27,10 @@ from numpy.typing import NDArray
 
 from mechanisms.contract import (
     Block,
+    FieldHint,
     InvalidStatisticError,
     Json,
+    NearZero,
     meaning,
     require_column,
 )
@@ -36,6 +38,7 @@ from mechanisms.domain import EXACT_ROWS, CategoryColumn, NumberColumn, Schema, 
 from mechanisms.exact.decimals import as_written
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.tree import coefficient_name
+from mechanisms.probes import STEEP, Probe
 from mechanisms.statistics.cells.possible import require_both
 from mechanisms.statistics.cells.spelling import condition_of, spelled_condition
 from mechanisms.statistics.conditions import Condition
@@ -45,7 +48,9 @@ from mechanisms.statistics.designs.limits import (
     require_bound,
     require_coefficients,
 )
+from mechanisms.statistics.designs.ranges import coefficient_ranges
 from mechanisms.statistics.designs.regression import (
+    HINTS,
     designed,
     features_field,
     formula_field,
@@ -59,6 +64,16 @@ from mechanisms.statistics.weights import LOSS_WEIGHTS, Weights, require_weights
 from mechanisms.views import RowView
 
 SMALLEST_Q, LARGEST_Q = 0.001, 0.999
+
+
+_LARGEST_LOGIT = Fraction(4)  # it moves the odds by a factor of 3000 between the bounds
+_PROBED: Json = {
+    "kind": "logistic_regression",
+    "target": "yes",
+    "features": ["x"],
+    "intercept": False,
+    "bound": 1,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +90,18 @@ class LogisticRegression(Question):
         "target": {"column": "median_house_value", "op": ">=", "value": 200000},
         "features": ["median_income", "housing_median_age"],
     }
+
+    probes: ClassVar[tuple[Probe, ...]] = (Probe(_PROBED, STEEP),)
+    hints: ClassVar[Mapping[str, FieldHint]] = {
+        **HINTS,
+        "q": FieldHint(
+            "Share of the tilt",
+            "Of objective perturbation: 0.001 to 0.999. Empty: a public rule.",
+            rare=True,
+        ),
+    }
+    near_zero: ClassVar[NearZero] = "no effect"
+    compares_target: ClassVar[bool] = True
 
     kind: Literal["logistic_regression"] = "logistic_regression"
     target: str | Condition | None = field(
@@ -209,6 +236,21 @@ class LogisticRegression(Question):
         if not (isinstance(column, NumberColumn) and column.boolean):
             raise InvalidStatisticError(_not_boolean(name, column), field_name="target")
         return Condition(column=name, op="==", value=True)
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: one for each coefficient."""
+        return len(self.features or ()) + 1
+
+    def relation(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return the target as explained by the features."""
+        target = self.target
+        return target.column if isinstance(target, Condition) else str(target), self.names
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return up to log-odds of 4, shared by equally strong features."""
+        return coefficient_ranges(
+            self.scaling(schema), largest=_LARGEST_LOGIT, bound=self.exact_bound
+        )
 
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

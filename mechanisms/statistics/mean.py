@@ -17,17 +17,18 @@ replaced: the same T, its differences (0, a - a') and +-(F, a), with the hull
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Literal
 
-from mechanisms.contract import Data, Json, Statistic, meaning, require_numbers
+from mechanisms.contract import Data, ErrorLaw, Json, Statistic, meaning, require_numbers
 from mechanisms.domain import SUM_MAX, NumberColumn, Schema
 from mechanisms.exact.many import at_least, clamped
 from mechanisms.geometry.counted import SUMS, CountedBall, Cube
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
 from mechanisms.privacy import Adjacency
+from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import (
     AdditiveForm,
     Coordinates,
@@ -35,8 +36,9 @@ from mechanisms.statistics.additive import (
     Tree,
     public_rows,
 )
+from mechanisms.statistics.facts import bounds_of
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.readings import Reading, covers, of_columns
+from mechanisms.statistics.readings import Atom, Reading, covers, of_columns
 from mechanisms.statistics.second_order import Jet, MomentReader
 from mechanisms.statistics.total import centred_space, linear_form
 from mechanisms.statistics.weights import (
@@ -58,8 +60,12 @@ class Mean(Question):
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "k_norm": ("l1", "l2", "linf", "optimal")
     }
-    clamped_to: ClassVar[frozenset[float]] = frozenset()  # its column's bounds
+    clamped_to: ClassVar[frozenset[float] | None] = frozenset()  # its column's bounds
     example: ClassVar[Json] = {"kind": "mean", "columns": ["income", "foodexp"]}
+    probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "mean", "columns": ["x", "y"]}, ENDS),)
+    error_law: ClassVar[ErrorLaw] = "linear where rows are known"
+    precedes_columns: ClassVar[bool] = True
+    suggested: ClassVar[bool] = True
 
     kind: Literal["mean"] = "mean"
     columns: tuple[str, ...] = field(
@@ -73,6 +79,24 @@ class Mean(Question):
         if self.weights is not None:
             require_weights(schema, self.weights)
         public_rows(schema)
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: one for each column."""
+        return len(self.columns) + 1
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return the bounds of each column."""
+        return {name: bounds_of(schema, name) for name in self.columns}
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """Return all columns: a mean of dates is a date."""
+        return self.columns
+
+    def column_atoms(self, _schema: Schema, /) -> Iterator[Atom]:
+        """Yield each column's mean."""
+        for name in self.columns:
+            yield ("mean", name), Fraction(1)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

@@ -8,13 +8,15 @@ and regression on these columns can be computed from them free of charge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import ClassVar, Literal
+from itertools import product
+from typing import ClassVar, Literal, cast
 
-from mechanisms.contract import Json, meaning, require_numbers
+from mechanisms.contract import ErrorLaw, Json, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import (
     AdditiveForm,
     Coordinates,
@@ -23,7 +25,9 @@ from mechanisms.statistics.additive import (
     constant_slopes,
     public_rows,
 )
+from mechanisms.statistics.facts import bounds_of
 from mechanisms.statistics.questions import Question
+from mechanisms.statistics.readings import Atom
 from mechanisms.statistics.second_order import (
     UNIT,
     Jet,
@@ -44,8 +48,10 @@ class Moments(Question):
         "k_norm": ("optimal", "l1", "l2", "linf")
     }
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
-    clamped_to: ClassVar[frozenset[float]] = frozenset()  # its columns' bounds
+    clamped_to: ClassVar[frozenset[float] | None] = frozenset()  # its columns' bounds
     example: ClassVar[Json] = {"kind": "moments", "columns": ["income", "foodexp"]}
+    probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "moments", "columns": ["x", "y"]}, ENDS),)
+    error_law: ClassVar[ErrorLaw] = "linear where rows are known"
 
     kind: Literal["moments"] = "moments"
     columns: tuple[str, ...] = field(
@@ -56,6 +62,74 @@ class Moments(Question):
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
         public_rows(schema)
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: those of a square matrix."""
+        return len(self.columns) * (len(self.columns) + 1)
+
+    def relation(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return the last column as explained by the others."""
+        *others, last = self.columns
+        return last, tuple(others)
+
+    def possible_ranges(self, schema: Schema, rows: float, /) -> Json:
+        """Return all rows, the bounds of each column, and products of two columns' bounds."""
+        names = self.columns
+
+        def second(one: str, other: str) -> list[float]:
+            corners = [a * b for a in bounds_of(schema, one) for b in bounds_of(schema, other)]
+            low = min(corners)
+            return [max(low, 0.0) if one == other else low, max(corners)]
+
+        return {
+            "count": [0.0, rows],
+            "means": {name: bounds_of(schema, name) for name in names},
+            "second": [[second(one, other) for other in names] for one in names],
+        }
+
+    def column_atoms(self, _schema: Schema, /) -> Iterator[Atom]:
+        """Yield each column's mean, and each pair's mean product."""
+        for name in self.columns:
+            yield ("mean", name), Fraction(1)
+        for pair in product(self.columns, repeat=2):
+            yield ("product", *sorted(pair)), Fraction(1)
+
+    def layout(self, schema: Schema, /) -> Layout:
+        """Return the coordinates of the released vector."""
+        return Layout.of(self.columns, schema, cross=True)
+
+    def read_back(self, value: Json, schema: Schema, /) -> list[Fraction]:
+        """Return the noisy vector that released moments were made of.
+
+        Exact fractions of the released numbers; what had been clamped stays so.
+        """
+        layout = self.layout(schema)
+        numbers = require_numbers(schema, self.columns, "columns")
+        means = cast(Mapping[str, float], value["means"])
+        second = cast(Sequence[Sequence[float]], value["second"])
+        shares = [
+            (Fraction(means[name]) - column.midpoint) / column.sum_half_width
+            for name, column in zip(layout.names, numbers, strict=True)
+        ]
+        known = layout.rows
+        count = Fraction(cast(float, value["count"])) if known is None else Fraction(known)
+        records = max(count, Fraction(1))
+        entries = [count] if known is None else []
+        entries += [records * share for share in shares]
+        for j, k in layout.pairs:
+            one, two = numbers[j], numbers[k]
+            # With x = m + h u and y = n + k v: x y = m n + m k v + n h u + h k u v, solved for u v.
+            entry = (
+                Fraction(second[j][k])
+                - one.midpoint * two.midpoint
+                - one.midpoint * two.sum_half_width * shares[k]
+                - two.midpoint * one.sum_half_width * shares[j]
+            ) / (one.sum_half_width * two.sum_half_width)
+            # Squares are summed twice, and centred where the count is private: see second_order.
+            if j == k:
+                entry = 2 * entry - (1 if known is None else 0)
+            entries.append(records * entry)
+        return [UNIT * entry for entry in entries]
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

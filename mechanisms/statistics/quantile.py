@@ -16,14 +16,26 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import ClassVar, Literal
 
-from mechanisms.contract import InvalidStatisticError, Json, meaning, require_numbers
+from mechanisms.contract import (
+    FieldHint,
+    InvalidStatisticError,
+    Json,
+    Place,
+    meaning,
+    require_numbers,
+)
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written, has_decimals
 from mechanisms.privacy import Adjacency
+from mechanisms.probes import MIDDLE, NEAR, Probe
+from mechanisms.statistics.facts import bounds_of
 from mechanisms.statistics.questions import Question
 
 MAX_LEVELS = 100
 MOST_DECIMALS = 9
+
+
+_MEDIAN: Json = {"kind": "quantile", "column": "x", "levels": [0.5]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +65,15 @@ class Quantile(Question):
         "joint draw of kng usually misses by less.",
     }
     example: ClassVar[Json] = {"kind": "quantile", "column": "income", "levels": [0.1, 0.5, 0.9]}
+    probes: ClassVar[tuple[Probe, ...]] = (
+        Probe(_MEDIAN, MIDDLE),
+        Probe(_MEDIAN, NEAR, adjacency=Adjacency.ADD_REMOVE.value),
+    )
+    hints: ClassVar[Mapping[str, FieldHint]] = {
+        "levels": FieldHint("Levels", "Between 0 and 1, with commas between them: 0.25, 0.5, 0.75.")
+    }
+    lies_among_values: ClassVar[bool] = True
+    rows_for_each_draw: ClassVar[bool] = True
 
     kind: Literal["quantile"] = "quantile"
     column: str = field(metadata=meaning("A number or boolean column."))
@@ -67,6 +88,24 @@ class Quantile(Question):
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, [self.column], "column")
         self.exact_levels()
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: one for each level."""
+        return len(self.levels) + 1
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return the bounds of the column, for each level."""
+        ends = bounds_of(schema, self.column)
+        return {"quantiles": [{"value": ends}] * len(self.levels)}
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        """Return the column: a quantile of dates is a date."""
+        return (self.column,)
+
+    def column_at(self, place: Place, /) -> str | None:
+        """Return the column for each quantile; a level is no value of it."""
+        return self.column if place and place[-1] == "value" else None
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

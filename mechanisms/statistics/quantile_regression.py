@@ -22,17 +22,21 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
-from mechanisms.contract import InvalidStatisticError, Json, meaning
+from mechanisms.contract import FieldHint, InvalidStatisticError, Json, NearZero, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written, has_decimals
+from mechanisms.probes import AMONG, FACING, Probe
 from mechanisms.statistics.designs.features import Features, count_columns, plain_names
 from mechanisms.statistics.designs.limits import (
     MAX_COEFFICIENTS,
     require_bound,
     require_coefficients,
 )
+from mechanisms.statistics.designs.ranges import coefficient_ranges
 from mechanisms.statistics.designs.regression import (
+    HINTS,
     BaseMeasureName,
+    as_drawn,
     base_measure_field,
     designed,
     features_field,
@@ -46,6 +50,15 @@ from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
 from mechanisms.views import RowView
 
 MOST_DECIMALS = 9
+
+
+_PROBED: Json = {
+    "kind": "quantile_regression",
+    "target": "y",
+    "features": ["x"],
+    "intercept": False,
+    "bound": 1,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +89,18 @@ class QuantileRegression(Question):
         "tau": 0.5,
         "bound": 2,
     }
+
+    probes: ClassVar[tuple[Probe, ...]] = (
+        Probe(_PROBED, FACING),
+        # facing rows leave its gradient's norm the same at all coefficients within the bound
+        Probe(_PROBED, AMONG, mechanism="kng"),
+    )
+    hints: ClassVar[Mapping[str, FieldHint]] = {
+        **HINTS,
+        "tau": FieldHint("Level", "Between 0 and 1; 0.5 fits the median. Empty: 0.5."),
+    }
+    near_zero: ClassVar[NearZero] = "no effect"
+    lies_among_values: ClassVar[bool] = True
 
     kind: Literal["quantile_regression"] = "quantile_regression"
     target: str | None = field(
@@ -144,6 +169,22 @@ class QuantileRegression(Question):
             raise InvalidStatisticError("tau must lie strictly between 0 and 1", field_name="tau")
         if not has_decimals(self.exact_tau, MOST_DECIMALS):
             raise InvalidStatisticError("tau must have at most 9 decimals", field_name="tau")
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: one for each coefficient."""
+        return len(self.features or ()) + 1
+
+    def relation(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return the target as explained by the features."""
+        return str(self.target), self.names
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return up to what equally strong features explain of a target of its width."""
+        return coefficient_ranges(self.scaling(schema), largest=Fraction(1), bound=self.exact_bound)
+
+    def as_drawn(self, mechanism: str, details: Json, /) -> Self:
+        """Return the regression with the base measure, and the bound, that its plan had."""
+        return as_drawn(self, mechanism, details)
 
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

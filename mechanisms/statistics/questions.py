@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic, meaning
 from mechanisms.domain import CategoryColumn, Schema, column_named
@@ -38,6 +38,7 @@ from mechanisms.statistics.cells.parting import (
 from mechanisms.statistics.cells.possible import constants, require_both, warnings_of
 from mechanisms.statistics.cells.spelling import spelled_by, spelled_expression, spelled_where
 from mechanisms.statistics.conditions import PRESENCE, Condition, selecting_ms, values_ms
+from mechanisms.statistics.facts import Facts
 from mechanisms.views import RowView, added_json
 
 _MS_PER_GROUP = 0.1  # of a plan
@@ -61,7 +62,7 @@ Q = TypeVar("Q", bound="Question")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Facts):
     """A statistic of rows: of all or of some, in groups or not, with columns derived for it."""
 
     derive: Mapping[str, str | Derived] = field(
@@ -75,11 +76,6 @@ class Question:
     where: Where = field(default=(), metadata=WHERE)
     by: By = field(default=(), metadata=BY)
     missing: Missing = field(default="complete", metadata=_MISSING)
-
-    column_by_column: ClassVar[bool] = False
-    """Whether each column has a number of its own, which needs no other column."""
-    has_cells: ClassVar[bool] = False
-    """Whether its columns make cells, one of which may be that of missing values."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "derive", settled(self.derive))

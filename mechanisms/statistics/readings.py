@@ -8,7 +8,7 @@ multiply them by a public positive factor: then a number's noise is read as the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -17,6 +17,9 @@ from mechanisms.domain import Schema
 
 Reading = Callable[[Outcome], Outcome]
 
+Atom = tuple[tuple[str, ...], Fraction]
+"""A sum or mean by its name, as ``("mean", "age")``, and the factor with which a number is it."""
+
 
 @runtime_checkable
 class ReadStatistic(Protocol):
@@ -24,6 +27,17 @@ class ReadStatistic(Protocol):
 
     def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
         """Return how it follows from an answer to the source; None where it does not."""
+
+
+@runtime_checkable
+class LinearInColumns(Protocol):
+    """A statistic whose numbers are sums or means of columns, or of their products.
+
+    Its releases are combined with others (:mod:`mechanisms.combined`).
+    """
+
+    def column_atoms(self, schema: Schema, /) -> Iterator[Atom]:
+        """Yield which sum or mean each number of an answer is, in the answer's order."""
 
 
 def covers(source: Statistic, kind: str, names: Sequence[str]) -> bool:

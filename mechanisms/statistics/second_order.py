@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
-from mechanisms.contract import Data
+from mechanisms.contract import Data, Json
 from mechanisms.domain import SUM_MAX, NumberColumn, Schema
 from mechanisms.exact.many import Many, at_least, clamped
 from mechanisms.exact.once import once
@@ -128,6 +128,20 @@ class MomentStatistic(Protocol):
         self, reader: MomentReader, numbers: Sequence[NumberColumn], coordinates: Coordinates, /
     ) -> Tree:
         """Return the answer made of the noisy moments of those columns, in their order."""
+
+
+@runtime_checkable
+class MomentSource(Protocol):
+    """A statistic whose answers are moments: others are derived from them."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def layout(self, schema: Schema, /) -> Layout:
+        """Return the coordinates of the released vector."""
+
+    def read_back(self, value: Json, schema: Schema, /) -> list[Fraction]:
+        """Return the noisy vector that released moments were made of."""
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written, has_decimals
+from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.cells.axes import MAX_CELLS
 from mechanisms.statistics.cells.spelling import canonical
-from mechanisms.statistics.histogram import Histogram
-from mechanisms.statistics.questions import check_asked, planning_ms, viewed
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.facts import Facts
+from mechanisms.statistics.questions import Question, check_asked, planning_ms, viewed
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
 MAX_PARTS = 20
@@ -94,7 +96,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+class Stack(Facts):
     """Several statistics in one release, one epsilon split exactly by their shares."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -107,6 +109,10 @@ class Stack:
             {"statistic": {"kind": "quantile", "column": "income", "levels": [0.5]}},
         ],
     }
+
+    probes: ClassVar[tuple[Probe, ...]] = (
+        Probe({"kind": "stack", "parts": [{"statistic": Count.probes[0].question}] * 2}, ENDS),
+    )
 
     kind: Literal["stack"] = "stack"
     parts: tuple[Part, ...] = field(
@@ -130,9 +136,9 @@ class Stack:
                 check_asked(asked.statistic, asked.view.schema)
             except InvalidStatisticError as error:
                 raise within(index, error) from None
-            if isinstance(asked.statistic, Histogram):
+            if asked.statistic.has_cells and isinstance(asked.statistic, Question):
                 groups = asked.statistic.parting(asked.view.schema).cells
-                cells += groups * asked.statistic.size(asked.view.schema)
+                cells += groups * asked.statistic.answer_numbers(asked.view.schema)
         if cells > MAX_CELLS:
             raise InvalidStatisticError(
                 f"the histograms of a stack have at most {MAX_CELLS} cells in all",
@@ -162,6 +168,10 @@ class Stack:
                 for part, share in zip(self.parts, least, strict=True)
             )
         }
+
+    def answer_numbers(self, schema: Schema, /) -> int:
+        """Return about how many numbers the parts' answers have together."""
+        return sum(part.statistic.answer_numbers(schema) for part in self.parts)
 
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core the parts' plans take together."""

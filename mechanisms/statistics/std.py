@@ -21,7 +21,9 @@ from typing import Any, ClassVar, Literal, cast
 
 from mechanisms.contract import Json, Noise, Outcome, Statistic, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, root_std
+from mechanisms.statistics.facts import width_of
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
@@ -36,8 +38,10 @@ class Std(Question):
     column_by_column: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Variance.mechanisms
     limits: ClassVar[Mapping[str, int]] = Variance.limits
-    clamped_to: ClassVar[frozenset[float]] = Variance.clamped_to
+    clamped_to: ClassVar[frozenset[float] | None] = Variance.clamped_to
     example: ClassVar[Json] = {"kind": "std", "columns": ["income", "foodexp"]}
+    probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "std", "columns": ["x"]}, ENDS),)
+    name: ClassVar[str] = "standard deviation"
 
     kind: Literal["std"] = "std"
     columns: tuple[str, ...] = field(
@@ -54,6 +58,14 @@ class Std(Question):
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         self._variance.check(schema)
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: one for each column."""
+        return len(self.columns) + 1
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return none to that of half the records at either bound."""
+        return {name: [0.0, width_of(schema, name) / 2] for name in self.columns}
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

@@ -15,17 +15,27 @@ integer weights ``w_j = D // D_j`` which give all of them the sensitivity D.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import lcm
 from typing import ClassVar, Literal
 
-from mechanisms.contract import Data, Json, Statistic, meaning, require_numbers
+from mechanisms.contract import (
+    Data,
+    ErrorLaw,
+    Json,
+    NearZero,
+    Statistic,
+    meaning,
+    require_numbers,
+)
 from mechanisms.domain import SUM_MAX, NumberColumn, Schema
 from mechanisms.geometry.contributions import ContributionHull, contribution_hull
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
+from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency
+from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import (
     AdditiveForm,
     Coordinates,
@@ -34,8 +44,11 @@ from mechanisms.statistics.additive import (
     constant_slopes,
     public_rows,
 )
+from mechanisms.statistics.cells.parting import Parting
+from mechanisms.statistics.facts import bounds_of
+from mechanisms.statistics.histogram import filtered_space
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.readings import Reading, covers, of_columns
+from mechanisms.statistics.readings import Atom, Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.weights import (
     WEIGHTS,
@@ -60,6 +73,10 @@ class Sum(Question):
         "k_norm": ("l1", "l2", "linf", "optimal")
     }
     example: ClassVar[Json] = {"kind": "sum", "columns": ["population", "households"]}
+    probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "sum", "columns": ["x", "y"]}, ENDS),)
+    error_law: ClassVar[ErrorLaw] = "linear"
+    near_zero: ClassVar[NearZero] = "nothing"
+    stated_fields: ClassVar[frozenset[str]] = frozenset({"where"})
 
     kind: Literal["sum"] = "sum"
     columns: tuple[str, ...] = field(
@@ -72,6 +89,28 @@ class Sum(Question):
         require_numbers(schema, self.columns, "columns")
         if self.weights is not None:
             require_weights(schema, self.weights)
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: one for each column."""
+        return len(self.columns) + 1
+
+    def possible_ranges(self, schema: Schema, rows: float, /) -> Json:
+        """Return what all rows at one of the bounds, or none, add up to."""
+        most = rows * (1.0 if self.weights is None else bounds_of(schema, self.weights)[1])
+        ends = {name: bounds_of(schema, name) for name in self.columns}
+        return {
+            name: [min(0.0, most * low), max(0.0, most * high)]
+            for name, (low, high) in ends.items()
+        }
+
+    def column_atoms(self, schema: Schema, /) -> Iterator[Atom]:
+        """Yield each column's sum; where the row count is public, that many times its mean."""
+        rows = schema.known_rows
+        for name in self.columns:
+            if rows is None:
+                yield ("sum", name), Fraction(1)
+            else:
+                yield ("mean", name), Fraction(rows)
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
@@ -112,6 +151,41 @@ class Sum(Question):
         if rows is not None:
             return self._centred(rows, numbers)
         return self._contributed(schema, numbers)
+
+    def additive_in_groups(self, parting: Parting, schema: Schema) -> AdditiveForm | None:
+        """Return the sums of all groups as one vector; None where their hull is not known."""
+        columns = require_numbers(schema, self.columns, "columns")
+        part = Contribution.of(columns[0], replace=True)
+        optional = part.starts_at_zero or bool(self.where)
+        if self.weights is not None or len(columns) > 1 or not (part.has_one_sign and optional):
+            return None
+        (name,) = self.columns
+        rounding = most_rows(schema) * columns[0].sum_error
+
+        def total(data: Data) -> list[int]:
+            sums = [each.gram((name,))[0] for each in parts_of(data, parting)]
+            return [part.total(count, codes) for count, codes in sums]
+
+        def answer(coordinates: Coordinates) -> Tree:
+            sums = [
+                {name: Leaf(value=part.unit * value, slopes={place: part.unit}, rounding=rounding)}
+                for place, value in enumerate(coordinates)
+            ]
+            labelled = zip(parting.labels, sums, strict=True)
+            return {"groups": [{"by": labels, "value": value} for labels, value in labelled]}
+
+        return AdditiveForm(
+            space=filtered_space(
+                parting.cells, unit=part.reach, unit_name="largest contributions of one record"
+            ),
+            total=total,
+            answer=answer,
+            reference=constant_slopes(parting.cells),
+            grid=lambda step: {"step": {name: float(part.unit * step)}},
+            details={},
+            noise_size=parting.cells,
+            linear=True,
+        )
 
     def _centred(self, rows: int, numbers: list[NumberColumn]) -> AdditiveForm:
         names = self.columns

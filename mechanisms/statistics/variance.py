@@ -14,7 +14,9 @@ from typing import ClassVar, Literal
 
 from mechanisms.contract import Json, Statistic, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
+from mechanisms.statistics.facts import width_of
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.readings import Reading, covers, of_columns, of_diagonal
 from mechanisms.statistics.second_order import (
@@ -38,8 +40,9 @@ class Variance(Question):
         "k_norm": ("optimal", "l1", "l2", "linf")
     }
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
-    clamped_to: ClassVar[frozenset[float]] = frozenset({0.0})
+    clamped_to: ClassVar[frozenset[float] | None] = frozenset({0.0})
     example: ClassVar[Json] = {"kind": "variance", "columns": ["income", "foodexp"]}
+    probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "variance", "columns": ["x"]}, ENDS),)
 
     kind: Literal["variance"] = "variance"
     columns: tuple[str, ...] = field(
@@ -50,6 +53,14 @@ class Variance(Question):
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
         public_rows(schema)
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: one for each column."""
+        return len(self.columns) + 1
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return none to that of half the records at either bound."""
+        return {name: [0.0, width_of(schema, name) ** 2 / 4] for name in self.columns}
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

@@ -92,12 +92,12 @@ def test_groups_come_first_and_one_row_each() -> None:
         (
             {"count": 9, "means": {"x": 1, "y": 2}, "second": [[1, 2], [2, 4]]},
             [
-                {"term": "count", "value": 9},
-                {"term": "x", "value": 1},
-                {"term": "y", "value": 2},
-                {"term": "x:x", "value": 1},
-                {"term": "x:y", "value": 2},
-                {"term": "y:y", "value": 4},
+                {"statistic": "count", "term": "count", "value": 9},
+                {"statistic": "mean", "term": "x", "value": 1},
+                {"statistic": "mean", "term": "y", "value": 2},
+                {"statistic": "mean of products", "term": "x:x", "value": 1},
+                {"statistic": "mean of products", "term": "x:y", "value": 2},
+                {"statistic": "mean of products", "term": "y:y", "value": 4},
             ],
         ),
         (

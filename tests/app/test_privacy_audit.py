@@ -174,7 +174,7 @@ def catalog() -> list[dict[str, object]]:
 def test_every_offer_of_the_catalog_has_a_pair_and_can_be_asked() -> None:
     for offer in offers_in(catalog(), ()):
         probe = probe_of(offer)
-        assert probe is not None, f"give {offer} a pair of neighbours in app/audit/pairs.py"
+        assert probe is not None, f"give the class of {offer} a probe"
         question = TypeAdapter(STATISTICS[offer.statistic]).validate_python(probe.question)
         adjacency = Adjacency(offer.adjacency)
         rows = len(probe.pair.rows(offer.adjacency, 0))

@@ -21,7 +21,7 @@ from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.filtered import REDUCTIONS
 from mechanisms.geometry.histograms import HistogramBall
-from mechanisms.grouped import group_epsilon, group_facts, sums_form
+from mechanisms.grouped import group_epsilon, group_facts
 from mechanisms.knorm import integer_noise, offered_norms
 from mechanisms.privacy import Epsilon, PrivacyLoss, split
 from mechanisms.sketches import ArrayData
@@ -321,7 +321,7 @@ def test_the_joint_sums_of_groups_cover_every_neighbour(
     """In exact integers, for every norm; drawn apart they would lose half of epsilon twice."""
     schema = Schema({**TINY, "zero": NumberColumn(Fraction(0), Fraction(7))}, REPLACE, 2)
     statistic = Sum(columns=(column,), where=where, by=("group",))
-    form = sums_form(statistic, statistic.parting(schema), schema)
+    form = statistic.additive_in_groups(statistic.parting(schema), schema)
     if column == "far" and not where:  # a record always adds 5 at least: the hull is not known
         assert form is None
         return

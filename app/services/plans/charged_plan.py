@@ -11,14 +11,10 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from app.services.plans.questions import Question
 from app.store import ReleaseRecord
-from mechanisms.contract import Plan, Statistic
-from mechanisms.samplers.base_measure import FLAT, FLAT_ON_GRID
-from mechanisms.statistics.linear_regression import LinearRegression
-from mechanisms.statistics.quantile_regression import QuantileRegression
+from mechanisms.contract import Plan
 from mechanisms.statistics.stack import Stack
 
 _MEMBERS = ("mechanism", "norm", "epsilon", "guarantee", "grid", "details")
@@ -44,26 +40,14 @@ def as_charged(question: Question, plan: str) -> Question:
             replace(
                 part,
                 mechanism=fact["mechanism"],
-                statistic=_as_drawn(part.statistic, fact),
+                statistic=part.statistic.as_drawn(fact["mechanism"], fact.get("details", {})),
             )
             for part, fact in zip(statistic.parts, facts, strict=True)
         ]
         statistic = replace(statistic, parts=tuple(parts))
     else:
-        statistic = _as_drawn(statistic, kept)
+        statistic = statistic.as_drawn(kept["mechanism"], kept.get("details", {}))
     return replace(question, statistic=statistic, mechanism=kept["mechanism"])
-
-
-def _as_drawn(statistic: Statistic, plan: Mapping[str, Any]) -> Statistic:
-    """Return a regression by kng with the base measure, and the bound, of the plan it had."""
-    if plan["mechanism"] != "kng" or not isinstance(
-        statistic, LinearRegression | QuantileRegression
-    ):
-        return statistic
-    details = plan["details"]
-    if details["base_measure"] in (FLAT, FLAT_ON_GRID):
-        statistic = replace(statistic, base_measure="flat")
-    return statistic if statistic.bound is not None else replace(statistic, bound=details["bound"])
 
 
 def told_as_charged(plan: Plan, text: str) -> Plan:

@@ -48,8 +48,6 @@ else:
 _RARE = frozenset({"derive", "formula", "where", "by", "weights"})
 _USUAL = {"base_measure": "auto", "missing": "complete", "outside": "cells"}
 """Fields that nearly all questions leave at this."""
-_FILTERED = frozenset({"count", "histogram", "sum"})
-"""Kinds whose questions have always said by which conditions."""
 
 _STATISTIC: TypeAdapter[Any] = TypeAdapter(AnyStatistic)
 
@@ -177,7 +175,7 @@ def statistic_json(statistic: Statistic) -> Mapping[str, object]:
 
 
 def _told(fields: Mapping[str, Any]) -> dict[str, object]:
-    rare = _RARE - {"where"} if fields["kind"] in _FILTERED else _RARE
+    rare = _RARE - STATISTICS[fields["kind"]].stated_fields
     stated = {
         name: value
         for name, value in fields.items()

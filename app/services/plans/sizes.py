@@ -10,7 +10,6 @@ from app.domain.problems import Problem
 from app.services.plans.questions import Question
 from mechanisms.contract import Statistic
 from mechanisms.domain import Schema
-from mechanisms.grouped import answer_numbers
 from mechanisms.statistics.questions import Question as RowQuestion
 from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.stack import Stack
@@ -49,7 +48,7 @@ def _numbers(statistic: Statistic, schema: Schema) -> int:
         return sum(_numbers(part.statistic, schema) for part in statistic.parts)
     asked = viewed(statistic, schema)
     found, facts = asked.statistic, asked.view.schema
-    numbers = answer_numbers(found, facts) + _OTHER_NUMBERS
+    numbers = found.answer_numbers(facts) + _OTHER_NUMBERS
     if isinstance(found, RowQuestion) and found.by:
         return numbers * found.parting(facts).cells
     return numbers

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.services.plans.questions import Question
 from app.tidy.names import condition
+from mechanisms.catalog import STATISTICS
 from mechanisms.expressions.parsing import parse
 
 _TOLD = frozenset(
@@ -50,7 +51,9 @@ def _kind_of(statistic: Mapping[str, Any]) -> str:
 
 def _linked(statistic: Mapping[str, Any]) -> str:
     """Return what is between a kind and its columns: people say "mean income by sex"."""
-    return " " if statistic["kind"] == "mean" and statistic.get("by") else " of "
+    asked = STATISTICS.get(str(statistic["kind"]))
+    adjective = asked is not None and asked.precedes_columns and statistic.get("by")
+    return " " if adjective else " of "
 
 
 def _together(names: Sequence[str]) -> str:

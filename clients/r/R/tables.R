@@ -201,6 +201,8 @@ numbers_in <- function(part, statistic, here) {
   if (!is_object(part)) {
     return(numbers_of_list(part, statistic, here))
   }
+  # an answer of several statistics names them: means and second moments
+  mixed <- any(vapply(names(.moments), function(name) is.list(at(part, name)), logical(1)))
   found <- lapply(names(part), function(name) {
     inner <- part[[name]]
     if (name %in% names(.tables) && is.list(inner) && !is_object(inner)) {
@@ -211,7 +213,7 @@ numbers_in <- function(part, statistic, here) {
     }
     # what holds numbers of its own names them: means, coefficients, matrix
     own <- below(here, name, term = name)
-    if (identical(statistic$kind, "moments") && !nzchar(here$term)) {
+    if (mixed && !nzchar(here$term)) {
       own$labels$statistic <- or_else(at(.moments, name), name)
     }
     numbers_in(inner, statistic, own)

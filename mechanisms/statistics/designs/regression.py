@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, cast
 
-from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
+from mechanisms.contract import FieldHint, InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
+from mechanisms.samplers.base_measure import FLAT, FLAT_ON_GRID
 from mechanisms.statistics.cells.deriving import Derived
 from mechanisms.statistics.designs.features import (
     Feature,
@@ -22,6 +23,20 @@ from mechanisms.statistics.questions import Question, Viewed, widened
 from mechanisms.views import RowView
 
 BaseMeasureName = Literal["auto", "flat"]
+
+HINTS: Mapping[str, FieldHint] = {
+    "bound": FieldHint(
+        "Bound",
+        "Limit of the coefficients' absolute sum in scaled columns. Empty: the usual one.",
+        rare=True,
+    ),
+    "formula": FieldHint(
+        "Formula",
+        "As R writes it, in place of target, features and intercept: food ~ log(income) + region.",
+        rare=True,
+    ),
+}
+"""What forms call the common fields of regressions."""
 
 
 class Regression(Statistic, Protocol):
@@ -127,6 +142,16 @@ def spelled(statistic: Any, schema: Schema) -> Mapping[str, object]:
     """
     features = spelled_features(statistic.features or (), widened(statistic, schema))
     return {**Question.spelled(statistic, schema), "features": features}
+
+
+def as_drawn(statistic: R, mechanism: str, details: Json) -> R:
+    """Return a regression by kng with the base measure, and the bound, of the plan it had."""
+    if mechanism != "kng":
+        return statistic
+    drawn: Any = statistic
+    if details["base_measure"] in (FLAT, FLAT_ON_GRID):
+        drawn = replace(drawn, base_measure="flat")
+    return cast(R, drawn if drawn.bound is not None else replace(drawn, bound=details["bound"]))
 
 
 def designed(statistic: R, view: RowView) -> Viewed[R]:
