@@ -19,7 +19,7 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.intervals import GridCodes
 from mechanisms.sketches import distinct
 from mechanisms.statistics.quantile import Quantile
-from mechanisms.statistics.quantile_draw import QuantileDraw
+from mechanisms.statistics.ranks.draw import QuantileDraw
 from mechanisms.testing import seeded_randomness
 
 ROWS, RELEASES, SEED = 10_000, 200, 20261121

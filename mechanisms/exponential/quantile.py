@@ -36,7 +36,7 @@ from mechanisms.exponential.theorem import THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.samplers.permute_and_flip import permute_and_flip_point
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
-from mechanisms.statistics.quantile_draw import Candidates, EachLevelAlone, QuantileDraw
+from mechanisms.statistics.ranks.draw import Candidates, EachLevelAlone, QuantileDraw
 
 
 def calibrate_quantile(

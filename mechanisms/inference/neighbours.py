@@ -2,7 +2,7 @@ r"""Quantiles with confidence intervals: a joint draw of a level below and a lev
 
 The population's quantile q of level tau has N = #{y <= q} ~ Binomial(n, tau) rows at or below it. A
 point t drawn for the level l has the rank n l + delta, delta of a public law where rows are many
-and distinct (:mod:`mechanisms.statistics.rank_errors`). So t is above q with probability
+and distinct (:mod:`mechanisms.statistics.ranks.errors`). So t is above q with probability
 
     P(t > q) = P(n l + delta > N),   N about normal of variance n tau (1 - tau),
 
@@ -46,7 +46,7 @@ from mechanisms.geometry.balls import TAIL
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.quantile import joint_sensitivity
-from mechanisms.statistics.rank_errors import bridge_law
+from mechanisms.statistics.ranks.errors import bridge_law
 
 METHOD = (
     "the values drawn for a level below and a level above, which are chosen by the law of their "

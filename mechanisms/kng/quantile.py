@@ -20,7 +20,7 @@ One by one, norm "linf": each level with an equal part of epsilon, then sorted, 
 is post-processing.
 
 *Which is better* is a public number: the mean error in rank of either way, from levels,
-epsilon and adjacency (:mod:`mechanisms.statistics.rank_errors`). Jointly it is for every
+epsilon and adjacency (:mod:`mechanisms.statistics.ranks.errors`). Jointly it is for every
 set of levels under replace-one, by a factor between the root of their number and that
 number; one by one for a few levels close together under add-remove. One by one is also
 what remains where the joint sums would be long: a large public bound on the rows at
@@ -52,13 +52,13 @@ from mechanisms.randomness import Randomness
 from mechanisms.samplers.intervals import GridCodes, draw_point
 from mechanisms.samplers.joint_quantiles import JointLaw, joint_points
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity, joint_sensitivity
-from mechanisms.statistics.quantile_draw import (
+from mechanisms.statistics.ranks.draw import (
     Candidates,
     EachLevelAlone,
     LevelSampler,
     QuantileDraw,
 )
-from mechanisms.statistics.rank_errors import joint_rank_errors, split_rank_errors
+from mechanisms.statistics.ranks.errors import joint_rank_errors, split_rank_errors
 
 _MOST_ADDITIONS = 5 * 10**7  # about a second of one core
 

@@ -25,7 +25,7 @@ from mechanisms.sketches import ArrayData, distinct
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
-from mechanisms.statistics.quantile_draw import Candidates, QuantileDraw
+from mechanisms.statistics.ranks.draw import Candidates, QuantileDraw
 from mechanisms.testing import (
     Law,
     audit_epsilon,
