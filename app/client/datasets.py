@@ -14,19 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from app.client.answers import Answer
+from app.client.kinds.methods import Methods
 from app.client.models import Budget, DryRun, Preview, Release
 from app.client.progress import OnWait
 from app.client.questions import (
     Amount,
-    Binned,
     Fields,
-    LinearFit,
-    LogisticFit,
     Options,
-    QuantileFit,
     Question,
     Selected,
-    Summed,
     Weighed,
     key_to_send,
     parted,
@@ -79,7 +75,7 @@ class Facts(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Asked(Facts):
+class Asked(Methods, Facts):
     """What may be asked of a data set. ``desk`` is whom to ask."""
 
     desk: Any = field(default=None, repr=False, compare=False)
@@ -179,83 +175,7 @@ class Asked(Facts):
         body = {**question(asked, epsilon, mechanism, norm), **options}
         return (yield from question_scripting(self._line, self.id, body, language))
 
-    # A method for each statistic
-
-    @Call
-    def count(self, /, *, epsilon: Amount, **fields: Unpack[Selected]) -> Steps[Release]:
-        """Release how many records meet the conditions in ``where``."""
-        return (yield from self._asked("count", epsilon, fields))
-
-    @Call
-    def histogram(
-        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Binned]
-    ) -> Steps[Release]:
-        """Release how records spread over the cells of some columns."""
-        return (yield from self._asked("histogram", epsilon, fields, columns=columns))
-
-    @Call
-    def sum(self, /, *columns: str, epsilon: Amount, **fields: Unpack[Summed]) -> Steps[Release]:
-        """Release the totals of some columns."""
-        return (yield from self._asked("sum", epsilon, fields, columns=columns))
-
-    @Call
-    def mean(self, /, *columns: str, epsilon: Amount, **fields: Unpack[Summed]) -> Steps[Release]:
-        """Release the means of some columns; of a boolean column that is a proportion."""
-        return (yield from self._asked("mean", epsilon, fields, columns=columns))
-
-    @Call
-    def std(self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]) -> Steps[Release]:
-        """Release the standard deviations of some columns."""
-        return (yield from self._asked("std", epsilon, fields, columns=columns))
-
-    @Call
-    def variance(
-        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
-    ) -> Steps[Release]:
-        """Release the variances of some columns."""
-        return (yield from self._asked("variance", epsilon, fields, columns=columns))
-
-    @Call
-    def covariance(
-        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
-    ) -> Steps[Release]:
-        """Release the covariance matrix of some columns."""
-        return (yield from self._asked("covariance", epsilon, fields, columns=columns))
-
-    @Call
-    def correlation(
-        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
-    ) -> Steps[Release]:
-        """Release the correlation matrix of some columns."""
-        return (yield from self._asked("correlation", epsilon, fields, columns=columns))
-
-    @Call
-    def moments(
-        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
-    ) -> Steps[Release]:
-        """Release first and second moments, from which :meth:`ReleaseDesk.derive` goes on free."""
-        return (yield from self._asked("moments", epsilon, fields, columns=columns))
-
-    @Call
-    def geometric_median(
-        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
-    ) -> Steps[Release]:
-        """Release the centre of the points that some columns make."""
-        return (yield from self._asked("geometric_median", epsilon, fields, columns=columns))
-
-    @Call
-    def quantile(
-        self,
-        /,
-        column: str,
-        levels: Sequence[float | str] | float,
-        *,
-        epsilon: Amount,
-        **fields: Unpack[Selected],
-    ) -> Steps[Release]:
-        """Release quantiles of a column; level 0.5 is the median."""
-        own = {"column": column, "levels": levels}
-        return (yield from self._asked("quantile", epsilon, fields, **own))
+    # Further methods: app.client.kinds.methods has one for each kind
 
     @Call
     def median(
@@ -264,27 +184,6 @@ class Asked(Facts):
         """Release the median of a column."""
         own = {"column": column, "levels": [0.5]}
         return (yield from self._asked("quantile", epsilon, fields, **own))
-
-    @Call
-    def linear_regression(
-        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Unpack[LinearFit]
-    ) -> Steps[Release]:
-        """Release the coefficients of a regression, by a formula or ``target`` and ``features``."""
-        return (yield from self._asked("linear_regression", epsilon, fields, formula=formula))
-
-    @Call
-    def quantile_regression(
-        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Unpack[QuantileFit]
-    ) -> Steps[Release]:
-        """Release how a conditional quantile depends on columns; ``tau`` is its level."""
-        return (yield from self._asked("quantile_regression", epsilon, fields, formula=formula))
-
-    @Call
-    def logistic_regression(
-        self, /, formula: str | None = None, *, epsilon: Amount, **fields: Unpack[LogisticFit]
-    ) -> Steps[Release]:
-        """Release how the odds of yes or no depend on columns."""
-        return (yield from self._asked("logistic_regression", epsilon, fields, formula=formula))
 
     @Call
     def stack(

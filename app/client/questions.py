@@ -9,6 +9,7 @@ from numbers import Rational
 from typing import Any, Literal, TypedDict
 
 from app.client.conditions import conditions_in
+from app.client.kinds.fields import OwnFields
 from app.client.progress import OnWait
 from app.client.values import plain
 
@@ -97,7 +98,7 @@ class QuantileFitting(Fitting, total=False):
     base_measure: Mapping[str, object] | None
 
 
-class Fields(LinearFitting, LogisticFitting, QuantileFitting, Binning, total=False):
+class Fields(LinearFitting, LogisticFitting, QuantileFitting, Binning, OwnFields, total=False):
     """Every field that some statistic has, and ``inference`` and ``purpose``.
 
     The service refuses fields that a kind does not have, and names the nearest.

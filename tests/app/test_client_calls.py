@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -182,18 +183,23 @@ def test_one_of_a_thing_stands_for_a_list_of_it() -> None:
 
 
 THIRD = {"share": "1/3"}
-ARGUMENTS: dict[str, tuple[Any, ...]] = {"count": (), "quantile": ("age", [0.5])}
-FITS = {"linear_regression", "quantile_regression", "logistic_regression"}
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "formula": ("income ~ age",), "columns": ("age", "income"), "column": ("age",),
+    "levels": ([0.5],),
+}  # fmt: skip
+"""What a method takes by position, by the field that it is."""
 
 
 @pytest.mark.parametrize("kind", sorted(set(STATISTICS) - {"stack"}))
 def test_every_statistic_is_a_method_of_a_data_set(kind: str) -> None:
     service = Service()
-    formula = ("income ~ age",) if kind in FITS else ("age", "income")
+    own = {each.name for each in fields(STATISTICS[kind])}  # type: ignore[arg-type]
+    names = ["formula"] if "formula" in own else [name for name in ARGUMENTS if name in own]
+    arguments = [each for name in names for each in ARGUMENTS[name]]
     where = [{"column": "age", "op": ">=", "value": 40}]
     with ReleaseDesk("http://desk", transport=httpx.MockTransport(service)) as desk:
         method = getattr(desk.dataset("ds_1"), kind)
-        method(*ARGUMENTS.get(kind, formula), epsilon="1", where=where, norm="l1", purpose="why")
+        method(*arguments, epsilon="1", where=where, norm="l1", purpose="why")
     (body,) = service.bodies
     assert body["statistic"].items() >= {"kind": kind, "where": where}.items()
     assert {"norm": "l1", "epsilon": "1", "purpose": "why"}.items() <= body.items()
