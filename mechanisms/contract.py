@@ -332,6 +332,9 @@ class Plan:
 Place = Sequence[str | int]
 """A path in an answer's ``value``."""
 
+Reading = Callable[[Outcome], Outcome]
+"""How an answer follows from another one: a public function."""
+
 ErrorLaw = Literal["linear", "linear where rows are known", "simulated"]
 """Where expected errors come from: the law of the noise, in which answers are linear (where a
 public number of rows divides them), or a simulation."""
@@ -453,6 +456,18 @@ class Statistic(Protocol):
     def moment_columns(self, schema: Schema, /) -> tuple[str, ...] | None:
         """Return the columns whose moments determine the answer; None where none do."""
 
+    def reading(self, source: Any, schema: Schema, /) -> Reading | None:
+        """Return how the answer follows from a released answer to ``source``; None if not at all.
+
+        It is post-processing, so it is free (Awan & Slavkovic, Proposition 2.11).
+        """
+
+    def drawn_by(self) -> Statistic | None:
+        """Return the question that is drawn in place of this one, which is read off its answer.
+
+        None where mechanisms draw this one.
+        """
+
     def as_drawn(self, mechanism: str, details: Json, /) -> Self:
         """Return the question with what the plan of these details has decided of it."""
 
@@ -487,6 +502,10 @@ def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> 
 
     def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /) -> Plan:
         entry = table.get(type(statistic))
+        drawn = None if entry is not None else statistic.drawn_by()
+        if drawn is not None:
+            require_valid(statistic, schema, mechanism, norm)
+            return _read_off(statistic, drawn, schema, calibrate(drawn, schema, epsilon, norm))
         if entry is None:
             kinds = ", ".join(cls.__dataclass_fields__["kind"].default for cls in table)  # type: ignore[attr-defined]
             raise InvalidStatisticError(f"{mechanism} releases {kinds}", field_name="mechanism")
@@ -494,6 +513,40 @@ def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> 
         return entry(statistic, schema, epsilon, norm)
 
     return calibrate
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDraw:
+    """Draws one statistic, and reads another one off its answer."""
+
+    statistic: Statistic
+    drawn: Statistic
+    schema: Schema
+    draw: Callable[[Data, Randomness], Outcome]
+
+    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return one release."""
+        read = self.statistic.reading(self.drawn, self.schema)
+        if read is None:
+            raise ValueError("a statistic is read off what is drawn for it")
+        return read(self.draw(data, randomness))
+
+
+def _read_off(statistic: Statistic, drawn: Statistic, schema: Schema, plan: Plan) -> Plan:
+    """Return the plan of a statistic that is read off the answer to another one.
+
+    **Privacy.** A function of a released answer keeps its guarantee, whatever the adjacency (Awan &
+    Slavkovic, Proposition 2.11). So the guarantee, its sensitivity and its theorem are the plan's.
+    Laws of the noise are not: a release states one where the reading does.
+    """
+    return replace(
+        plan,
+        draw=ReadDraw(statistic, drawn, schema, plan.draw),
+        preview=no_noise,
+        figure=_no_figure,
+        disturbance=None,
+        errors_on=None,
+    )
 
 
 def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: str) -> None:

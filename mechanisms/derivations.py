@@ -39,14 +39,18 @@ from mechanisms.grouped import Groups, group_epsilon, group_facts
 from mechanisms.inference.moments import answer
 from mechanisms.knorm import integer_noise
 from mechanisms.privacy import ONE_ROW, PrivacyLoss, part_of, split
-from mechanisms.statistics.cells.parting import Parting, about_groups, is_of_each_column
+from mechanisms.statistics.cells.parting import (
+    Parting,
+    about_groups,
+    columns_named,
+    is_of_each_column,
+)
 from mechanisms.statistics.questions import (
     Question,
     check_asked,
     plain,
     viewed,
 )
-from mechanisms.statistics.readings import ReadStatistic
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.second_order import MomentSource
 from mechanisms.statistics.stack import Stack
@@ -132,13 +136,12 @@ def derivable(released: Released, schema: Schema) -> str:
     kinds.sort(key=lambda kind: kind != source.kind)  # its own first
     if isinstance(source, MomentSource):
         kinds += [kind for kind, each in SINGLE_STATISTICS.items() if each.follows_from_moments]
-    columns: Sequence[str] = getattr(source, "columns", ())
     alike = ""
     if isinstance(released.statistic, Question):
         conditions = cast(Question, asked.statistic).where
         alike += " under the same conditions" if conditions else ""
         alike += " in the same groups" if released.statistic.by else ""
-    return f"{', '.join(kinds)}{alike} of {', '.join(columns)}" if kinds else ""
+    return f"{', '.join(kinds)}{alike} of {', '.join(columns_named(source))}" if kinds else ""
 
 
 def _of_all_rows(source: Statistic, schema: Schema) -> tuple[Statistic, Schema]:
@@ -161,7 +164,7 @@ def _asked_alike(source: Statistic) -> Iterator[tuple[str, Statistic]]:
 def _determines(source: Statistic, wanted: Statistic, schema: Schema) -> bool:
     if isinstance(source, MomentSource):
         return wanted.moment_columns(schema) is not None
-    return isinstance(wanted, ReadStatistic) and wanted.reading(source, schema) is not None
+    return wanted.reading(source, schema) is not None
 
 
 def parts_of(released: Released) -> Iterator[Released]:
@@ -258,8 +261,6 @@ def _read(statistic: Statistic, released: Released, schema: Schema) -> Outcome |
     """Return the statistic of all records, from a release of all records."""
     if isinstance(released.statistic, MomentSource):
         return _from_moments(statistic, released, released.statistic, schema)
-    if not isinstance(statistic, ReadStatistic):
-        return None
     read = statistic.reading(released.statistic, schema)
     return None if read is None else read(Outcome(value=released.value, noise=released.noise))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Self
 
-from mechanisms.contract import ErrorLaw, FieldHint, Json, NearZero, Place
+from mechanisms.contract import ErrorLaw, FieldHint, Json, NearZero, Place, Reading, Statistic
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.probes import Probe
 
@@ -72,6 +72,14 @@ class Facts:
 
     def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
         """Return None: no moments determine the answer."""
+        return None
+
+    def reading(self, _source: Statistic, _schema: Schema, /) -> Reading | None:
+        """Return None: the answer follows from no other."""
+        return None
+
+    def drawn_by(self) -> Statistic | None:
+        """Return None: mechanisms draw this statistic."""
         return None
 
     def as_drawn(self, _mechanism: str, _details: Json, /) -> Self:

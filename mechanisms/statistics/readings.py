@@ -12,21 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, Protocol, cast, runtime_checkable
 
-from mechanisms.contract import Json, Outcome, Statistic
+from mechanisms.contract import Json, Outcome, Reading, Statistic
 from mechanisms.domain import Schema
 
-Reading = Callable[[Outcome], Outcome]
+__all__ = ["Atom", "LinearInColumns", "Reading", "covers", "of_columns", "of_diagonal", "of_matrix"]
 
 Atom = tuple[tuple[str, ...], Fraction]
 """A sum or mean by its name, as ``("mean", "age")``, and the factor with which a number is it."""
-
-
-@runtime_checkable
-class ReadStatistic(Protocol):
-    """A statistic that follows from the answers of others; see also ``MomentStatistic``."""
-
-    def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
-        """Return how it follows from an answer to the source; None where it does not."""
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.interquartile_range import InterquartileRange
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
@@ -33,6 +34,7 @@ SINGLE_STATISTICS: dict[str, type[Statistic]] = {
     "covariance": Covariance,
     "correlation": Correlation,
     "quantile": Quantile,
+    "interquartile_range": InterquartileRange,
     "linear_regression": LinearRegression,
     "logistic_regression": LogisticRegression,
     "quantile_regression": QuantileRegression,

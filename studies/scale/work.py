@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from app.engine.choice import Passes
 from app.engine.data import DataEngine
@@ -20,7 +21,7 @@ from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import KEY_BYTES
 from app.uploads.storing import write_files
 from app.vault.vault import Vault
-from mechanisms.catalog import calibrate
+from mechanisms.catalog import STATISTICS, calibrate
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.privacy import Epsilon
 from mechanisms.randomness import system_randomness
@@ -71,8 +72,18 @@ _READING: tuple[tuple[Statistic, str], ...] = (
 
 def statistics() -> Mapping[str, tuple[Statistic, str, bool]]:
     """Return the questions by kind: statistic, mechanism, and whether its draw reads rows."""
-    found = {each.kind: (each, "auto", False) for each in _SKETCHED}
+    found = {each.kind: (each, "auto", False) for each in (*_SKETCHED, *_examples())}
     return found | {each.kind: (each, mechanism, True) for each, mechanism in _READING}
+
+
+def _examples() -> Iterator[Statistic]:
+    """Yield the examples of all other kinds, about these columns."""
+    known = {each.kind for each in (*_SKETCHED, *(each for each, _ in _READING))}
+    ours = {"column": NUMBERS[0], "columns": list(_TWO)}
+    for kind, statistic in STATISTICS.items():
+        if kind not in known:
+            asked = {name: ours.get(name, value) for name, value in statistic.example.items()}
+            yield TypeAdapter(statistic).validate_python(asked)
 
 
 def take_in(file: Path, folder: Path, passes: Passes) -> dict[str, Any]:

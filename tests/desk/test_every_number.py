@@ -22,6 +22,7 @@ from app.client.models import Release
 from app.tidy.keys import at
 from app.tidy.rows import rows_of
 from mechanisms.catalog import STATISTICS
+from tests.contract.examples import with_examples
 from tests.contract.service import ask, settled, upload
 from tests.desk.browsing import Browsing
 from tests.e2e.r import has_r, installed, run_r
@@ -56,6 +57,18 @@ PARTS = [
     {"kind": "std", **PAIR, "where": [{"column": "owner", "op": "==", "value": True}]},
 ]
 BY = {"by": ["term"]}
+_OURS = {"food": "count", "region": "term"}
+
+
+def _with_our_columns(fields: dict[str, Any]) -> dict[str, Any]:
+    def ours(part: Any) -> Any:
+        if isinstance(part, list):
+            return [ours(each) for each in part]
+        return _OURS.get(part, part) if isinstance(part, str) else part
+
+    return {name: ours(part) for name, part in fields.items()}
+
+
 QUESTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "count": ({"kind": "count", "where": [{"column": "income", "op": ">", "value": 5}]}, {}),
     "count by": ({"kind": "count", **BY}, {}),
@@ -78,6 +91,10 @@ QUESTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "quantile line": ({**LINE, "kind": "quantile_regression"}, {}),
     "geometric median": ({"kind": "geometric_median", **PAIR}, {}),
     "stack": ({"kind": "stack", "parts": [{"statistic": each} for each in PARTS]}, {}),
+}
+QUESTIONS |= {
+    each["kind"]: (json.loads(json.dumps(each), object_hook=_with_our_columns), {})
+    for each in with_examples([asked for asked, _ in QUESTIONS.values()])[len(QUESTIONS) :]
 }
 
 

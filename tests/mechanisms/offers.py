@@ -52,6 +52,7 @@ from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.designs.features import Category, Expression, Feature, Product
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.interquartile_range import InterquartileRange
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
@@ -355,6 +356,28 @@ LISTED: tuple[Proof, ...] = (
         reading=lambda value: value["quantiles"][0]["value"],
         cuts=(0.0, 0.5),
         caught_at=4,
+        noise=False,
+    ),
+    Proof(
+        statistic=InterquartileRange(column="x"),
+        mechanism="kng",
+        shape={"x": 0.0},
+        common=[record(x=x) for x in (*[-0.1] * 4, *[0.8] * 3, *[1] * 3)],
+        changed=(record(x=-1), record(x=1)),
+        reading=lambda value: value["x"],
+        cuts=(0.25, 0.5, 0.75, 1.0, 1.25),
+        caught_at=16,
+        noise=False,
+    ),
+    Proof(
+        statistic=InterquartileRange(column="x"),
+        mechanism="exponential",
+        shape={"x": 0.0},
+        common=[record(x=x) for x in (*[-0.1] * 4, *[0.8] * 3, *[1] * 3)],
+        changed=(record(x=-1), record(x=1)),
+        reading=lambda value: value["x"],
+        cuts=(0.25, 0.5, 0.75, 1.0, 1.25),
+        caught_at=16,
         noise=False,
     ),
     Proof(

@@ -125,6 +125,16 @@ class Methods:
         return (yield from self._asked("quantile", epsilon, fields, column=column, levels=levels))
 
     @Call
+    def interquartile_range(
+        self, /, column: str, *, epsilon: Amount, **fields: Unpack[Selected]
+    ) -> Steps[Release]:
+        """Release ``interquartile_range``.
+
+        Difference of the quartiles of a number or boolean column.
+        """
+        return (yield from self._asked("interquartile_range", epsilon, fields, column=column))
+
+    @Call
     def linear_regression(
         self, /, formula: str | None = None, *, epsilon: Amount, **fields: Unpack[LinearFit]
     ) -> Steps[Release]:
