@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from itertools import cycle
 from typing import Any
 
 import httpx
@@ -43,7 +42,14 @@ def twins(curator: httpx.Client) -> dict[str, list[str]]:
     return pairs
 
 
-@pytest.mark.parametrize(("kind", "adjacency"), list(zip(sorted(KINDS), cycle(ADJACENCIES))))
+def adjacency_of(kind: str) -> str:
+    """Return one of both by the name of the kind alone: a further kind changes no case."""
+    return list(ADJACENCIES)[sum(map(ord, kind)) % len(ADJACENCIES)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "adjacency"), [(kind, adjacency_of(kind)) for kind in sorted(KINDS)]
+)
 def test_a_dry_run_looks_like_a_release_and_no_row_changes_a_byte_of_it(
     curator: httpx.Client, twins: dict[str, list[str]], kind: str, adjacency: str
 ) -> None:

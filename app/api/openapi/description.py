@@ -16,7 +16,6 @@ from app.api.answers.problems import ProblemAnswer
 from app.api.endpoint import Endpoint
 from app.web.anonymous import KeptRoute
 from mechanisms.catalog import STATISTICS
-from mechanisms.statistics.mean import Mean
 
 DESCRIPTION = """\
 Sanitized statistics of private data sets, under a budget that cannot be overspent.
@@ -96,11 +95,12 @@ def _require_discriminators(schemas: dict[str, Any]) -> None:
 
 def _add_examples(schemas: dict[str, Any]) -> None:
     """Show each statistic's own example, as a whole and field by field, and a question of one."""
-    question = {"statistic": Mean.example, "epsilon": "0.5"}
+    example = next(each.example for each in STATISTICS.values() if each.suggested)
+    question = {"statistic": example, "epsilon": "0.5"}
     schemas["ReleaseRequest"]["examples"] = [question]
     schemas["PreviewRequest"]["examples"] = [question | {"accuracy": 25}]
     schemas["DryRunRequest"]["examples"] = [question | {"assume": {"r_squared": 0.5}}]
-    schemas["DerivationRequest"]["examples"] = [{"statistic": Mean.example}]
+    schemas["DerivationRequest"]["examples"] = [{"statistic": example}]
     for statistic in STATISTICS.values():
         schema = schemas[statistic.__name__]
         schema["examples"] = [statistic.example]
