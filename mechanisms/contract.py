@@ -360,7 +360,7 @@ class Statistic(Protocol):
     be built from the classes. Every other field says what it means (:func:`meaning`).
 
     A class owns all facts about its kind; no other module names kinds. Most facts have a default
-    (:class:`mechanisms.statistics.facts.Facts`).
+    (:class:`mechanisms.statistics.facts.defaults.Facts`).
 
     *On offer.* ``mechanisms`` maps each mechanism offered for this statistic, the default first,
     to the norms it offers. ``example`` is a whole question, ready for JSON. ``limits`` are numbers

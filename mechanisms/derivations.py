@@ -16,8 +16,8 @@ otherwise, and for regressions by the bootstrap of :mod:`mechanisms.functional.s
 result is as noisy as the parent's dimension makes it: a mean of one column out of a release of
 moments of many has the noise of all.
 
-*From others*: each statistic states what follows from it (:mod:`mechanisms.statistics.readings`),
-most often the same statistic of fewer columns.
+*From others*: each statistic states from what it follows
+(:mod:`mechanisms.statistics.facts.readings`), most often the same statistic of more columns.
 """
 
 from __future__ import annotations

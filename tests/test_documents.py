@@ -20,7 +20,7 @@ from app.cli import main
 from app.domain.problems import PROBLEMS
 from app.settings import PREFIX, Settings
 from mechanisms.catalog import STATISTICS, offers
-from mechanisms.statistics.facts import Facts
+from mechanisms.statistics.facts.defaults import Facts
 from tests.documents import ROOT, Document, documents
 from tests.tiers import in_one
 

@@ -9,9 +9,9 @@ from numbers import Rational
 from typing import Any, Literal, TypedDict
 
 from app.client.conditions import conditions_in
-from app.client.kinds.fields import OwnFields
 from app.client.progress import OnWait
 from app.client.values import plain
+from app.tidy.kinds import OwnFields
 
 Question = Mapping[str, object]
 Amount = str | int | float | Decimal

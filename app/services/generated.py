@@ -56,7 +56,6 @@ def sources() -> Mapping[str, str]:
     """Return the text of each generated file, by its path in the repository."""
     return {
         "app/tidy/kinds.py": _names(),
-        "app/client/kinds/fields.py": _fields(),
         "app/client/kinds/methods.py": _methods(),
     }
 
@@ -66,33 +65,27 @@ def _names() -> str:
     diagonal = {
         kind: each.name_on_diagonal for kind, each in STATISTICS.items() if each.name_on_diagonal
     }
-    title = "What people call statistics, for programs that do not know them."
+    new = sorted({name for each in SINGLE_STATISTICS.values() for name in _own(each)} - _TYPED)
+    lines = "".join(f"\n    {name}: object" for name in new)
+    title = "Names and fields of statistics, for programs that do not know them."
     return f'''{_HEAD.format(title=title)}
 from collections.abc import Mapping
+from typing import TypedDict
 
 NAMES: Mapping[str, str] = {_literal(names)}
 """Names of kinds that are not their kind in words."""
 
 ON_DIAGONAL: Mapping[str, str] = {_literal(diagonal)}
 """The kind of a matrix's entries of a column with itself, where that has a name of its own."""
-'''
+
+
+class OwnFields(TypedDict, total=False):
+    """Fields that have no type in :mod:`app.client.questions`; the service says what they are."""
+{lines}{chr(10) if lines else ""}'''
 
 
 def _literal(texts: Mapping[str, str]) -> str:
     return "{" + ", ".join(f'"{name}": "{text}"' for name, text in texts.items()) + "}"
-
-
-def _fields() -> str:
-    new = sorted({name for each in SINGLE_STATISTICS.values() for name in _own(each)} - _TYPED)
-    lines = "".join(f"\n    {name}: object" for name in new)
-    title = "Fields of statistics without a type in the questions."
-    return f'''{_HEAD.format(title=title)}
-from typing import TypedDict
-
-
-class OwnFields(TypedDict, total=False):
-    """Fields that few statistics have; the service says what they may be."""
-{lines}{chr(10) if lines else ""}'''
 
 
 def _methods() -> str:

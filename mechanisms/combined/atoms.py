@@ -19,8 +19,8 @@ from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.domain import Schema
 from mechanisms.exact.arrays import Floats
 from mechanisms.statistics.cells.axes import Axis
+from mechanisms.statistics.facts.readings import Atom, LinearInColumns
 from mechanisms.statistics.histogram import CellStatistic
-from mechanisms.statistics.readings import Atom, LinearInColumns
 
 Reading = Mapping[int, Fraction]
 """A linear function: the atoms' places, and their factors."""

@@ -42,9 +42,9 @@ from mechanisms.geometry.combinations import combination_factor
 from mechanisms.knorm import IntegerNoise, integer_noise
 from mechanisms.privacy import ONE_ROW, part_of
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic, Leaf, Tree, render
+from mechanisms.statistics.facts.readings import LinearInColumns
 from mechanisms.statistics.histogram import CellStatistic
 from mechanisms.statistics.questions import Question, check_asked, plain, viewed
-from mechanisms.statistics.readings import LinearInColumns
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.stack import Stack
 

@@ -19,7 +19,7 @@ from mechanisms.contract import Json
 from mechanisms.foresight.asked import Asked
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.sizes import sizes_of
-from mechanisms.statistics.facts import most_of
+from mechanisms.statistics.facts.defaults import most_of
 from mechanisms.statistics.questions import Question, plain, viewed
 
 

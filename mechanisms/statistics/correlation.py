@@ -39,9 +39,9 @@ from mechanisms.statistics.covariance import (
     scaled_covariances,
     symmetric,
 )
+from mechanisms.statistics.facts.readings import Reading, covers, of_matrix
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.readings import Reading, covers, of_matrix
 from mechanisms.statistics.second_order import Jet, MomentReader, covariance_error
 
 # The variance of a column whose codes differ by about one step; less is noise.

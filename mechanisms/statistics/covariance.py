@@ -27,10 +27,10 @@ from mechanisms.contract import (
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
-from mechanisms.statistics.facts import width_of
+from mechanisms.statistics.facts.defaults import width_of
+from mechanisms.statistics.facts.readings import Reading, covers, of_matrix
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.readings import Reading, covers, of_matrix
 from mechanisms.statistics.second_order import (
     Jet,
     Layout,

@@ -17,7 +17,7 @@ from mechanisms.contract import Json, meaning, require_numbers
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency
 from mechanisms.probes import MIDDLE, NEAR, Probe
-from mechanisms.statistics.facts import bounds_of
+from mechanisms.statistics.facts.defaults import bounds_of
 from mechanisms.statistics.questions import Question
 
 MAX_COLUMNS = 4  # boxes in more dimensions take too long

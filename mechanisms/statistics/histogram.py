@@ -48,7 +48,7 @@ from mechanisms.statistics.cells.axes import (
 )
 from mechanisms.statistics.cells.parting import Merged, Where, conditions_between
 from mechanisms.statistics.cells.spelling import spelled_edges, spelled_outside
-from mechanisms.statistics.facts import most_of
+from mechanisms.statistics.facts.defaults import most_of
 from mechanisms.statistics.questions import Question, widened
 from mechanisms.words import meant
 

@@ -24,7 +24,7 @@ from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written
 from mechanisms.privacy import Adjacency
 from mechanisms.probes import MIDDLE, NEAR, Probe
-from mechanisms.statistics.facts import width_of
+from mechanisms.statistics.facts.defaults import width_of
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.questions import Question
 

@@ -36,9 +36,9 @@ from mechanisms.statistics.additive import (
     Tree,
     public_rows,
 )
-from mechanisms.statistics.facts import bounds_of
+from mechanisms.statistics.facts.defaults import bounds_of
+from mechanisms.statistics.facts.readings import Atom, Reading, covers, of_columns
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.readings import Atom, Reading, covers, of_columns
 from mechanisms.statistics.second_order import Jet, MomentReader
 from mechanisms.statistics.total import centred_space, linear_form
 from mechanisms.statistics.weights import (

@@ -25,9 +25,9 @@ from mechanisms.statistics.additive import (
     constant_slopes,
     public_rows,
 )
-from mechanisms.statistics.facts import bounds_of
+from mechanisms.statistics.facts.defaults import bounds_of
+from mechanisms.statistics.facts.readings import Atom
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.readings import Atom
 from mechanisms.statistics.second_order import (
     UNIT,
     Jet,

@@ -28,7 +28,7 @@ from mechanisms.domain import Schema
 from mechanisms.exact.decimals import as_written, has_decimals
 from mechanisms.privacy import Adjacency
 from mechanisms.probes import MIDDLE, NEAR, Probe
-from mechanisms.statistics.facts import bounds_of
+from mechanisms.statistics.facts.defaults import bounds_of
 from mechanisms.statistics.questions import Question
 
 MAX_LEVELS = 100

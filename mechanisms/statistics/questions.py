@@ -38,7 +38,7 @@ from mechanisms.statistics.cells.parting import (
 from mechanisms.statistics.cells.possible import constants, require_both, warnings_of
 from mechanisms.statistics.cells.spelling import spelled_by, spelled_expression, spelled_where
 from mechanisms.statistics.conditions import PRESENCE, Condition, selecting_ms, values_ms
-from mechanisms.statistics.facts import Facts
+from mechanisms.statistics.facts.defaults import Facts
 from mechanisms.views import RowView, added_json
 
 _MS_PER_GROUP = 0.1  # of a plan

@@ -21,7 +21,7 @@ from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.cells.axes import MAX_CELLS
 from mechanisms.statistics.cells.spelling import canonical
 from mechanisms.statistics.count import Count
-from mechanisms.statistics.facts import Facts
+from mechanisms.statistics.facts.defaults import Facts
 from mechanisms.statistics.questions import Question, check_asked, planning_ms, viewed
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 

@@ -23,9 +23,9 @@ from mechanisms.contract import Json, Noise, Outcome, Statistic, meaning, requir
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, root_std
-from mechanisms.statistics.facts import width_of
+from mechanisms.statistics.facts.defaults import width_of
+from mechanisms.statistics.facts.readings import Reading, covers, of_columns
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.readings import Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.variance import MAX_COLUMNS, Variance
 

@@ -45,10 +45,10 @@ from mechanisms.statistics.additive import (
     public_rows,
 )
 from mechanisms.statistics.cells.parting import Parting
-from mechanisms.statistics.facts import bounds_of
+from mechanisms.statistics.facts.defaults import bounds_of
+from mechanisms.statistics.facts.readings import Atom, Reading, covers, of_columns
 from mechanisms.statistics.histogram import filtered_space
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.readings import Atom, Reading, covers, of_columns
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.weights import (
     WEIGHTS,

@@ -16,9 +16,9 @@ from mechanisms.contract import Json, Statistic, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
-from mechanisms.statistics.facts import width_of
+from mechanisms.statistics.facts.defaults import width_of
+from mechanisms.statistics.facts.readings import Reading, covers, of_columns, of_diagonal
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.readings import Reading, covers, of_columns, of_diagonal
 from mechanisms.statistics.second_order import (
     UNIT,
     Layout,

@@ -23,7 +23,7 @@ from mechanisms.domain import Schema
 from mechanisms.probes import ENDS, MIDDLE, Probe
 from mechanisms.statistics import registry
 from mechanisms.statistics.additive import AdditiveForm
-from mechanisms.statistics.facts import width_of
+from mechanisms.statistics.facts.defaults import width_of
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.total import Sum

@@ -143,7 +143,7 @@ def walk_facts(schema: Schema) -> None:
     labels = {each.name: (each.label, each.more) for each in fields_of("tally", schema)}
     assert labels["remark"] == ("Remark", True)
     assert '"tally": "grand total"' in sources()["app/tidy/kinds.py"]
-    assert "    remark: object" in sources()["app/client/kinds/fields.py"]
+    assert "    remark: object" in sources()["app/tidy/kinds.py"]
     wanted = question_of("decile_range")
     source = wanted.drawn_by()
     plan, outcome = plan_of(source, schema)
