@@ -128,7 +128,7 @@ def _is_measure(name: str, inner: object) -> bool:
 
 def _named(here: Key, name: str, statistic: object) -> Key:
     """Return the key of a number that its object calls so: a count, or after a column."""
-    columns = at(statistic, ("columns",)) or ()
+    columns = (*(at(statistic, ("columns",)) or ()), at(statistic, ("column",)))
     if name == "count" and not here.measure and (here.mixed or name not in columns):
         return here.below(name, measure="count")
     return here.below(name, terms=(name,))

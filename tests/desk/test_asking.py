@@ -10,6 +10,7 @@ import pytest
 
 from app.desk.questions import kinds
 from app.desk.words import ident
+from tests.contract.examples import with_examples
 from tests.contract.service import Service, running, spent, upload
 from tests.desk.browsing import Browsing, Page, confirmed, nobody, person
 from tests.tiers import wide
@@ -41,6 +42,10 @@ FILLED: dict[str, dict[str, str | list[str]]] = {
     "quantile_regression": {"formula": "food ~ income", "tau": "0.5"},
     "geometric_median": {"columns": ["income", "food"]},
     "stack": {"parts": '[{"statistic": {"kind": "mean", "columns": ["income"]}}]'},
+}
+FILLED |= {
+    each["kind"]: {name: value for name, value in each.items() if name != "kind"}
+    for each in with_examples([{"kind": kind} for kind in FILLED])[len(FILLED) :]
 }
 
 

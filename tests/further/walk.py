@@ -114,6 +114,9 @@ def walk_desk(kind: str, schema: Schema) -> None:
     answer = {"statistic": {**STATISTICS[kind].example}, "value": {"income": 5.0}, "noise": None}
     (row,) = rows_of(answer)
     assert (row.name, row.estimate) == ("income", 5.0)
+    of_count = {"statistic": {"kind": kind, "column": "count"}, "value": {"count": 5.0}}
+    (row,) = rows_of({**of_count, "noise": None})
+    assert row.key.terms == ("count",), "a column may be called so"
 
 
 def walk_clients(kind: str) -> None:
