@@ -11,7 +11,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 
 from app.api.application import bare_application
-from app.api.serving.stopping import stopping_in_order
+from app.api.connections import stopping_in_order
 from app.constants import CONSTANTS, Constants
 from app.descriptors import HEAD_ROOM
 from app.desk.addresses import add_desk
@@ -20,16 +20,14 @@ from app.logs import configure_logs
 from app.places import open_store, warn_of_shared_device, written_directories
 from app.processes.build import build_processes
 from app.processes.confinement import warn_of_what_is_lacking
-from app.services.background import in_background
-from app.services.build import Services, build_services
+from app.services.build import Services, build_services, in_background
 from app.services.people.rates import RateLimiter, shared_by
 from app.settings import Settings
 from app.store import Store
 from app.web.anonymous import Anonymous
-from app.web.clock import PublicClock
 from app.web.crowd import Crowd
 from app.web.requests.uploads import UploadGate
-from app.web.state import AppState, LifespanState
+from app.web.state import AppState, LifespanState, PublicClock
 
 _COLLECT_AFTER = 50_000
 """New objects between two looks for garbage: more than requests under way hold at once."""

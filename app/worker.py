@@ -9,8 +9,7 @@ from app.constants import CONSTANTS, Constants
 from app.logs import configure_logs
 from app.places import open_store, written_directories
 from app.processes.build import build_processes
-from app.services.background import in_background
-from app.services.build import Services, build_services
+from app.services.build import Services, build_services, in_background
 from app.settings import Settings
 from app.store import Store, StoreError
 

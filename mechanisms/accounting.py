@@ -54,7 +54,7 @@ from math import exp, log, log1p
 from scipy.optimize import minimize_scalar
 
 from mechanisms.exact.balls import rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon
 
 RHO_UNIT = Fraction(1, 10**12)

@@ -38,13 +38,10 @@ from mechanisms.contract import (
     require_valid,
 )
 from mechanisms.domain import Schema
-from mechanisms.exact.arrays import Floats
-from mechanisms.exact.many import Many
-from mechanisms.geometry.advisor import MOST_TRIES, Advice, advise
-from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw, NormBall
-from mechanisms.geometry.figure import adjacent_output_space_svg
-from mechanisms.geometry.laws import noise_law
-from mechanisms.geometry.simulation import simulate
+from mechanisms.exact.many import Floats, Many
+from mechanisms.geometry.advisor import MOST_TRIES, Advice, adjacent_output_space_svg, advise
+from mechanisms.geometry.laws import noise_law, simulate
+from mechanisms.geometry.smooth import BALLS, Ball, NoiseLaw, NormBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness

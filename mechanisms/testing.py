@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from mechanisms.auditing import Audit, audit_counts
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, Schema
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import ArrayData

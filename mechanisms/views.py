@@ -36,8 +36,15 @@ from mechanisms.domain import (
     summed,
     with_missing_cell,
 )
-from mechanisms.expressions.definitions import Definition, NamedError, derived_columns
-from mechanisms.expressions.derived import LOWER, UPPER, DefinitionError, DerivedColumn
+from mechanisms.expressions.derived import (
+    LOWER,
+    UPPER,
+    Definition,
+    DefinitionError,
+    DerivedColumn,
+    NamedError,
+    derived_columns,
+)
 from mechanisms.expressions.presence import is_strict
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import Ordered, Sketch, exact_gram

@@ -33,7 +33,7 @@ from app.domain.ledger import Entry, EntryKind
 from app.main import keep_in_memory
 from app.store import AccountRecord, Debit, FileAnchor, Finish, Store, UnitOfWork
 from app.store.ledger.commands import Command
-from app.store.ledger.ids import release_ids
+from app.store.ledger.records import release_ids
 
 T = TypeVar("T")
 

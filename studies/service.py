@@ -137,7 +137,7 @@ def _serve(data_dir: Path, port: int, settings: Mapping[str, int]) -> None:
         app,
         host="127.0.0.1",
         port=port,
-        http="app.api.serving.connections:PatientProtocol",
+        http="app.api.connections:PatientProtocol",
         ws="none",
         server_header=False,
         log_level="error",

@@ -39,7 +39,7 @@ from mechanisms.perturbation.logistic import logistic_objective
 from mechanisms.perturbation.quantile_regression import smoothed_check_objective
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import system_randomness
-from mechanisms.samplers.objective import Objective
+from mechanisms.samplers.minimiser import Objective
 from mechanisms.samplers.regions import L1Ball
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.logistic_regression import LogisticRegression

@@ -22,9 +22,9 @@ import polars as pl
 
 from app.demo.questions import DEMO_DATA, HOUSING
 from app.engine.schema import schema_of
+from app.services.plans.missing import with_typical
 from app.services.plans.questions import read_question
 from app.services.plans.stored_estimates import kept_json, usefulness_of
-from app.services.plans.typical import with_typical
 from app.web.requests.schemas import DatasetSpec
 from mechanisms.catalog import calibrate
 from mechanisms.domain import CategoryColumn, Schema

@@ -14,8 +14,7 @@ from functools import cache
 import click
 import pytest
 
-from app.api.pages.documents import SHELVES
-from app.api.pages.markdown import links, parse
+from app.api.pages.documents import SHELVES, links, parse
 from app.cli import main
 from app.domain.problems import PROBLEMS
 from app.settings import PREFIX, Settings

@@ -1,4 +1,9 @@
-"""The application that the routes make, without its services."""
+"""The application that the routes make, without its services.
+
+*Every route of the service: an endpoint is its module, and its router's line here.* The role, body
+and refusals of an endpoint are read from its route (see ``app.api.endpoint``) by whatever needs
+them: the OpenAPI document, the log, the tests of roles.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,59 @@ from fastapi import FastAPI
 from app.api.answers.problems import install_problem_handlers
 from app.api.counts import Counts
 from app.api.endpoint import DirectRoutes
+from app.api.endpoints import (
+    budgets,
+    catalog,
+    datasets,
+    derivations,
+    exports,
+    health,
+    inbox,
+    keys,
+    ledger,
+    log,
+    pauses,
+    previews,
+    publications,
+    readings,
+    releases,
+    reviews,
+    scripts,
+    versions,
+)
+from app.api.middleware import RequestContext
 from app.api.openapi.description import install_openapi
-from app.api.routes import ROUTERS
-from app.api.serving.middleware import RequestContext
+from app.api.pages import documents, public, reference
+
+# Every route of the service: an endpoint is its module, and its router's line here
+
+ROUTERS = (
+    releases.direct,  # asked most: answered before a route is looked for
+    releases.router,
+    datasets.router,
+    versions.router,
+    readings.router,
+    budgets.router,
+    previews.router,
+    derivations.router,
+    scripts.router,
+    reviews.router,
+    inbox.router,
+    publications.router,
+    exports.router,
+    ledger.router,
+    log.router,
+    keys.router,
+    pauses.router,
+    catalog.router,
+    health.router,
+    reference.router,  # before the documents, which answer for all of /docs
+    documents.router,
+    public.router,
+)
+
+
+# The application that the routes make, without its services
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 

@@ -11,14 +11,14 @@ from fastapi.dependencies.models import Dependant
 from pydantic import AfterValidator, BaseModel
 from starlette.requests import ClientDisconnect, Request
 
+from app.domain.policies import Role
 from app.domain.problems import Problem, invalid_request
-from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, tag_of_release
 from app.services.releases.receipts import LongAnswer, SentAnswer
 from app.services.releases.releases import ReleaseRecord
-from app.web.requests.base import Request as RequestBody
 from app.web.requests.bodies import answer_in, made_of, request_in
+from app.web.requests.fields import Request as RequestBody
 from app.web.requests.schemas import ReceiptRequest
 from app.web.requests.validation import unknown_parameter
 from app.web.state import AppState

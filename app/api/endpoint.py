@@ -29,8 +29,8 @@ from app.api.dependencies import (
     caller_of,
     state_of,
 )
+from app.domain.policies import Role
 from app.domain.problems import Problem
-from app.domain.roles import Role
 from app.web.anonymous import admit, serve_anyone
 
 ANYONE: dict[str, Any] = {"security": []}

@@ -15,12 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from app.audit.bounds import Floats, certified
-from app.audit.findings import Finding, Findings, Terms
-from app.audit.guests import Guests
-from app.audit.offers import Offer, offers_in
-from app.audit.pairs import Pair, Probe, probe_of
-from app.audit.throw_aways import ThrowAways
+from app.audit.guests import Guests, ThrowAways
+from app.audit.pairs import Offer, Pair, Probe, offers_in, probe_of
+from app.audit.report import Finding, Findings, Floats, Terms, certified
 from app.client import ProblemError, Release
 
 OnDraws = Callable[[int, int], None]

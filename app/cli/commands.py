@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import click
 
+from app.cli.asking import (
+    datasets_script,
+    datasets_synthetic,
+    releases_derive,
+    releases_dry_run,
+    releases_script,
+)
 from app.cli.audits import audit_privacy
-from app.cli.budgets import datasets_budget, datasets_cap, datasets_caps, datasets_grant
-from app.cli.deriving import releases_derive
-from app.cli.dry_runs import datasets_synthetic, releases_dry_run
+from app.cli.budgets import datasets_budget, datasets_cap, datasets_caps, datasets_grant, pauses
 from app.cli.files import (
     datasets_check,
     datasets_draft,
@@ -16,31 +21,26 @@ from app.cli.files import (
     datasets_upload,
     datasets_versions,
 )
-from app.cli.ledger import audit, ledger
-from app.cli.log import log
-from app.cli.pauses import pauses
-from app.cli.publishing import (
-    datasets_export,
-    releases_publication,
-    releases_publish,
-    releases_unpublish,
-)
+from app.cli.ledger import audit, ledger, log
 from app.cli.remote import datasets, keys, releases
 from app.cli.reviewing import (
     audit_access_log,
     datasets_edit,
+    datasets_export,
     inbox,
     releases_approve,
     releases_comment,
     releases_comments,
+    releases_publication,
+    releases_publish,
     releases_reject,
     releases_request_changes,
     releases_review,
     releases_revise,
+    releases_unpublish,
     releases_versions,
 )
 from app.cli.running import backup, demo, migrate, serve, worker
-from app.cli.scripts import datasets_script, releases_script
 
 
 @click.group(

@@ -4,19 +4,169 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
 from app.cli.local import local, require_ledger, settings_of_environment
 from app.cli.refusals import REFUSED
-from app.cli.remote import as_json_option
-from app.cli.stamps import check_authority, check_stamps
+from app.cli.remote import as_json_option, connected
+from app.client import ReleaseDesk
 from app.settings import PREFIX
 
 if TYPE_CHECKING:
-    from app.store import Findings, Reader
+    from app.store import Findings, KeptStamp, Reader
+
+# Every time stamp that this machine's ledger keeps, against its authority's certificates
+
+_CLOCKS_APART = timedelta(minutes=1)
+"""By how much a sound authority's clock may be behind the service's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampsFound:
+    """What was found: stamps looked at, faults, and checkpoints whose stamps are still to come."""
+
+    checked: int
+    faults: tuple[str, ...]
+    waiting: int
+
+    @property
+    def summary(self) -> str:
+        """Return it as a line for a reader; the faults are printed elsewhere."""
+        if not self.checked:
+            return "time stamps: none is kept"
+        summary = f"time stamps: {self.checked} checked"
+        return f"{summary}, {self.waiting} still to come" if self.waiting else summary
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Return how many were checked, and how many are still to come."""
+        return {"checked": self.checked, "waiting": self.waiting}
+
+
+def check_authority(_: click.Context, __: click.Parameter, path: str | None) -> bytes | None:
+    """Return the certificates in a file, if they can be read."""
+    from cryptography.x509 import load_pem_x509_certificates  # noqa: PLC0415
+
+    if path is None:
+        return None
+    with click.open_file(path, "rb") as file:
+        pem: bytes = file.read()
+    try:
+        load_pem_x509_certificates(pem)
+    except ValueError:
+        raise click.BadParameter("it holds no certificates that can be read (PEM)") from None
+    return pem
+
+
+def check_stamps(reader: Reader, authority: bytes, *, most: int) -> StampsFound:
+    """Check every stamp kept: by whom, of what, and when.
+
+    Parameters
+    ----------
+    reader
+        The ledger; that its checkpoints are sound is not looked at here.
+    authority
+        Certificates (PEM): those that sign stamps or issue what signs them.
+    most
+        The number of faults after which no more are printed.
+    """
+    checked, waiting = 0, 0
+    faults: list[str] = []
+    try:
+        for kept in reader.stamps.kept():
+            checked += 1
+            fault = _fault_of(kept, authority)
+            if fault is not None:
+                faults.append(f"the time stamp of the log's first {kept.size} leaves: {fault}")
+        for size in reader.stamps.left_out(most):
+            faults.append(f"the time stamp of the log's first {size} leaves: it was taken out")
+        waiting = reader.stamps.waiting()
+    except Exception:
+        # whatever a damaged file makes fail is the finding
+        faults.append("the time stamps cannot be read through")
+    return StampsFound(checked=checked, faults=tuple(faults[:most]), waiting=waiting)
+
+
+def _fault_of(kept: KeptStamp, authority: bytes) -> str | None:
+    from app.client import ReceiptError, check_stamp  # noqa: PLC0415
+
+    if kept.note is None or kept.signed_at is None:
+        return "there is no such checkpoint"
+    try:
+        stamped_at = check_stamp(kept.stamp, kept.note.encode(), authority)
+    except ReceiptError:
+        return "it is not of this checkpoint, or not by this authority"
+    signed_at = datetime.fromisoformat(kept.signed_at)
+    if datetime.fromisoformat(stamped_at) + _CLOCKS_APART < signed_at:
+        return "its time is before the checkpoint's own"
+    return None
+
+
+# The commands about the public log: its checkpoints, their stamps, proofs, and a check
+
+_SIZE = click.option("--size", type=int, help="The number of leaves of the checkpoint.")
+
+
+@click.group()
+def log() -> None:
+    """Read the public log of a running service, and check it; no key is needed."""
+
+
+@log.command("checkpoint")
+@click.option("--size", type=int, help="Number of leaves; by default those of the newest.")
+@connected
+def log_checkpoint(desk: ReleaseDesk, *, size: int | None) -> None:
+    """Print a signed checkpoint: keep it, to check the log against it later."""
+    click.echo(desk.checkpoint(size), nl=False)
+
+
+@log.command("stamp")
+@click.argument("file", type=click.File("wb"))
+@_SIZE
+@connected
+def log_stamp(desk: ReleaseDesk, *, file: BinaryIO, size: int | None) -> None:
+    """Write the time stamp of a checkpoint to FILE, as its authority sent it (RFC 3161)."""
+    file.write(desk.stamp(size))
+
+
+@log.command("inclusion")
+@click.argument("index", type=int)
+@click.argument("size", type=int)
+@connected
+def log_inclusion(desk: ReleaseDesk, *, index: int, size: int) -> None:
+    """Print the proof that leaf INDEX, counted from 0, is among the first SIZE, as JSON."""
+    click.echo(desk.inclusion(index, size).model_dump_json())
+
+
+@log.command("consistency")
+@click.argument("before", type=int)
+@click.argument("size", type=int)
+@connected
+def log_consistency(desk: ReleaseDesk, *, before: int, size: int) -> None:
+    """Print the proof that the first SIZE leaves begin with the first BEFORE, as JSON."""
+    click.echo(desk.consistency(before, size).model_dump_json())
+
+
+@log.command("check")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option(
+    "--public-key",
+    type=click.File("rb"),
+    required=True,
+    help="What /v1/ledger/public-keys answered when the checkpoint was kept, or one key.",
+)
+@connected
+def log_check(desk: ReleaseDesk, *, file: TextIO, public_key: BinaryIO) -> None:
+    """Check that the log still begins with what the checkpoint in FILE has signed."""
+    found = desk.check_log(file.read(), public_key.read())
+    click.echo(f"{found.log} has only grown, to {found.size} leaves")
+
+
+# The commands that settle and check the ledger and the stored data of this machine
 
 
 @click.group()
@@ -55,7 +205,7 @@ def ledger_reconcile(yes: bool) -> None:
 
 
 def _show_findings(found: Findings, reader: Reader) -> None:
-    from app.services.datasets.accounts import meter_of_lost  # noqa: PLC0415
+    from app.services.datasets.accounting import meter_of_lost  # noqa: PLC0415
 
     click.echo(f"the database: {found.standing}")
     if found.anchored is None:

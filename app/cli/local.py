@@ -17,7 +17,7 @@ import click
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from app.cli.unknown_settings import unknown_settings
+from app.cli.refusals import unknown_settings
 from app.settings import PREFIX, Settings, SettingsError
 
 _ROOM_BYTES = 2**23

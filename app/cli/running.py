@@ -97,7 +97,7 @@ def _options(settings: Settings) -> dict[str, Any]:
     """Return how uvicorn is to run the application."""
     return {
         "factory": True,
-        "http": "app.api.serving.connections:PatientProtocol",
+        "http": "app.api.connections:PatientProtocol",
         "ws": "none",
         "access_log": False,
         "server_header": False,

@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 from app.client.answers import members_of
 from app.client.datasets import Facts
 from app.client.errors import ProblemError
-from app.client.log import LogCalls
 from app.client.models import (
     Budget,
     Cap,
@@ -31,6 +30,7 @@ from app.client.models import (
     Verification,
 )
 from app.client.progress import OnWait
+from app.client.public_pages import LogCalls
 from app.client.questions import Amount, Question, amount, key_to_send, question
 from app.client.releasing import (
     deriving,

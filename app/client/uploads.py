@@ -13,12 +13,11 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
-from app.client.answers import Answer
+from app.client.answers import Answer, is_frame, plain, write_frame
 from app.client.datasets import Facts
 from app.client.progress import Line as ProgressLine
 from app.client.progress import Sending
 from app.client.steps import Call, Glance, Line, Listing, Pages, Steps
-from app.client.values import is_frame, plain, write_frame
 
 D = TypeVar("D", bound=Facts)
 

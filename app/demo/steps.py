@@ -21,8 +21,16 @@ from app.demo.questions import (
     MEANS,
     Question,
 )
-from app.demo.server import directory_for_demo, free_port, running, terminating, wait_for_interrupt
-from app.demo.text import compact, heading, table
+from app.demo.server import (
+    compact,
+    directory_for_demo,
+    free_port,
+    heading,
+    running,
+    table,
+    terminating,
+    wait_for_interrupt,
+)
 
 
 def run(*, once: bool, port: int | None = None, data_dir: Path | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from app.desk import public
 from app.desk.pages import (
     archiving,
     asking,
@@ -22,7 +23,6 @@ from app.desk.pages import (
     sign_in,
     uploading,
 )
-from app.desk.public import pages as public
 
 ROUTERS = (
     sign_in.router,

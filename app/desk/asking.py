@@ -18,8 +18,7 @@ from starlette.responses import Response
 from app.desk.declaring import number_of, numbers_by_name
 from app.desk.estimating import Estimated, foresee
 from app.desk.filled import edges_at_fault, request_of
-from app.desk.forms import EMPTY, FORM_KEY, NONE, Faults, Form
-from app.desk.numbers import numbers_of
+from app.desk.forms import EMPTY, FORM_KEY, NONE, Faults, Form, numbers_of
 from app.desk.questions import (
     EDGES,
     MISSING_SHARES,

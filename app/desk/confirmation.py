@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.desk.forms import NONE, Faults, Form, faulted
-from app.desk.rendering import page
-from app.desk.words import grouped
+from app.desk.rendering import grouped, page
 from app.domain.problems import invalid_request, invalid_requests
 from mechanisms.privacy import Epsilon, InvalidEpsilonError
 

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.desk.bounds import looks_read_off
-from app.desk.forms import Form
+from app.desk.forms import Form, looks_read_off
 from app.domain.problems import Problem, invalid_requests
 from app.uploads.drafting.drafts import Draft
 

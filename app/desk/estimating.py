@@ -12,8 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from app.desk.charts.curves import error_curve
-from app.desk.charts.intervals import Measured, intervals
+from app.desk.charts import Measured, error_curve, intervals
 from app.domain.datasets import columns_json
 from app.services.build import Services
 from app.services.datasets.budgets import BudgetView

@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from app.desk import cookies
 from app.desk.rendering import path_of
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 
 _NAME = "release-desk-report"
 _KEPT_S = 600

@@ -23,9 +23,8 @@ from starlette.types import Receive, Scope, Send
 
 from app.desk import cookies
 from app.desk.rendering import page
-from app.domain.errors import StoppedError, is_of_storage
-from app.domain.problems import Problem, storage_problem
-from app.domain.roles import Role
+from app.domain.policies import Role
+from app.domain.problems import Problem, StoppedError, is_of_storage, storage_problem
 from app.logs import describe
 from app.services.people.keys import Caller
 from app.web.anonymous import serve_anyone

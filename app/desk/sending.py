@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.desk import reports
+from app.desk.cookies import ShownOnce
 from app.desk.forms import Form, act_once
 from app.desk.lists import address
-from app.desk.once import ShownOnce
 from app.desk.rendering import path_of
 from app.domain.datasets import ENCODINGS as ENCODINGS_OF_FILES
 from app.domain.problems import invalid_request
 from app.domain.sources import Source
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 from app.services.datasets.datasets import DatasetView
 from app.services.people.keys import Caller
 from app.web.requests.uploads import SentForm, UploadLimits

@@ -23,7 +23,7 @@ from app.domain.columns import (
     number_at,
     refuse,
 )
-from app.domain.declaring.typical import TypicalNumber, TypicalShares
+from app.domain.declaring import TypicalNumber, TypicalShares
 from mechanisms.domain import NumberKind
 from mechanisms.times import TimeKind, number_of, text_of, time_kind, zone_named
 from mechanisms.words import trimmed, value_text

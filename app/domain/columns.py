@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from app.domain.declaring.formats import format_fault, has_offset
-from app.domain.declaring.typical import Fault, TypicalNumber, TypicalShares
+from app.domain.declaring import Fault, TypicalNumber, TypicalShares, format_fault, has_offset
 from mechanisms.domain import NumberKind
 from mechanisms.times import zone_named
 from mechanisms.words import spelling, trimmed, value_text

@@ -24,10 +24,33 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import lru_cache
+from hashlib import sha256
 from operator import attrgetter
 
-from app.domain.hashing import sha256_hex
 from app.domain.problems import BudgetExceededError, Problem, invalid_request
+
+# SHA-256 of small inputs, without blocking other threads
+
+_HELD_BYTES = 2047  # the most that the library hashes without letting others run
+_SMALL_BYTES = 1 << 15  # beyond, others have waited long enough
+
+
+def sha256_hex(content: bytes) -> str:
+    """Return the SHA-256 of bytes, in hex.
+
+    The library lets other threads run while it hashes more than 2,047 bytes. For a
+    few thousand the way back to the interpreter's lock takes longer than the hash,
+    so these are given to it in pieces.
+    """
+    if len(content) > _SMALL_BYTES:
+        return sha256(content).hexdigest()
+    digest = sha256(content[:_HELD_BYTES])
+    for start in range(_HELD_BYTES, len(content), _HELD_BYTES):
+        digest.update(content[start : start + _HELD_BYTES])
+    return digest.hexdigest()
+
+
+# Budget arithmetic and the hash chain: what one ledger entry is, and what may follow it
 
 SYSTEM_ACCOUNT = "0"
 """The account whose chain holds the system's own entries: keys, policies, archive."""

@@ -2,7 +2,7 @@
 
 Two kinds of things are leaves. A *result* says which release it answers, the entry that charged
 it, and the hash of its bytes; no time is in it, so that a leaf reveals no more than the answer
-does. An *entry* of the ledger is a leaf of the public log (:mod:`app.domain.log_leaves`).
+does. An *entry* of the ledger is a leaf of the public log (:mod:`app.domain.checkpoints`).
 
 *Proofs.* A node's audit path leads from a leaf to the root; a consistency path leads from a smaller
 tree's root to that of a larger one, which begins with the same leaves. Both are lists of roots of
@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 
-from app.domain.hashing import sha256_hex
-from app.domain.ledger import canonical_bytes
+from app.domain.ledger import canonical_bytes, sha256_hex
 
 LEAF = b"\0"
 """What the bytes of every leaf begin with."""

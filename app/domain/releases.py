@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from app.domain.hashing import sha256_hex
-from app.domain.ledger import canonical_bytes, digest_of
+from app.domain.ledger import canonical_bytes, digest_of, sha256_hex
 
 MAX_ATTEMPTS = 3
 """How many processes may begin to draw one release."""

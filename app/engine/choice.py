@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from app.domain.errors import DataUnreadableError
+from app.domain.problems import DataUnreadableError
 from app.engine.executor import Executor, SerialExecutor
 from app.engine.processes import ProcessExecutor
 

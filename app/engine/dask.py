@@ -25,7 +25,7 @@ from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from app.domain.errors import DataUnreadableError
+from app.domain.problems import DataUnreadableError
 from app.engine.executor import Item, Kept, Part, Result
 from app.logs import describe
 from mechanisms.contract import Block

@@ -19,16 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.domain.datasets import parse_columns
-from app.domain.errors import DataUnreadableError
+from app.domain.problems import DataUnreadableError
 from app.engine.executor import Executor, Part, SerialExecutor
-from app.engine.schema import schema_of
-from app.engine.sketch_files import (
+from app.engine.schema import (
     GRAM,
     SUMMARY,
     column_file,
     number_columns,
     read_column,
     read_gram,
+    schema_of,
 )
 from mechanisms.contract import Block, T
 from mechanisms.domain import Column, Values, array_of, column_named, exact, facts_of

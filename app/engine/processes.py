@@ -19,7 +19,7 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Generic
 
-from app.domain.errors import DataUnreadableError
+from app.domain.problems import DataUnreadableError
 from app.engine.executor import DEFAULT_KEEP_BYTES, Blocks, Item, Kept, Part, Result
 from mechanisms.contract import Block
 

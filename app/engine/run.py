@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from app.domain.errors import DataUnreadableError, is_of_storage
-from app.domain.problems import Problem
+from app.domain.problems import DataUnreadableError, Problem, is_of_storage
 from mechanisms.contract import Data, Outcome, Plan
 from mechanisms.randomness import system_randomness
 

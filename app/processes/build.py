@@ -7,7 +7,7 @@ from typing import Any
 from app.constants import CONSTANTS, Constants
 from app.places import passes_of
 from app.processes.calculations import CalculatingProcesses
-from app.processes.draw_orders import DrawOrder
+from app.processes.draw_child import DrawOrder
 from app.processes.jobs import JobProcesses
 from app.processes.small_draws import SmallDraws
 from app.processes.upload_drafting import DraftingProcesses

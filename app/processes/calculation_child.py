@@ -13,7 +13,7 @@ from app.domain.problems import Problem, invalid_request
 from app.logs import describe
 from app.processes.channel import Message, pickled, problem_json, send, unpickled
 from app.processes.child import prepare
-from app.services.plans.budgets import OutOfTimeError, at_most
+from app.services.plans.lanes import OutOfTimeError, at_most
 
 _LOG = logging.getLogger(__name__)
 _TOO_LONG = (

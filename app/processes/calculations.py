@@ -23,7 +23,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TypeVar, cast
 
-from app.domain.errors import ProcessLostError, StoppedError
+from app.domain.problems import ProcessLostError, StoppedError
 from app.processes.channel import (
     Message,
     StarvedError,

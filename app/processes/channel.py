@@ -22,8 +22,7 @@ from enum import IntEnum
 from multiprocessing.connection import Connection
 from typing import Any
 
-from app.domain.errors import ProcessLostError
-from app.domain.problems import Problem
+from app.domain.problems import Problem, ProcessLostError
 
 _LENGTH = struct.Struct("!i")
 _HEAD = struct.Struct("!iB")

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
-from app.domain.errors import ProcessLostError
+from app.domain.problems import ProcessLostError
 from app.processes.channel import pickled, unpickled
 from app.processes.crews import Crew
-from app.processes.draw_orders import FORKS, Answers, Batch, DrawOrder, NoAnswer, answer_of
+from app.processes.draw_child import FORKS, Answers, Batch, DrawOrder, NoAnswer, answer_of
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.services.releases.jobs import ROOM
 from app.store import DatasetRecord, ReleaseRecord

@@ -24,10 +24,10 @@ from typing import cast
 
 import anyio.to_thread
 
-from app.domain.errors import StorageError
+from app.domain.problems import StorageError
 from app.logs import describe
 from app.processes.channel import Frames, framed, pickled, unpickled
-from app.processes.draw_orders import FORKS, Answers, DrawOrder, NoAnswer, answer_of
+from app.processes.draw_child import FORKS, Answers, DrawOrder, NoAnswer, answer_of
 from app.services.releases.batches import packed
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.store import DatasetRecord, ReleaseRecord

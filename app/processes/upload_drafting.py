@@ -13,10 +13,8 @@ from typing import BinaryIO
 from app.domain.problems import Problem, invalid_request
 from app.processes.channel import Message, problem_of, receive
 from app.processes.upload_reading import SHARED
-from app.uploads.drafting.drafts import Draft
-from app.uploads.drafting.task import DraftingTask, draft_in
-from app.uploads.limits import Limits
-from app.uploads.trouble import UNREADABLE
+from app.uploads.drafting.drafts import Draft, DraftingTask, draft_in
+from app.uploads.trouble import UNREADABLE, Limits
 
 _PATIENCE_S = 60.0
 _REFUSALS = ("invalid-request", "too-large")

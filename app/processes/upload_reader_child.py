@@ -6,13 +6,13 @@ file is read in a process of its own (:mod:`app.processes.forking`), with a boun
 address space and processor time, that may run in spare time, can reach nothing but its channel
 and its file (:mod:`app.processes.confinement`) and is the first to go when the machine runs
 out of memory. One whose
-threads all wait for each other ends (:mod:`app.processes.standstill`).
+threads all wait for each other ends (:mod:`app.processes.crews`).
 :mod:`app.processes.upload_reading` is the other end.
 
 *Channel.* The reader gets one :class:`ReadingTask` as JSON. It sends blocks, how many bytes
 it has read by their ends, digests, and an outcome: the report of
 :func:`app.uploads.ingest.ingest`. In place of a file it may get the way to who feeds it with
-files (:mod:`app.uploads.sources.fed`).
+files (:mod:`app.uploads.sources.feeding`).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ import numpy as np
 import numpy.ma  # each process would load it with its first series
 
 from app.domain.problems import Problem
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 from app.processes.channel import READ_BYTES, Message, problem_json, send
 from app.processes.child import confine, end_first
 from app.processes.confinement import confine_reader
-from app.processes.standstill import Standstill
-from app.uploads.drafting.task import DraftingTask, draft_json
+from app.processes.crews import Standstill
+from app.uploads.drafting.drafts import DraftingTask, draft_json
 from app.uploads.ingest import ingest_files
-from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask
-from app.uploads.sources.fed import FedError, FileOfMany, fed_files
-from app.uploads.sources.layout import Layout
+from app.uploads.sources.feeding import FedError, FileOfMany, fed_files
+from app.uploads.sources.folders import Layout
+from app.uploads.trouble import Limits
 from mechanisms.domain import Values
 
 _RESERVED_BYTES = 1 << 30

@@ -28,13 +28,13 @@ from typing import BinaryIO, Protocol
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 from app.processes.channel import READ_BYTES, Message, StarvedError, receive
 from app.processes.forking import Forks
 from app.uploads.people.wire import Field, arrays_of, fields_of
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import MalformedError, RowDigests, key_name
-from app.uploads.sources.fed import reopened
+from app.uploads.sources.feeding import reopened
 from app.uploads.trouble import UNREADABLE, Trouble, Troubles
 from mechanisms.domain import Values
 

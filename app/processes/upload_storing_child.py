@@ -16,15 +16,13 @@ from pathlib import Path
 
 import numpy.ma  # noqa: F401 - each process would load it with its first series
 
-from app.domain.errors import StorageError, is_of_storage
-from app.domain.problems import Problem, storage_problem
+from app.domain.problems import Problem, StorageError, is_of_storage, storage_problem
 from app.domain.sources import Source
 from app.engine.choice import Passes
 from app.logs import describe
 from app.processes.channel import Message, StarvedError, problem_json, send
 from app.processes.child import keep_memory, prepare
-from app.processes.upload_notes import noted
-from app.processes.upload_orders import StoringOrder
+from app.processes.upload_orders import StoringOrder, noted
 from app.processes.upload_reading import checked_blocks
 from app.services.datasets.comparing import Digested, bring_up_to_date, compare
 from app.uploads.reading_task import ReadingTask, Tally

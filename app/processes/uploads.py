@@ -27,9 +27,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from app.domain.errors import ProcessLostError
+from app.domain.problems import ProcessLostError
 from app.domain.sources import Source
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 from app.engine.choice import HERE, Passes
 from app.processes.channel import (
     Message,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import logging
-from collections.abc import Sequence
+import ssl
+from collections.abc import Mapping, Sequence
 from functools import partial
+from urllib.parse import urlsplit
 
 import anyio.to_thread
 
@@ -15,6 +18,48 @@ from app.services.datasets.erasing import ErasingService
 from app.services.people.keys import Caller
 from app.services.releases.releases import ReleaseService
 from app.store import DatasetRecord, Store, UnitOfWork
+
+# One POST to an address that the operator has set, without redirects and with little patience
+
+_TIMEOUT_S = 10.0
+
+
+class NotPostedError(Exception):
+    """The message was not delivered; says why in a few fixed words, or by a status."""
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], *, most_bytes: int = 0) -> bytes:
+    """Post a body, and return the beginning of the answer: at most ``most_bytes``.
+
+    Raises
+    ------
+    NotPostedError
+        No answer, or a status other than 2xx.
+    """
+    parts = urlsplit(url)
+    # A user and a password in the URL are no part of the host's name.
+    host = parts.netloc.rpartition("@")[2]
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection = (
+        http.client.HTTPSConnection(host, timeout=_TIMEOUT_S, context=ssl.create_default_context())
+        if parts.scheme == "https"
+        else http.client.HTTPConnection(host, timeout=_TIMEOUT_S)
+    )
+    try:
+        connection.request("POST", path, body=body, headers=dict(headers))
+        with connection.getresponse() as answer:
+            # Bounded: the other side may answer without end.
+            content = answer.read(most_bytes) if most_bytes else b""
+    except (OSError, http.client.HTTPException) as error:
+        raise NotPostedError(type(error).__name__) from None
+    finally:
+        connection.close()
+    if not 200 <= answer.status < 300:
+        raise NotPostedError(f"status {answer.status}")
+    return content
+
+
+# Archiving: a data set takes no more charges, and its rows go; ledger and releases stay
 
 _LOG = logging.getLogger(__name__)
 _REASON = "the data set has been archived"

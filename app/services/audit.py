@@ -19,9 +19,9 @@ from app.logs import describe
 from app.services.datasets.datasets import DatasetService
 from app.store import Store, StoreError, Verification, inspecting, read_digest_history
 from app.store.ledger.datasets import MANIFEST_KEPT
-from app.store.ledger.ids import now
-from app.vault.errors import VaultError
+from app.store.ledger.records import now
 from app.vault.lineage import LineageFiles
+from app.vault.stored import VaultError
 from app.vault.vault import Vault
 
 __all__ = [

@@ -5,10 +5,13 @@ A server and a worker have the same ones: no web framework is loaded here.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.constants import CONSTANTS, Constants
 from app.engine.data import DataEngine
@@ -18,45 +21,39 @@ from app.services.audit import AuditService
 from app.services.catalog import CatalogService
 from app.services.datasets.budgets import BudgetService
 from app.services.datasets.datasets import DatasetService
-from app.services.datasets.deleting import DeletingService
 from app.services.datasets.drafts import Drafting, DraftService
-from app.services.datasets.editing import EditingService
-from app.services.datasets.erasing import ErasingService
+from app.services.datasets.erasing import DeletingService, EditingService, ErasingService
 from app.services.datasets.extending import ExtendingService
 from app.services.datasets.lineage import Comparing, Indexing, LineageService
 from app.services.datasets.readable import ReadableData
 from app.services.datasets.refusals import OverlapRefusals
-from app.services.datasets.sources import SourceService
+from app.services.datasets.storing import SourceService
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
 from app.services.journal import JournalService
 from app.services.people.keys import KeyService
 from app.services.people.sessions import SessionService
-from app.services.plans.budgets import LONGEST_CHARGED_S
 from app.services.plans.dry_runs import DryRunService
 from app.services.plans.foresights import ForesightService
-from app.services.plans.lanes import Calculator, ProcessLane
+from app.services.plans.lanes import LONGEST_CHARGED_S, Calculator, ProcessLane
 from app.services.plans.plans import PlanService
 from app.services.plans.previews import PreviewService
-from app.services.publishing.proofs import PublicDocuments
 from app.services.publishing.publications import PublicationService
+from app.services.publishing.published import PublicDocuments
 from app.services.releases.charged_draws import ChargedDraws
 from app.services.releases.comments import CommentService
 from app.services.releases.derivations import DerivationService
 from app.services.releases.draws import DrawService, SmallDrawProcess
-from app.services.releases.jobs import JobDrawing, JobRunner
-from app.services.releases.leases import Lease
+from app.services.releases.jobs import JobDrawing, JobRunner, Lease
 from app.services.releases.ledger_clock import LedgerClock
 from app.services.releases.pauses import PauseService
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.receipts import Receipts
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import ReviewService
-from app.services.reviewing.channels import Channel, Mail, Webhook
+from app.services.reviewing.channels import Channel, Mail, SendingService, Webhook
 from app.services.reviewing.inbox import InboxService
-from app.services.reviewing.sending import SendingService
-from app.services.reviewing.sheets import SheetService
-from app.services.reviewing.sights import SightService
+from app.services.reviewing.sheets import SheetService, SightService
 from app.services.scripts.scripts import ScriptService
 from app.services.transparency.authority import Authority
 from app.services.transparency.log import LogService
@@ -64,11 +61,28 @@ from app.services.transparency.stamps import StampService
 from app.settings import Settings
 from app.store import Store, StoreError, new_id
 from app.uploads.intake import Intake, Storing
-from app.uploads.limits import Limits
+from app.uploads.trouble import Limits
 from app.vault.lineage import LineageFiles
 from app.vault.vault import Vault
 from app.vault.waiting import WaitingFiles
 from mechanisms.privacy import Epsilon
+
+# Work that goes on while something else lasts
+
+
+@asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Have something done while the block lasts."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+# All use cases, put together from settings, a store and the processes that help this one
 
 _LOG = logging.getLogger(__name__)
 _DRAFTS = 2

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from app.domain.hashing import sha256_hex
+from app.domain.ledger import sha256_hex
 
 _APP = Path(__file__).resolve().parents[1]
 _CLIENTS = _APP.parent / "clients"

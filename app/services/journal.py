@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.domain.ledger import Balance, Entry, EntryKind
-from app.services.datasets.accounting import Epsilons, Meter, in_epsilons, meter_of
-from app.services.datasets.accounts import delta_of
+from app.services.datasets.accounting import Epsilons, Meter, delta_of, in_epsilons, meter_of
 from app.services.datasets.datasets import DatasetService
 from app.store import Reader, Store, Wanted
 

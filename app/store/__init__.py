@@ -103,7 +103,6 @@ from __future__ import annotations
 
 from app.store.anchor.file import FileAnchor, FileWitness
 from app.store.anchor.standing import Anchor, Standing, Witness
-from app.store.backup import back_up
 from app.store.database.engines import sqlite_file
 from app.store.database.lock import keep_private, was_served
 from app.store.errors import (
@@ -113,12 +112,10 @@ from app.store.errors import (
     UnknownCommitError,
 )
 from app.store.external_signing import ProgramKey, key_of
-from app.store.forgotten_datasets import DigestHistory, Forgotten, read_digest_history
 from app.store.journal import Wanted
+from app.store.ledger.allowances import Portion
 from app.store.ledger.commands import Charged, Debit, Finish, Void
 from app.store.ledger.entries import LedgerIdentity
-from app.store.ledger.ids import new_id
-from app.store.ledger.rates import Portion
 from app.store.ledger.records import (
     AccountRecord,
     CapRecord,
@@ -128,12 +125,21 @@ from app.store.ledger.records import (
     LineageRecord,
     ReleaseRecord,
     VersionRecord,
+    new_id,
 )
-from app.store.ledger.release_queries import ReleasePage
+from app.store.ledger.releases import ReleasePage
 from app.store.ledger.signing import RECEIPT_KEY, KeySource, ReceiptKey, SigningKey, base64url
+from app.store.merkle_log.parts import LogTree
 from app.store.merkle_log.stamps import KeptStamp
-from app.store.merkle_log.tree import LogTree
-from app.store.reconciliation import Findings, Reconciliation, reconciling
+from app.store.opening import back_up
+from app.store.reconciliation import (
+    DigestHistory,
+    Findings,
+    Forgotten,
+    Reconciliation,
+    read_digest_history,
+    reconciling,
+)
 from app.store.store import Store, inspecting
 from app.store.unit_of_work import Reader, UnitOfWork
 from app.store.verification.marks import Mark

@@ -11,7 +11,7 @@
     ``StoreClosedError``: a write after closing.
     ``LostUpdateError``: somebody else writes to the database.
     ``UnknownCommitError``: the database went away in the middle of a COMMIT.
-    ``DiskError``: the disk did not take or give something (:mod:`app.store.disk_errors`).
+    ``DiskError``: the disk did not take or give something (:mod:`app.store.guard`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from contextlib import suppress
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from app.domain.errors import SignerLostError
+from app.domain.problems import SignerLostError
 from app.store.errors import StoreError
 from app.store.ledger.signing import (
     KeySource,

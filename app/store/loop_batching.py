@@ -10,6 +10,11 @@ A write can be patient. It also waits for one that is on its way and is not, a
 little while: both are then one commit. So charges go along with the results of
 draws that are under way, and half of many clients is drawn for while the other
 half is answered. When draws end must then be no secret.
+
+*What a transaction writes: at once, or in order once all of it is known.* A group commit of
+charges and results is judged before its rows are written. So the anchor can be written at the same
+time: its flush and the statements take their time together, and both are done before COMMIT.
+Nothing that is kept can be refused: what has been announced fails only as a COMMIT does.
 """
 
 from __future__ import annotations
@@ -18,6 +23,58 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
+
+# What a transaction writes: at once, or in order once all of it is known
+
+
+class NotTogetherError(Exception):
+    """What was to be written together has failed, and is to be written one by one."""
+
+
+class Writes:
+    """Statements that write, each in a function. While they are kept nothing reads their tables.
+
+    Attributes
+    ----------
+    kept
+        Whether they are kept for :meth:`run`, and not run at once.
+    """
+
+    __slots__ = ("_waiting", "kept")
+
+    def __init__(self) -> None:
+        self.kept = False
+        self._waiting: list[Callable[[], object]] = []
+
+    def begin(self, *, kept: bool = False) -> None:
+        """Forget what an earlier transaction has not run."""
+        self.kept = kept
+        self._waiting.clear()
+
+    def add(self, write: Callable[[], object]) -> None:
+        """Run a function that writes, or keep it."""
+        if self.kept:
+            self._waiting.append(write)
+        else:
+            write()
+
+    def run(self) -> None:
+        """Run what has been kept, in order; what comes later is run at once.
+
+        Raises
+        ------
+        NotTogetherError
+            One of them failed; the transaction is to be undone.
+        """
+        waiting, self._waiting, self.kept = self._waiting, [], False
+        try:
+            for write in waiting:
+                write()
+        except Exception as error:
+            raise NotTogetherError from error
+
+
+# Batches of an event loop for the writer: who of the two has the interpreter
 
 T = TypeVar("T")
 

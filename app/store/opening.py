@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+import os
+import sqlite3
+import tempfile
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from sqlalchemy import Connection, insert, select
@@ -13,12 +17,65 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store.database import tables
 from app.store.database.engines import migrating_engine, sqlite_file, writing_engine
 from app.store.database.lock import DatabaseLock, DirectoryLock, keep_private
-from app.store.database.migrate import migrate
-from app.store.database.schema_check import check_schema
-from app.store.errors import StoreError
+from app.store.database.migrate import check_schema, migrate
+from app.store.errors import StoreError, UnsupportedDatabaseError
 from app.store.ledger.entries import SYSTEM, EntriesWriter, LedgerIdentity, Occasion
-from app.store.ledger.ids import new_id, now
+from app.store.ledger.records import new_id, now
 from app.store.unit_of_work import transaction
+from app.vault.waiting import flush
+
+# A copy of an SQLite ledger, made while a server is running
+
+
+def back_up(url: str, target: Path) -> None:
+    """Write one snapshot of the database to a new file, durably and all at once.
+
+    Raises
+    ------
+    StoreError
+        The file exists, there is no database, or the copy cannot be written.
+    """
+    file = sqlite_file(url)
+    if file is None:
+        raise UnsupportedDatabaseError(
+            "this copies an SQLite ledger; back PostgreSQL up with pg_dump, and run "
+            "`release-desk ledger reconcile` after a restore"
+        )
+    source = file.absolute()
+    if not source.is_file():
+        raise StoreError("there is no ledger at this address")
+    if target.exists():
+        raise StoreError(
+            f"{target} exists already, and a backup never replaces a file. Name a new one, such as "
+            f"{target.with_name(f'{date.today().isoformat()}-{target.name}')}"
+        )
+    try:
+        # Made first, and for this user alone: the copy holds everything the ledger does. Its name
+        # is its own, so that what a killed backup leaves is in no other's way.
+        made, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".part", dir=target.parent)
+        os.close(made)
+        partial = Path(name)
+        try:
+            _copy(source, partial)
+            os.link(partial, target)  # unlike a rename this never replaces a file
+        finally:
+            partial.unlink()
+        flush(target.parent)
+    except sqlite3.Error as error:
+        raise StoreError(f"the database cannot be copied: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror}") from error
+
+
+def _copy(source: Path, partial: Path) -> None:
+    with closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=5)) as connection:
+        # Of one snapshot, and without what was deleted; a plain copy of the file
+        # would miss the write-ahead log.
+        connection.execute("VACUUM INTO ?", (str(partial),))
+    flush(partial)
+
+
+# Opening a ledger's database for writing: the locks, the migrations, the identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,8 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.merkle import result_leaves, tree_root
 from app.store.database import tables
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
-from app.store.ledger.ids import now
 from app.store.ledger.multi_row import change_rows, insert_of, select_rows
-from app.store.ledger.records import AccountRecord
+from app.store.ledger.records import AccountRecord, now
 
 RESULT = "result"
 """The kind of the entry that seals the results of one transaction."""

@@ -18,10 +18,9 @@ from app.logs import describe
 from app.store.anchor.standing import Anchor, Standing
 from app.store.database.engines import is_shared, reading_engine
 from app.store.database.migrate import is_newest
-from app.store.disk_errors import disk_errors_told
 from app.store.errors import StoreError
-from app.store.guard import Guard
-from app.store.ledger.forms import begin_second_form
+from app.store.guard import Guard, disk_errors_told
+from app.store.ledger.entries import begin_second_form
 from app.store.ledger.signing import KEY_NAME, ReceiptKey, SigningKey, record_key, recorded_keys
 from app.store.loop_batching import Expected
 from app.store.opening import Opened, open_database

@@ -8,30 +8,26 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, RootTransaction
 from sqlalchemy.exc import DBAPIError
 
-from app.domain.roles import SERVICE, Acting
+from app.domain.policies import SERVICE, Acting
 from app.store.anchor.standing import Witness
 from app.store.database.postgresql import has_committed, numbered
-from app.store.desk.forms import FormsWriter
-from app.store.desk.sessions import Sessions, SessionsWriter
+from app.store.desk import FormsWriter, Sessions, SessionsWriter
 from app.store.journal import Journal
 from app.store.ledger.accounts import Accounts, AccountsWriter
-from app.store.ledger.datasets import Datasets, DatasetsWriter
+from app.store.ledger.allowances import RatesWriter
+from app.store.ledger.datasets import Datasets, DatasetsWriter, Uploads, UploadsWriter
 from app.store.ledger.entries import Entries, EntriesWriter, LedgerIdentity
+from app.store.ledger.jobs import WorkersWriter
 from app.store.ledger.keys import Keys, KeysWriter
 from app.store.ledger.pauses import Pauses, PausesWriter
-from app.store.ledger.rates import RatesWriter
-from app.store.ledger.release_queries import Releases
-from app.store.ledger.releases import ReleasesWriter
-from app.store.ledger.reviewing.comments import Comments, CommentsWriter
+from app.store.ledger.releases import Releases, ReleasesWriter
+from app.store.ledger.reviewing.comments import Comments, CommentsWriter, Sights, SightsWriter
 from app.store.ledger.reviewing.notices import Notices, NoticesWriter
-from app.store.ledger.reviewing.sights import Sights, SightsWriter
 from app.store.ledger.reviewing.votes import Votes, VotesWriter
 from app.store.ledger.reviews import Reviews, ReviewsWriter
-from app.store.ledger.uploads import Uploads, UploadsWriter
-from app.store.ledger.workers import WorkersWriter
 from app.store.merkle_log.parts import Log, LogWriter
 from app.store.merkle_log.stamps import Stamps, StampsWriter
-from app.store.publishing.publications import Publications, PublicationsWriter
+from app.store.publishing import Publications, PublicationsWriter
 from app.store.seals import seal
 from app.store.verification.marks import Mark
 from app.store.verification.verify import Verification, verify

@@ -7,7 +7,7 @@ event loop come together, when it has nothing else to do
 one that raises is undone alone; commands that follow each other run together in
 one savepoint, and alone only if that fails. Where there are only commands the
 transaction itself is that savepoint, and its result is written to the anchor
-while it is written (:mod:`app.store.kept_writes`).
+while it is written (:mod:`app.store.loop_batching`).
 If the commit itself fails, no job has been acknowledged: each is run again in a
 transaction of its own.
 """
@@ -30,11 +30,10 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.problems import Problem
 from app.logs import describe
 from app.store.errors import StoreClosedError, UnknownCommitError
-from app.store.kept_writes import NotTogetherError
 from app.store.ledger.batches import BatchWriter
 from app.store.ledger.commands import Command, Debit
 from app.store.ledger.entries import LedgerIdentity
-from app.store.loop_batching import Expected, LoopBatches
+from app.store.loop_batching import Expected, LoopBatches, NotTogetherError
 from app.store.unit_of_work import UnitOfWork, transaction
 
 T = TypeVar("T")

@@ -19,9 +19,10 @@ import polars as pl
 
 from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill, Missing
 from app.domain.datasets import ColumnsSpec
-from app.domain.upload_reports import ColumnCounts, UploadReport
+from app.domain.upload_problems import ColumnCounts, UploadReport
 from app.engine.schema import column_of, derived_of
-from app.uploads.people.sending import PeopleWords
+from app.uploads.moments import Listed
+from app.uploads.people.taking import PeopleWords
 from app.uploads.prf import Prf
 from app.uploads.read_cells import (
     Markers,
@@ -34,7 +35,6 @@ from app.uploads.read_cells import (
     read_texts,
 )
 from app.uploads.row_digests import RowDigester
-from app.uploads.texts.listed import Listed
 from app.uploads.trouble import Trouble, Troubles
 from mechanisms.domain import NumberColumn, Values, is_presence, presence_of, presence_values
 from mechanisms.expressions.derived import DerivedColumn, with_derived

@@ -18,13 +18,12 @@ from app.domain.datasets import ColumnsSpec
 from app.engine.schema import column_of
 from app.uploads.cells import RowEncoder
 from app.uploads.csv_records import Records, Run
-from app.uploads.formats.recognition import other_delimiter
-from app.uploads.limits import Limits
+from app.uploads.encodings import Source
+from app.uploads.moments import Points
+from app.uploads.recognition import other_delimiter
 from app.uploads.sources.csv_ranges import RangedRecords
-from app.uploads.sources.layout import Layout
-from app.uploads.texts.encodings import Source
-from app.uploads.texts.points import Points
-from app.uploads.trouble import Trouble, Troubles, UnreadableError, too_large
+from app.uploads.sources.folders import Layout
+from app.uploads.trouble import Limits, Trouble, Troubles, UnreadableError, too_large
 from mechanisms.domain import NumberColumn, Values
 from mechanisms.words import header_text
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.uploads.texts.encodings import Source, likely_encoding, not_utf_8
+from app.uploads.encodings import Source, likely_encoding, not_utf_8
 from app.uploads.trouble import TOO_FEW, TOO_MANY, Trouble, UnreadableError
 
 _LINE_END, _RETURN, _QUOTE = b"\n\r" + b'"'

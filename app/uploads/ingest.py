@@ -2,7 +2,7 @@
 
 The first bytes decide the format, never a name: gzip, Parquet, Excel, or else
 CSV (the dialect of :mod:`app.uploads.csv_records`); what is none of these is refused by its name
-(:mod:`app.uploads.formats.recognition`). A fault is reported by
+(:mod:`app.uploads.recognition`). A fault is reported by
 rows, columns and fixed words; no cell and no other program's message is
 repeated anywhere.
 
@@ -21,20 +21,26 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from app.domain.datasets import ColumnsSpec
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 from app.uploads.cells import RowEncoder
 from app.uploads.csv_file import csv_blocks
-from app.uploads.formats.recognition import GZIP, LOOKED_AT, PARQUET, is_workbook, recognised
-from app.uploads.formats.workbook import workbook_frame
-from app.uploads.limits import RATIO_FREE_BYTES, Limits
+from app.uploads.encodings import Source, Transcoded
 from app.uploads.parquet_file import parquet_blocks, table_blocks
 from app.uploads.people.wire import fields_of
 from app.uploads.prf import Prf
+from app.uploads.recognition import GZIP, LOOKED_AT, PARQUET, is_workbook, recognised
 from app.uploads.row_digests import RowDigester
-from app.uploads.sources.fed import FileOfMany
-from app.uploads.sources.layout import Layout
-from app.uploads.texts.encodings import Source, Transcoded
-from app.uploads.trouble import MORE_ROWS, Troubles, UnreadableError, too_large
+from app.uploads.sources.feeding import FileOfMany
+from app.uploads.sources.folders import Layout
+from app.uploads.trouble import (
+    MORE_ROWS,
+    RATIO_FREE_BYTES,
+    Limits,
+    Troubles,
+    UnreadableError,
+    too_large,
+)
+from app.uploads.workbook import workbook_frame
 from mechanisms.domain import Values
 
 

@@ -13,7 +13,7 @@ from app.domain.overlap import (
     overlaps,
     same_people,
 )
-from app.uploads.pools import Pool, in_both
+from app.uploads.intake import Pool, in_both
 from app.uploads.row_digests import ALL, SINGLE, Kept, RowDigests
 from app.uploads.samples import Sample
 

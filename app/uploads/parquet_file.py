@@ -19,13 +19,13 @@ from app.domain.datasets import ColumnsSpec
 from app.engine.schema import column_of
 from app.uploads.cells import RowEncoder
 from app.uploads.csv_file import name_troubles
-from app.uploads.limits import Limits
-from app.uploads.sources.layout import Layout
-from app.uploads.texts.moments import numbers
+from app.uploads.moments import numbers
+from app.uploads.sources.folders import Layout
 from app.uploads.trouble import (
     OTHER_COLUMNS,
     OTHER_TYPE,
     UNREADABLE,
+    Limits,
     Trouble,
     Troubles,
     UnreadableError,

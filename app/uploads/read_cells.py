@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from app.domain.columns import FALSE, TRUE, Reading
 from app.uploads.grids import Ends, ends_of
+from app.uploads.moments import Listed, parser_of
 from app.uploads.prf import BLANK
 from app.uploads.spellings import dictionary_of, plain_numbers, spelt_numbers
-from app.uploads.texts.listed import Listed
-from app.uploads.texts.moments import parser_of
 from app.uploads.trouble import (
     MISSING,
     NOT_A_BOOLEAN,

@@ -14,10 +14,10 @@ from app.domain.datasets import (
     parse_columns,
 )
 from app.domain.units import unit_json
-from app.domain.upload_reports import UploadReport
-from app.uploads.limits import Limits
+from app.domain.upload_problems import UploadReport
 from app.uploads.prf import Prf
 from app.uploads.row_digests import KEY_BYTES, RowDigester, RowDigests
+from app.uploads.trouble import Limits
 from mechanisms.privacy import Adjacency
 
 

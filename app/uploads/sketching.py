@@ -4,7 +4,7 @@ The numbers are those of :class:`mechanisms.sketches.Sketch`. What differs is
 memory and form: a column's cells are counted in one dense array, of a place for each,
 instead of by sorting and merging, for several columns at a time, and
 each column's counts become a file of their own, so that a mean never loads
-what only a quantile needs. The files are those of :mod:`app.engine.sketch_files`.
+what only a quantile needs. The files are those of :mod:`app.engine.schema`.
 
 Where passes are made elsewhere (:mod:`app.engine.choice`), several parts of many columns are
 sketched once they are written. What has few columns, or one part, is sketched as it comes by: to
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.executor import Executor, Part
-from app.engine.sketch_files import (
+from app.engine.schema import (
     GRAM,
     SUMMARY,
     Gram,

@@ -78,7 +78,7 @@ def iso_parts(texts: pl.Series) -> pl.DataFrame:
 def times(texts: pl.Series, kind: TimeKind) -> pl.Series:
     """Return the days of dates, or the seconds of moments; null where a text is none.
 
-    A moment without an offset is one in UTC; :mod:`app.uploads.texts.moments` reads other zones.
+    A moment without an offset is one in UTC; :mod:`app.uploads.moments` reads other zones.
     """
     parts = iso_parts(texts)
     # polars counts days from 1970 too

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json
 from app.domain.problems import Problem
 from app.domain.units import unit_json
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 from app.engine.executor import Executor, Part
 from app.engine.schema import schema_of
 from app.uploads.people.counting import RowsStored

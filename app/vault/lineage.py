@@ -29,9 +29,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from app.vault.errors import VaultError, trouble_of
-from app.vault.flushing import flush
-from app.vault.stored import StoredFile
+from app.vault.stored import StoredFile, VaultError, trouble_of
+from app.vault.waiting import flush
 
 KEY_BYTES = 32
 _DIGESTS, _ACCOUNT = ".digests", ".account"

@@ -37,10 +37,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.vault.errors import AbsentError, OutdatedError, TamperedError, VaultError, trouble_of
-from app.vault.flushing import flush, private
-from app.vault.staging import discard, staged
-from app.vault.stored import Attached, StoredDataset, StoredFile, StoredPart, StoredPiece
+from app.vault.stored import (
+    AbsentError,
+    Attached,
+    OutdatedError,
+    StoredDataset,
+    StoredFile,
+    StoredPart,
+    StoredPiece,
+    TamperedError,
+    VaultError,
+    trouble_of,
+)
+from app.vault.waiting import discard, flush, private, staged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

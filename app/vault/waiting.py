@@ -11,12 +11,57 @@ as the rows are that it is about, so it is a file next to them and no row of the
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.vault.flushing import flush
+# Directories of uploads in progress
+
+
+def staged(staging: Path, dataset_id: str) -> Path:
+    """Return a new directory for a data set, of whose id a file's name can be made."""
+    directory = staging / f"{dataset_id}-{secrets.token_hex(8)}"
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+def discard(directory: Path) -> None:
+    """Remove a directory that somebody may still write to, who finds it no more."""
+    aside = directory.with_name(f"{directory.name}-left")
+    with suppress(OSError):
+        directory.rename(aside)
+    for each in (aside, directory):
+        shutil.rmtree(each, ignore_errors=True)
+
+
+# Files that no other user may read, and are on disk before the service goes on
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that no other user of the machine may read; an ``opener`` of :func:`open`."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def flush(path: Path) -> None:
+    """Flush a file's content, or a directory's names.
+
+    Raises
+    ------
+    OSError
+        It is not there, or the disk does not take it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Notes of uploads that are stored and wait for their sender's word, one file each
 
 _PARTS = 3
 

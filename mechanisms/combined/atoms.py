@@ -17,7 +17,7 @@ import numpy as np
 
 from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.domain import Schema
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.statistics.cells.axes import Axis
 from mechanisms.statistics.facts.readings import Atom, LinearInColumns
 from mechanisms.statistics.histogram import CellStatistic

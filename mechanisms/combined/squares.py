@@ -20,7 +20,7 @@ of variance 1 / sum_s (1 / v_s).
 2**-20. So totals agree with the sums of their parts to the last bit, as long as counts stay
 below 2**32.
 
-*Intervals* are 95% of the combination, as :mod:`mechanisms.geometry.combinations` has it.
+*Intervals* are 95% of the combination, as :mod:`mechanisms.geometry.cuts` has it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from mechanisms.combined.atoms import Atoms, Reading, read_by
 from mechanisms.contract import InvalidStatisticError, Json, Noise, Outcome, Statistic
 from mechanisms.derivations import Released, parts_of
 from mechanisms.domain import Schema
-from mechanisms.exact.arrays import Floats
-from mechanisms.geometry.balls import NoiseLaw
-from mechanisms.geometry.combinations import combination_factor
+from mechanisms.exact.many import Floats
+from mechanisms.geometry.cuts import combination_factor
+from mechanisms.geometry.smooth import NoiseLaw
 from mechanisms.knorm import IntegerNoise, integer_noise
 from mechanisms.privacy import ONE_ROW, part_of
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic, Leaf, Tree, render

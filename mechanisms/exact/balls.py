@@ -2,7 +2,7 @@
 
 A ball (``flint.arb``) holds the number it stands for, whatever the working precision; only its
 width depends on it. So every function here is valid at any precision, and callers choose one
-with :func:`mechanisms.exact.rounding.working_precision` for tightness alone.
+with :func:`mechanisms.exact.floats.working_precision` for tightness alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, arb_mat, fmpq
 
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 
 MATRIX_BITS = 128
 """Enough that balls add nothing to the error of a matrix of floats."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from flint import arb
 
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 
 Answer = TypeVar("Answer")
 

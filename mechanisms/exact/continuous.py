@@ -26,7 +26,7 @@ from typing import Literal, Protocol
 from flint import arb
 
 from mechanisms.exact.balls import norm_two, rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
 BallNorm = Literal["l1", "l2", "linf"]

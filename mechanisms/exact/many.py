@@ -11,8 +11,16 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mechanisms.exact.arrays import Floats
+# Names for the arrays that certified code computes with
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+
+# Arrays of numbers in place of single ones: floats in place of exact fractions
 
 
 class Many:

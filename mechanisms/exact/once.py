@@ -2,7 +2,7 @@
 
 ``functools.cached_property`` of Python 3.11 holds one lock for all objects of a class while one of
 them computes its value. Draws in several threads could deadlock: one thread holds that lock and
-waits for the working precision of the process (:mod:`mechanisms.exact.rounding`), another holds the
+waits for the working precision of the process (:mod:`mechanisms.exact.floats`), another holds the
 precision and waits for the lock. This decorator has no lock. Two threads that read the value at
 the same time may both compute it, with the same result.
 """

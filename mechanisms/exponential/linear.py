@@ -50,9 +50,8 @@ from mechanisms.exponential.theorem import THEOREM
 from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.gaussian_ball import GaussianBall
-from mechanisms.samplers.gaussian_search import draw
-from mechanisms.statistics.designs.grids import grid_exponent
+from mechanisms.samplers.gaussian_ball import GaussianBall, draw
+from mechanisms.statistics.designs.boxes import grid_exponent
 from mechanisms.statistics.designs.rows import equations_of
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from mechanisms.contract import Alternative, Plan, no_noise, require_numbers
 from mechanisms.domain import Schema
-from mechanisms.exact.decimals import decimal_text
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.exponential.theorem import THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.samplers.permute_and_flip import permute_and_flip_point

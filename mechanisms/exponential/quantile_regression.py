@@ -3,7 +3,7 @@
     P(theta) ∝ exp(-c l(theta; D))    on the grid points of ||theta||_1 <= B
 
 with l the check loss and the counting measure on the public grid of
-:func:`mechanisms.statistics.designs.grids.grid_bits` (Reimherr & Awan 2019, Proposition 2.2).
+:func:`mechanisms.statistics.designs.boxes.grid_bits` (Reimherr & Awan 2019, Proposition 2.2).
 
 **Privacy.** On Theta a record's loss lies in [0, M (1 + B)], M = max(tau, 1 - tau), since
 |y - x'theta| <= 1 + B: replacing, adding or removing one moves l(theta) by at most
@@ -36,8 +36,7 @@ from mechanisms.objectives.losses import largest_weight
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.statistics.designs.boxes import RegressionRows, require_dimension
-from mechanisms.statistics.designs.grids import grid_bits
+from mechanisms.statistics.designs.boxes import RegressionRows, grid_bits, require_dimension
 from mechanisms.statistics.designs.rows import HELD_ROWS, require_held
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.weights import weighing, weights_of

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 """log(2) in two parts, the first with so few digits that small multiples of it are exact."""

@@ -1,7 +1,7 @@
 """The value of an expression in each of some rows, from the values of their cells.
 
 Values are exact: an age of 65 is 65, and whole numbers are compared as integers, with constants and
-with one another (:mod:`mechanisms.expressions.comparisons`). What is computed is binary64.
+with one another (:mod:`mechanisms.expressions.conjunctions`). What is computed is binary64.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Values
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.expressions import elementary
-from mechanisms.expressions.comparisons import COMPARE, Mask, compared
-from mechanisms.expressions.tree import COMPARISONS, Node
-from mechanisms.expressions.values import compared_with, constant
+from mechanisms.expressions.conjunctions import COMPARE, Mask, compared
+from mechanisms.expressions.tree import COMPARISONS, Node, compared_with, constant
 
 _ARITHMETIC: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "+": np.add,

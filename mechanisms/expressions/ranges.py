@@ -11,12 +11,21 @@ from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 
 from mechanisms.domain import CategoryColumn, Column, NumberColumn
-from mechanisms.exact.decimals import decimal_text
-from mechanisms.expressions.decisions import Decisions
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.expressions.parsing import LARGEST
+from mechanisms.expressions.presence import Decisions
 from mechanisms.expressions.refusals import ExpressionError, unknown_column
-from mechanisms.expressions.tree import COMPARISONS, Node, quoted_name
-from mechanisms.expressions.values import MOST_POWER, Ends, Kind, Range, compared_with, constant
+from mechanisms.expressions.tree import (
+    COMPARISONS,
+    MOST_POWER,
+    Ends,
+    Kind,
+    Node,
+    Range,
+    compared_with,
+    constant,
+    quoted_name,
+)
 from mechanisms.words import no_value
 
 _MOST_BITS = 256  # of an exact end; longer ones become floats

@@ -2,24 +2,82 @@
 
 This module decides which errors need a simulation, which columns depend on each other in synthetic
 rows, and which question each of several groups answers.
+
+*Verdicts on answers that are divided by a spread of values that no assumption states.* The error
+of a correlation is in proportion to 1 / (s t), s and t the standard deviations of its two columns,
+and that of a slope to 1 / s**2: a statistic says which it is divided by (``divided_by``). A column
+without a stated distribution is assumed to be spread evenly over its bounds or values. So let r be
+the largest expected error under that assumption, as a share of the possible range, of an answer
+that is divided p times by such columns. Where each spreads c times as far, it is about r / c**p,
+and
+
+    c >= (r / 2%)**(1 / p) is good,   c >= (r / 10%)**(1 / p) is weak.
+
+The verdict is then ``depends``, unless it is the same for all columns that spread at least 1/30
+as far: about 1% of the width of their bounds. A verdict ``noise`` also stays, because it applies to
+almost all columns that spread further.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import sha256
 from math import ceil
-from typing import cast
+from threading import Lock
+from typing import Generic, TypeVar, cast
 
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import Schema
+from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.synthetic import Relation
+from mechanisms.foresight.verdicts import GOOD, WEAK, Usefulness, depending, verdict_of
 from mechanisms.grouped import group_epsilon, group_facts
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon, PrivacyLoss
 from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
 from mechanisms.statistics.cells.parting import columns_named
 from mechanisms.statistics.questions import Missing, Question, Viewed, viewed
+from mechanisms.words import listed
+
+# A cache of the results of long calculations, for repeated questions
+
+T = TypeVar("T")
+
+
+class Memory(Generic[T]):
+    """Results by the text of their question; the oldest are dropped. Any thread may use it.
+
+    Parameters
+    ----------
+    most
+        How many results it stores.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # By a digest: the text of a question holds its schema, which may be long.
+        self._known: OrderedDict[bytes, T] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, text: str) -> T | None:
+        """Return a stored result, or None."""
+        return self._known.get(_digest(text))
+
+    def keep(self, results: Mapping[str, T]) -> None:
+        """Store results."""
+        with self._lock:
+            self._known.update({_digest(text): found for text, found in results.items()})
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode()).digest()
+
+
+# Questions in the form in which a plan draws them, and facts about their errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,3 +195,66 @@ def stored(asked: Viewed[Statistic], names: list[str]) -> list[str]:
         for name in dict.fromkeys(reads)
         if name in asked.view.schema.columns and name not in added
     ]
+
+
+# Verdicts on answers that are divided by a spread of values that no assumption states
+
+_NARROWEST = 1 / 30
+
+
+@dataclass(frozen=True, slots=True)
+class Spreads:
+    """Which columns' spreads are guessed, and how often at most an answer is divided by one.
+
+    ``jointly``: several columns are fitted at once, so it matters how they are related, too.
+    """
+
+    guessed: tuple[str, ...]
+    times: int
+    jointly: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.guessed)
+
+
+def spreads_of(asked: Asked, assumptions: Assumptions) -> Spreads:
+    """Return which spreads an answer is divided by that nothing is stated of."""
+    wanted = viewed(asked.statistic, asked.schema)
+    statistic = wanted.statistic
+    if assumptions.even or not isinstance(statistic, Question):
+        return Spreads((), 0)
+    stated = {name for name, _ in (*assumptions.population, *assumptions.shares)}
+
+    def unstated(name: str) -> list[str]:
+        return [each for each in stored(wanted, [name]) if each not in stated]
+
+    divisors = [[name for name in each if unstated(name)] for each in statistic.divided_by]
+    guessed = dict.fromkeys(each for names in divisors for n in names for each in unstated(n))
+    squared = {each[0] for each in statistic.divided_by if len(set(each)) < len(each)}
+    return Spreads(tuple(guessed), max(map(len, divisors), default=0), len(squared) > 1)
+
+
+def with_spreads(found: Usefulness, spreads: Spreads) -> Usefulness:
+    """Return a verdict that says how it depends on private spreads."""
+    share, times = found.share, spreads.times
+    if not spreads.guessed or not share:
+        return found
+    if found.verdict in ("noise", verdict_of(share / _NARROWEST**times)):
+        return found
+    names = listed(spreads.guessed)
+    if found.verdict == "depends":  # on the number of records, too
+        said = f"Values of {names} are assumed to spread evenly over their bounds: where they"
+        return replace(found, sentence=f"{found.sentence} {said} spread less, the error is larger.")
+    good, weak = (f"{100 * (share / limit) ** (1 / times):.2g}%" for limit in (GOOD, WEAK))
+    first = f"about {weak if found.verdict == 'weak' else good} of the assumed standard deviations"
+    steps = f"from {first} on the answer is {found.verdict}"
+    steps += f", from {weak} on weak" if found.verdict == "good" else ""
+    apart = ", in columns that are independent of each other" if spreads.jointly else ""
+    return depending(
+        found,
+        on=f"how far the values of {names} spread, private: {steps}, with less it is mostly noise.",
+        where=(
+            f"That is for values spread evenly over their bounds{apart}, since nothing is stated "
+            f"of {names}."
+        ),
+    )

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import CategoryColumn, Schema
-from mechanisms.foresight.asked import Asked, one_group, relation_of
+from mechanisms.foresight.asked import Asked, Memory, one_group, relation_of
 from mechanisms.foresight.assumptions import Assumptions, Spread
 from mechanisms.foresight.errors import (
     CHOOSING,
@@ -43,7 +43,6 @@ from mechanisms.foresight.errors import (
     simulated_error,
     simulated_truths,
 )
-from mechanisms.foresight.memory import Memory
 from mechanisms.foresight.ranges import ranges_of
 from mechanisms.foresight.trees import at, numbers
 from mechanisms.people import per_row

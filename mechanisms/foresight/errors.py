@@ -41,9 +41,15 @@ from typing import cast
 import numpy as np
 
 from mechanisms.contract import ErrorsOn, InvalidStatisticError, Json, Plan
-from mechanisms.foresight.asked import Asked, is_of_its_groups, is_simulated, one_group, relation_of
+from mechanisms.foresight.asked import (
+    Asked,
+    Memory,
+    is_of_its_groups,
+    is_simulated,
+    one_group,
+    relation_of,
+)
 from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.memory import Memory
 from mechanisms.foresight.synthetic import SyntheticRows, drawn, synthetic_rows
 from mechanisms.foresight.trees import mapped, mapped_arrays, numbers
 from mechanisms.foresight.verdicts import Estimate

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from mechanisms.contract import InvalidStatisticError, Json, Statistic
 from mechanisms.domain import Schema
-from mechanisms.foresight.asked import Asked, is_simulated
+from mechanisms.foresight.asked import Asked, is_simulated, spreads_of, with_spreads
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.choice import choose
 from mechanisms.foresight.errors import COARSE, FULL, Effort, expected_error
 from mechanisms.foresight.ranges import ranges_of
 from mechanisms.foresight.sizes import sizes_of, with_amounts, with_sizes, worst_of
-from mechanisms.foresight.spreads import spreads_of, with_spreads
 from mechanisms.foresight.trees import at, placed
 from mechanisms.foresight.verdicts import Estimate, Usefulness, judged
 from mechanisms.presentation import shown_ranges

@@ -40,9 +40,9 @@ from mechanisms.domain import (
     presence_values,
     summed,
 )
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.foresight.assumptions import Assumptions, Factor, factors_of
-from mechanisms.geometry.simulation import hashed_uniforms
+from mechanisms.geometry.laws import hashed_uniforms
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import ArrayData, Ordered, distinct, exact_gram
 

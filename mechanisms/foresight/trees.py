@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from mechanisms.contract import Json
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 
 
 def mapped(number: Callable[..., object], *trees: Json) -> Json:

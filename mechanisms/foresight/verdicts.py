@@ -13,7 +13,7 @@ of far fewer records than were assumed.
 
 Where the number of records that an answer is about is private, the verdict ``depends`` on it
 (:mod:`mechanisms.foresight.sizes`), until a release states its noise. Where the answer is divided
-by the spread of values, the verdict depends on that too (:mod:`mechanisms.foresight.spreads`).
+by the spread of values, the verdict depends on that too (:mod:`mechanisms.foresight.asked`).
 So it depends on the size of counts and sums under conditions; the release then decides.
 """
 

@@ -29,7 +29,7 @@ Cal.   3    1     0.015   0.154   0.015
 Whatever the rule, a theta with an l1 norm above the public bound is scaled back to it.
 
 *Interval.* A parametric bootstrap from sanitized quantities only: the answer is taken for the
-truth, the known law of the noise is simulated around it (:mod:`mechanisms.geometry.simulation`),
+truth, the known law of the noise is simulated around it (:mod:`mechanisms.geometry.laws`),
 and half the interval's length is the 95% quantile of how far theta then moves, or the farther of
 its 2.5% and 97.5% quantiles. It describes the
 privacy noise, so it aims at the same rule's answer without noise; sampling error is not in it,
@@ -50,9 +50,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from mechanisms.contract import LateNoise, Noise, Outcome
-from mechanisms.exact.arrays import Floats
-from mechanisms.geometry.balls import TAIL, Ball, NormBall
-from mechanisms.geometry.simulation import simulate
+from mechanisms.exact.many import Floats
+from mechanisms.geometry.laws import simulate
+from mechanisms.geometry.smooth import TAIL, Ball, NormBall
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.second_order import Jet
 

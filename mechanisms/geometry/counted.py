@@ -41,12 +41,11 @@ from math import log
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
 from mechanisms.exact.continuous import LazyVector
-from mechanisms.exact.rounding import working_precision
-from mechanisms.geometry.balls import Uniforms
-from mechanisms.geometry.smooth import Marginal, SmoothBall
+from mechanisms.exact.floats import working_precision
+from mechanisms.exact.many import Floats
+from mechanisms.geometry.smooth import Marginal, SmoothBall, Uniforms
 from mechanisms.randomness import LazyUniform, Randomness
 
 _GUARD_BITS = 32  # more than the arithmetic of a point can lose

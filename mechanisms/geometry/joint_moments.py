@@ -43,10 +43,9 @@ from math import log
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.arrays import Floats
-from mechanisms.exact.rounding import working_precision
-from mechanisms.geometry.balls import Uniforms
-from mechanisms.geometry.quadrature import (
+from mechanisms.exact.floats import working_precision
+from mechanisms.exact.many import Floats
+from mechanisms.geometry.laws import (
     PROPOSALS,
     MarginalSums,
     by_rows,
@@ -57,7 +56,7 @@ from mechanisms.geometry.quadrature import (
     some_products,
 )
 from mechanisms.geometry.second_moments import Kind, check_pairs, kinds
-from mechanisms.geometry.smooth import Marginal, SmoothBall
+from mechanisms.geometry.smooth import Marginal, SmoothBall, Uniforms
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.main_effects import (
     GUARD_BITS,

@@ -39,11 +39,10 @@ from math import log
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.floats import working_precision
+from mechanisms.exact.many import Floats
 from mechanisms.exact.once import once
-from mechanisms.exact.rounding import working_precision
-from mechanisms.geometry.balls import Uniforms
-from mechanisms.geometry.quadrature import (
+from mechanisms.geometry.laws import (
     PROPOSALS,
     MarginalSums,
     by_rows,
@@ -53,7 +52,7 @@ from mechanisms.geometry.quadrature import (
     signs,
     some_products,
 )
-from mechanisms.geometry.smooth import Marginal, SmoothBall
+from mechanisms.geometry.smooth import Marginal, SmoothBall, Uniforms
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.main_effects import (
     GUARD_BITS,

@@ -45,13 +45,11 @@ from mechanisms.contract import (
     Statistic,
 )
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.functional.linear import coordinate_noise
 from mechanisms.functional.sanitized import equations
-from mechanisms.inference.curvature import Curvature
-from mechanisms.inference.disturbed import Curved, Disturbed
+from mechanisms.inference.curvature import Curvature, Curved, Disturbed
 from mechanisms.inference.evidence import Simulation
-from mechanisms.inference.least_squares import Fits, Spectra, Sums
 from mechanisms.inference.moments import answer
 from mechanisms.inference.neighbours import (
     COUNT_SHARE,
@@ -65,6 +63,7 @@ from mechanisms.inference.neighbours import (
 )
 from mechanisms.inference.neighbours import METHOD as NEIGHBOURS
 from mechanisms.inference.regression import METHOD as LINEAR
+from mechanisms.inference.regression import Fits, Spectra, Sums
 from mechanisms.kng.quantile import calibrate_quantile
 from mechanisms.knorm import THEOREM, IntegerNoise, draw_coordinates, integer_noise, plan_form
 from mechanisms.privacy import (

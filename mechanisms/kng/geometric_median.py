@@ -35,7 +35,7 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import CODE_BITS, NumberColumn, Schema
-from mechanisms.exact.arrays import Integers
+from mechanisms.exact.many import Integers
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.objectives.points import MOST_CELLS, LineLaw, Points, PointsLaw, held, survey

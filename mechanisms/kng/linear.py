@@ -3,7 +3,7 @@
     f(theta) proportional to exp(-eps / (2 Delta(theta)) ||A theta - b||_inf) (1 + rho)^-p
 
 on rho = ||theta||_1 <= B, with A, b, the exact sensitivity Delta(theta), the public ridge inside
-A and the base measure's p as in :mod:`mechanisms.objectives.linear`. p depends on the number
+A and the base measure's p as in :mod:`mechanisms.objectives.quadratic`. p depends on the number
 of coefficients alone, and is part of the answer.
 
 **Errors in print.** Density (1) of the paper has eps / (8 (1 + B)) on a gradient
@@ -38,7 +38,7 @@ from mechanisms.contract import (
 )
 from mechanisms.domain import Schema
 from mechanisms.kng.theorem import THEOREM
-from mechanisms.objectives.linear import (
+from mechanisms.objectives.quadratic import (
     MAX_DIMENSION,
     gradient_rate,
     posterior,
@@ -50,7 +50,7 @@ from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine import AffinePosterior, draw
 from mechanisms.samplers.base_measure import FLAT, base_power
-from mechanisms.statistics.designs.grids import grid_exponent
+from mechanisms.statistics.designs.boxes import grid_exponent
 from mechanisms.statistics.designs.rows import equations_of
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression

@@ -45,7 +45,7 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import Schema
-from mechanisms.exact.decimals import decimal_text
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness

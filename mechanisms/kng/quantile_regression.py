@@ -42,7 +42,7 @@ from functools import partial
 
 from mechanisms.contract import Data, Outcome, Plan, no_noise
 from mechanisms.domain import Schema
-from mechanisms.exact.decimals import decimal_text
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.check_loss import GradientLaw
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
@@ -51,8 +51,7 @@ from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.base_measure import base_measure_text, base_power
 from mechanisms.samplers.envelopes import first_kept
-from mechanisms.statistics.designs.boxes import RegressionRows, require_dimension
-from mechanisms.statistics.designs.grids import grid_bits
+from mechanisms.statistics.designs.boxes import RegressionRows, grid_bits, require_dimension
 from mechanisms.statistics.designs.rows import HELD_ROWS, require_held
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.weights import weighing, weights_of

@@ -1,6 +1,6 @@
 """Sums of losses over private records: loss, gradient, Hessian, bounds, sensitivity.
 
-For minimisers (:mod:`mechanisms.samplers.objective`): :mod:`quadratic`, :mod:`logistic`,
+For minimisers (:mod:`mechanisms.samplers.minimiser`): :mod:`quadratic`, :mod:`logistic`,
 :mod:`smoothed_check`, the latter two built on :mod:`sigmoid`; their public constants are in
 :mod:`losses`. As laws of the box engine (:mod:`mechanisms.samplers.boxes`): :mod:`check_loss`,
 :mod:`geometric_median` and :mod:`points`. For linear regression by KNG: :mod:`linear`.

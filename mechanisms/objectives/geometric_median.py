@@ -32,10 +32,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_two, rational
 from mechanisms.exact.floats import SPACING
-from mechanisms.objectives.rows import distinct_rows
+from mechanisms.exact.many import Floats
+from mechanisms.objectives.design import distinct_rows
 from mechanisms.samplers.boxes import Children, Space, Start
 
 _MARGIN = 2.0**-40  # relative room for the float operations of a bound

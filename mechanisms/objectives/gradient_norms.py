@@ -10,8 +10,8 @@ from typing import Literal, Protocol
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import dot, norm_largest, norm_one
+from mechanisms.exact.many import Floats
 
 NormName = Literal["linf", "l2", "l1"]
 

@@ -17,6 +17,16 @@ float64; rows come in chunks of at most 2**13, so the product of 21-bit
 residuals with 21-bit codes sums to an exact integer in float64.
 ``steepness`` times ||v||_1 bounds |zeta_i'A'v|, so log sigmoid' moves by at most
 ``steepness sqrt(d) ||v||_2``.
+
+*The logistic loss of private rows.* ``L(theta) = sum_i log(1 + exp(theta'x_i)) - y_i theta'x_i``,
+y in {0, 1}, |x_ij| <= 1 (Awan & Slavkovic, equation (4), as a sum).
+
+*Conventions.* With s_i = 1 - 2 y_i a record's loss is log(1 + exp(s_i theta'x_i)),
+so labels are folded into the rows. Rows are stored in *code units*
+``zeta_i = s_i (1, a_i1/F, ..., a_ik/F)``, whose entries are exact in float64,
+and x_i = W (1, a_i/F) for a public rational d x (k+1) matrix W (see
+:class:`~mechanisms.objectives.design.Design`). This is
+:class:`~mechanisms.objectives.sigmoid.SigmoidObjective` with A = W and nothing else.
 """
 
 from __future__ import annotations
@@ -32,11 +42,17 @@ from flint import arb, arb_mat
 from scipy.special import expit
 
 from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import MATRIX_BITS, rational, rational_matrix, smallest_eigenvalue_bound
-from mechanisms.exact.floats import SIGMOID_ERROR, SIGMOID_FLOOR, UNIT_ROUNDOFF, sigmoid
-from mechanisms.exact.rounding import working_precision
-from mechanisms.samplers.objective import Certified
+from mechanisms.exact.floats import (
+    SIGMOID_ERROR,
+    SIGMOID_FLOOR,
+    UNIT_ROUNDOFF,
+    sigmoid,
+    working_precision,
+)
+from mechanisms.exact.many import Floats
+from mechanisms.objectives.design import Design
+from mechanisms.samplers.minimiser import Certified
 
 _WHOLE = np.ones(1)
 _SAFETY = 1.01  # covers the rounding of the error bounds themselves
@@ -93,7 +109,7 @@ class CodeSums:
 
 
 class SigmoidObjective:
-    """L of the module note; implements :class:`~mechanisms.samplers.objective.Objective`.
+    """L of the module note; implements :class:`~mechanisms.samplers.minimiser.Objective`.
 
     Parameters
     ----------
@@ -441,3 +457,32 @@ def ball_sigmoid(t: arb) -> arb:
         small = t.exp()
         return small / (1 + small)
     return 1 / (1 + (-t).exp())
+
+
+# The logistic loss of private rows
+
+
+class LogisticObjective(SigmoidObjective):
+    """The logistic loss of some rows; implements :class:`~mechanisms.samplers.minimiser.Objective`.
+
+    Parameters
+    ----------
+    rows : Rows
+        The signed rows zeta, of k + 1 entries that are multiples of 1/F in [-1, 1].
+    design : Design
+        The public map W.
+    weighted : bool
+        Whether each row has one entry more, its weight.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, rows: Rows, design: Design, *, weighted: bool = False) -> None:
+        matrix = tuple(tuple(row) for row in design.matrix())
+        public = AffineMap(
+            matrix=matrix,
+            offset=(Fraction(0),) * (len(design.slopes) + 1),
+            scale=Fraction(1),
+            steepness=Fraction(1),
+        )
+        super().__init__(rows, public, (Fraction(0),) * design.dimension, weighted=weighted)

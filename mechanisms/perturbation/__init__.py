@@ -10,7 +10,7 @@ eigenvalue of a record's Hessian. One module per statistic that it draws, a regr
 plans share. :class:`mechanisms.perturbation.calibration.Perturbation` is the mechanism itself, for
 
 - losses: squared, logistic, the check loss smoothed by a logistic kernel
-  (:mod:`mechanisms.objectives.smoothed_check`), and in the library alone Huber's
+  (:mod:`mechanisms.objectives.losses`), and in the library alone Huber's
   (:mod:`mechanisms.perturbation.huber`, with why its jumping Hessian does no harm). Their
   constants are derived in :mod:`mechanisms.objectives.losses`. Smoothing is a public
   choice of what is minimised: it costs accuracy, not privacy, as Delta is the

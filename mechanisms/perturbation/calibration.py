@@ -14,12 +14,11 @@ from fractions import Fraction
 
 from mechanisms.exact.balls import above, rational
 from mechanisms.exact.continuous import BallNorm, LazyVector, knorm_vector
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.losses import Loss, Norm
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.bodies import Body, BodyVector
-from mechanisms.samplers.minimiser import Problem, certified_minimiser
-from mechanisms.samplers.objective import Objective
+from mechanisms.samplers.minimiser import Objective, Problem, certified_minimiser
 from mechanisms.samplers.regions import Region
 
 # More ridge is still private; with less, separable data have no finite answer.

@@ -29,15 +29,14 @@ from flint import arb, arb_mat
 
 from mechanisms.contract import Data
 from mechanisms.domain import CODE_BITS, CODE_MAX, EXACT_ROWS
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import MATRIX_BITS, rational, rational_matrix, smallest_eigenvalue_bound
-from mechanisms.exact.floats import UNIT_ROUNDOFF
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import UNIT_ROUNDOFF, working_precision
+from mechanisms.exact.many import Floats
 from mechanisms.objectives.design import Design
 from mechanisms.objectives.losses import Loss, records_changed
 from mechanisms.objectives.sigmoid import AffineMap, CodeSums
 from mechanisms.privacy import Adjacency
-from mechanisms.samplers.objective import Certified
+from mechanisms.samplers.minimiser import Certified
 from mechanisms.statistics.designs.rows import CodeRows
 from mechanisms.statistics.designs.scaling import RegressionScaling, design
 
@@ -46,7 +45,7 @@ _REACH_BITS = 10  # the curvature is certified for moves within 2**-10 of the th
 
 
 class HuberObjective:
-    """Huber's loss of some rows; implements :class:`~mechanisms.samplers.objective.Objective`.
+    """Huber's loss of some rows; implements :class:`~mechanisms.samplers.minimiser.Objective`.
 
     Parameters
     ----------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mechanisms.contract import Data, Plan
 from mechanisms.domain import Schema
-from mechanisms.exact.decimals import as_written
-from mechanisms.objectives.logistic import LogisticObjective
+from mechanisms.exact.fractions import as_written
 from mechanisms.objectives.losses import logistic_loss
+from mechanisms.objectives.sigmoid import LogisticObjective
 from mechanisms.perturbation.release import Newton, plan_fit
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.rows import passes

@@ -6,8 +6,7 @@ from fractions import Fraction
 
 from mechanisms.contract import Data, Plan
 from mechanisms.domain import Schema
-from mechanisms.objectives.losses import smoothed_check_loss
-from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
+from mechanisms.objectives.losses import SmoothedCheckObjective, smoothed_check_loss
 from mechanisms.perturbation.calibration import smoothing_width
 from mechanisms.perturbation.release import Newton, plan_fit
 from mechanisms.privacy import PrivacyLoss

@@ -19,7 +19,7 @@ from mechanisms.perturbation.calibration import Perturbation
 from mechanisms.perturbation.theorem import THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.objective import Objective
+from mechanisms.samplers.minimiser import Objective
 from mechanisms.samplers.regions import l1_region
 from mechanisms.statistics.designs.rows import are_held, passes_ms
 from mechanisms.statistics.designs.scaling import RegressionScaling

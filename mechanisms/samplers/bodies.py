@@ -25,8 +25,8 @@ from scipy.optimize import linprog
 from mechanisms.exact.balls import dot, rational
 from mechanisms.exact.certainty import settled
 from mechanisms.exact.continuous import gamma, inverse_root
+from mechanisms.exact.floats import working_precision
 from mechanisms.exact.fractions import fmpq_matrix, solve
-from mechanisms.exact.rounding import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
 _GUARD_BITS = 32  # more than a membership test can lose

@@ -46,7 +46,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
 _FLOAT_BITS = 64  # of the uniform: what floats look at

@@ -14,7 +14,7 @@ it takes 1 from one count and adds 1 to another: s moves by at most 2. Adding
 one to cell b raises that count by 1 and every n g_j by g_j: s moves by at most
 ``(1 - g_b) + sum over j != b of g_j = 2 (1 - g_b)``, at most 2 (1 - smallest gap).
 
-*Ties.* Records are spread over a finer grid first (:mod:`mechanisms.samplers.fine_grid`),
+*Ties.* Records are spread over a finer grid first (:mod:`mechanisms.samplers.geometric`),
 so that every rank from 1 to n can be had, inside a tie too.
 
 *Steps.* C is constant between neighbouring records. A *path* says in which steps
@@ -58,11 +58,11 @@ from itertools import groupby, pairwise
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.exact.balls import rational
 from mechanisms.exact.certainty import UnsoundEnvelopeError, exceeds, settled
+from mechanisms.exact.many import Floats, Integers
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.fine_grid import FINE_BITS, FineGrid, Steps
+from mechanisms.samplers.geometric import FINE_BITS, FineGrid, Steps
 from mechanisms.samplers.intervals import GridCodes
 
 Path = tuple[tuple[int, int], ...]

@@ -32,7 +32,7 @@ from math import exp, floor, isqrt, lgamma, pi, prod, sqrt
 
 from mechanisms.exact.certainty import settled
 from mechanisms.exact.continuous import LazyVector, knorm_vector
-from mechanisms.exact.rounding import grid_point, working_precision
+from mechanisms.exact.floats import grid_point, working_precision
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.geometric import geometric
 

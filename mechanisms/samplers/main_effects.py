@@ -29,9 +29,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.certainty import UnsoundEnvelopeError, exceeds, settled
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
+from mechanisms.exact.many import Floats
 from mechanisms.randomness import LazyUniform, Randomness
 
 Flags = NDArray[np.bool_]

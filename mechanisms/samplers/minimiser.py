@@ -2,7 +2,7 @@
 
 ``theta* = argmin over Theta of  L(theta) + gamma/2 ||theta||_2^2 + V'theta``
 
-with L convex (:class:`~mechanisms.samplers.objective.Objective`), gamma > 0
+with L convex (:class:`~mechanisms.samplers.minimiser.Objective`), gamma > 0
 public, V a lazy random vector and Theta a region
 (:mod:`mechanisms.samplers.regions`). Floats propose a point; what is released is
 decided by the following bound alone.
@@ -20,6 +20,13 @@ If the ball around theta does not round to one grid point, the same is done
 with exact rationals and ball arithmetic, with ever more bits. theta* has a
 density on each face of Theta, so with probability one some precision
 decides; the region's ``exponent`` keeps atoms off the ties.
+
+*The minimiser's interface of an objective: float hints, and certified enclosures.* The objective
+is the convex sum over records, without ridge and tilt, which the minimiser adds itself.
+
+*Conventions.* theta is a point of R^d, d = ``dimension``. A *hint* is in floats and may be wrong:
+theta, a step and a gradient are ``float64`` of shape (d,), a Hessian of shape (d, d). A *fact*
+holds for certain: theta is d exact rationals, a gradient d balls around the exact entries.
 """
 
 from __future__ import annotations
@@ -28,17 +35,72 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import above, midpoint, norm_bound, rational
 from mechanisms.exact.continuous import LazyVector
-from mechanisms.exact.rounding import grid_point, working_precision
+from mechanisms.exact.floats import grid_point, working_precision
+from mechanisms.exact.many import Floats
 from mechanisms.samplers.l1_ball import Point, Vector
-from mechanisms.samplers.objective import Certified, Objective
 from mechanisms.samplers.regions import Region
+
+# The minimiser's interface of an objective: float hints, and certified enclosures
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """Facts about the objective at one exact point.
+
+    Attributes
+    ----------
+    gradient : list of arb
+        d balls that hold the gradient.
+    curvature : Fraction
+        mu >= 0 such that the Hessian, averaged over any segment from the point to
+        one at most ``reach`` away, is at least mu I.
+    reach : Fraction or None
+        That distance (l2); None if there is no limit.
+    """
+
+    gradient: list[arb]
+    curvature: Fraction
+    reach: Fraction | None
+
+
+class Objective(Protocol):
+    """A convex function of theta in R^d, private through the data it sums over."""
+
+    @property
+    def dimension(self) -> int:
+        """Return d."""
+
+    @property
+    def quadratic(self) -> bool:
+        """Return whether one Newton step ends at the minimiser."""
+
+    def model(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Hint: return the gradient (d,) and the Hessian (d, d)."""
+
+    def stretch(self, step: Floats) -> float:
+        """Hint: return about how far a step moves the log of a record's curvature.
+
+        Infinite where the curvature jumps.
+        """
+
+    def slope_along(self, theta: Floats, step: Floats) -> Callable[[float], float]:
+        """Hint: return t -> the derivative of the objective at theta + t step."""
+
+    def certify(self, theta: Sequence[Fraction]) -> Certified:
+        """Fact: return what one pass over the data in floats proves, errors included."""
+
+    def gradient(self, theta: Sequence[Fraction], bits: int) -> list[arb]:
+        """Fact: return d balls around the gradient whose radii vanish as ``bits`` grows."""
+
+
+# The grid point of a tilted convex objective's minimiser, certified
 
 _TILT_BITS = 96  # of the tilt, for float hints
 _FLOAT_BITS = 128  # of the first certificate, made from one pass in floats

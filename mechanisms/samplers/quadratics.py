@@ -14,7 +14,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import dot, midpoint, rational, rational_matrix
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.samplers.l1_ball import Point, Vector, solve_exactly
 
 _FLOAT_TOLERANCE = 1e-12  # a hint's walk may stop at rounding

@@ -22,8 +22,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from mechanisms.contract import Data, InvalidStatisticError, Json, Noise, Statistic
 from mechanisms.domain import Schema
-from mechanisms.geometry.balls import NoiseLaw
-from mechanisms.geometry.combinations import combination_factor
+from mechanisms.geometry.cuts import combination_factor
+from mechanisms.geometry.smooth import NoiseLaw
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.statistics.cells.parting import Parting
 
@@ -165,7 +165,7 @@ def describe_noise(
     A leaf's ``rounding`` is added to all three, of which it is no part by itself.
     A leaf that reads one coordinate has that coordinate's law. One that reads
     several has the standard deviation of the combination and the interval of
-    :mod:`mechanisms.geometry.combinations`. A ratio or a square is taken to first order.
+    :mod:`mechanisms.geometry.cuts`. A ratio or a square is taken to first order.
     A number clamped to limits has a standard deviation of at most half their width.
     Of a root see :func:`root_std`; in a preview its interval is as wide as it can get, since
     ``|sqrt(v) - sqrt(w)| <= sqrt(|v - w|)``.

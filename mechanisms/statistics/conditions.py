@@ -18,8 +18,8 @@ import numpy as np
 
 from mechanisms.contract import Block, InvalidStatisticError, meaning, require_column
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema, exact, presence_of
-from mechanisms.exact.decimals import as_written
-from mechanisms.expressions.comparisons import ORDERED, Mask, compared, order_of_whole
+from mechanisms.exact.fractions import as_written
+from mechanisms.expressions.conjunctions import ORDERED, Mask, compared, order_of_whole
 from mechanisms.expressions.tree import quoted_name
 from mechanisms.words import closest_first, listed, no_value, slip_of
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, cast
 
 from mechanisms.contract import Json, Outcome, Reading, Statistic, meaning, require_numbers
 from mechanisms.domain import Schema
-from mechanisms.exact.decimals import as_written
+from mechanisms.exact.fractions import as_written
 from mechanisms.privacy import Adjacency
 from mechanisms.probes import MIDDLE, NEAR, Probe
 from mechanisms.statistics.facts.defaults import width_of

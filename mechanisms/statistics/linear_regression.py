@@ -2,7 +2,7 @@
 
 Least squares in the scaled coordinates of :mod:`mechanisms.statistics.designs.scaling`
 (|x_ij| <= 1, |y_i| <= 1), the coefficients limited to an l1 ball. Sensitivities are
-derived in :mod:`mechanisms.objectives.linear`.
+derived in :mod:`mechanisms.objectives.quadratic`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import ClassVar, Literal, Self
 
 from mechanisms.contract import FieldHint, InvalidStatisticError, Json, NearZero, meaning
 from mechanisms.domain import Schema
-from mechanisms.exact.decimals import as_written
+from mechanisms.exact.fractions import as_written
 from mechanisms.probes import FACING, STEEP, Probe
+from mechanisms.statistics.designs.boxes import require_bound, require_coefficients
 from mechanisms.statistics.designs.features import Features, count_columns, plain_names
-from mechanisms.statistics.designs.limits import require_bound, require_coefficients
 from mechanisms.statistics.designs.ranges import coefficient_ranges
 from mechanisms.statistics.designs.regression import (
     HINTS,

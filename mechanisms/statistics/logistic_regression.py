@@ -35,19 +35,19 @@ from mechanisms.contract import (
     require_column,
 )
 from mechanisms.domain import EXACT_ROWS, CategoryColumn, NumberColumn, Schema, exact
-from mechanisms.exact.decimals import as_written
+from mechanisms.exact.fractions import as_written
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.tree import coefficient_name
 from mechanisms.probes import STEEP, Probe
 from mechanisms.statistics.cells.possible import require_both
 from mechanisms.statistics.cells.spelling import condition_of, spelled_condition
 from mechanisms.statistics.conditions import Condition
-from mechanisms.statistics.designs.features import Features, count_columns, names_in, plain_names
-from mechanisms.statistics.designs.limits import (
+from mechanisms.statistics.designs.boxes import (
     MAX_COEFFICIENTS,
     require_bound,
     require_coefficients,
 )
+from mechanisms.statistics.designs.features import Features, count_columns, names_in, plain_names
 from mechanisms.statistics.designs.ranges import coefficient_ranges
 from mechanisms.statistics.designs.regression import (
     HINTS,

@@ -25,7 +25,7 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import Schema
-from mechanisms.exact.decimals import as_written, has_decimals
+from mechanisms.exact.fractions import as_written, has_decimals
 from mechanisms.privacy import Adjacency
 from mechanisms.probes import MIDDLE, NEAR, Probe
 from mechanisms.statistics.facts.defaults import bounds_of

@@ -24,14 +24,14 @@ from typing import ClassVar, Literal, Self
 
 from mechanisms.contract import FieldHint, InvalidStatisticError, Json, NearZero, meaning
 from mechanisms.domain import Schema
-from mechanisms.exact.decimals import as_written, has_decimals
+from mechanisms.exact.fractions import as_written, has_decimals
 from mechanisms.probes import AMONG, FACING, Probe
-from mechanisms.statistics.designs.features import Features, count_columns, plain_names
-from mechanisms.statistics.designs.limits import (
+from mechanisms.statistics.designs.boxes import (
     MAX_COEFFICIENTS,
     require_bound,
     require_coefficients,
 )
+from mechanisms.statistics.designs.features import Features, count_columns, plain_names
 from mechanisms.statistics.designs.ranges import coefficient_ranges
 from mechanisms.statistics.designs.regression import (
     HINTS,

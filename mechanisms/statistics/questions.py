@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, cast, runtime_check
 
 from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic, meaning
 from mechanisms.domain import CategoryColumn, Schema, column_named
-from mechanisms.expressions.definitions import Definition
+from mechanisms.expressions.derived import Definition
 from mechanisms.expressions.presence import values_read
 from mechanisms.expressions.tree import coefficient_name
 from mechanisms.privacy import Adjacency

@@ -47,8 +47,7 @@ from mechanisms.geometry.cuts import add_remove_ball, replace_one_ball
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.geometry.smooth import SmoothBall
-from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space, upper_root
-from mechanisms.geometry.stacked import StackedBall
+from mechanisms.geometry.spaces import AdjacentOutputSpace, StackedBall, cube_space, upper_root
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import Coordinates, Tree, public_rows
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
-from mechanisms.exact.decimals import as_written, has_decimals
+from mechanisms.exact.fractions import as_written, has_decimals
 from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.cells.axes import MAX_CELLS
 from mechanisms.statistics.cells.spelling import canonical

@@ -31,7 +31,7 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import SUM_MAX, NumberColumn, Schema
-from mechanisms.geometry.contributions import ContributionHull, contribution_hull
+from mechanisms.geometry.histograms import ContributionHull, contribution_hull
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency
@@ -310,7 +310,7 @@ def _reach_space(
 
     Where S_T reaches a corner of it, l1 and l2 sensitivities are exact
     (Proposition 3.3), else upper bounds. The hull is the cube only where every
-    combination of signs is reached, else that of :mod:`mechanisms.geometry.contributions`.
+    combination of signs is reached, else that of :mod:`mechanisms.geometry.histograms`.
     """
     return AdjacentOutputSpace(
         dimension=dimension,

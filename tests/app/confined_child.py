@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from app.processes import upload_reader_child
-from app.uploads.sources.fed import reopened
+from app.uploads.sources.feeding import reopened
 
 first = upload_reader_child.first
 

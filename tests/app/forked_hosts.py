@@ -1,6 +1,6 @@
 """Servers and their hosts, forked from a process that has loaded all: to load takes seconds.
 
-A host (:mod:`app.processes.fork_host`) that is forked differs in nothing but that from one that is
+A host (:mod:`app.processes.forking`) that is forked differs in nothing but that from one that is
 started: its environment is empty, it has a group of its own and a lower priority, and it leaves
 with its server. One that is started is tested beside this, and wherever a test starts a server by
 its command.
@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.processes import forking
-from app.processes.fork_host import host
-from app.processes.forking import Forks
+from app.processes.forking import Forks, host
 from app.processes.spare_time import take_lower_priority
 
 LOADED = multiprocessing.get_context("forkserver")

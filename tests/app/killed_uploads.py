@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from app.domain.roles import Role
+from app.domain.policies import Role
 from app.places import open_store
 from app.processes.build import build_processes
 from app.processes.uploads import StoringProcesses
@@ -25,7 +25,7 @@ from app.services.build import Services, build_services
 from app.services.datasets.lineage import LineageService
 from app.services.people.keys import Caller
 from app.store import Store
-from app.store.ledger.uploads import UploadsWriter
+from app.store.ledger.datasets import UploadsWriter
 from app.uploads.intake import Intake
 from app.vault.vault import Vault
 from app.web.requests.schemas import DatasetSpec

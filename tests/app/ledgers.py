@@ -17,7 +17,7 @@ from app.store import Debit, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.anchor.file import FileAnchor
 from app.store.database.rules import RULES, postgresql_triggers
 from app.store.database.tables import metadata
-from app.store.ledger.reviewing.sights import Sight
+from app.store.ledger.reviewing.comments import Sight
 from tests.app.templates import migrated_sqlite
 
 BACKENDS = ("sqlite", "postgres")

@@ -11,7 +11,7 @@ import numpy as np
 
 from app.domain.datasets import ColumnsSpec
 from app.engine.schema import schema_of
-from app.services.datasets.declarations import declared_columns
+from app.services.datasets.admitting import declared_columns
 from app.uploads.ingest import ingest
 from app.uploads.people.taking import PeopleRows
 from app.uploads.prf import Prf

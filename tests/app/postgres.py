@@ -90,8 +90,8 @@ class Databases:
 
 def _emptied(url: str) -> bool:
     from app.store.database.engines import migrating_engine
+    from app.store.database.migrate import schema_faults
     from app.store.database.rules import RULES, postgresql_triggers
-    from app.store.database.schema_check import schema_faults
     from app.store.database.tables import metadata
 
     with migrating_engine(url).connect() as connection, connection.begin():

@@ -12,8 +12,8 @@ from string import Template
 
 from sqlalchemy import Connection
 
+from app.domain.policies import Role
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
 from app.store.database.engines import migrating_engine
 from app.store.database.rules import RULES, create_rules
 from tests.app.dropped_rules import drop_rules

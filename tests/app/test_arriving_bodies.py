@@ -10,7 +10,7 @@ from typing import Any
 from starlette.types import Message, Receive, Scope, Send
 
 from app.api.counts import Counts
-from app.api.serving.middleware import RequestContext
+from app.api.middleware import RequestContext
 from app.domain.problems import Problem
 from app.web.crowd import Crowd
 

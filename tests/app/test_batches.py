@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.domain.errors import StorageError
+from app.domain.problems import StorageError
 from app.services.releases.batches import MOST_MS, Batches, packed
 from tests.speed import PATIENCE_S
 

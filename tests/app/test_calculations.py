@@ -12,11 +12,10 @@ from typing import TypeVar
 
 import pytest
 
-from app.domain.errors import ProcessLostError, StoppedError
-from app.domain.problems import Problem
+from app.domain.problems import Problem, ProcessLostError, StoppedError
 from app.processes import calculations
 from app.processes.calculations import CalculatingProcesses
-from app.services.plans.budgets import OutOfTimeError, at_most
+from app.services.plans.lanes import OutOfTimeError, at_most
 from app.uploads.intake import Stop
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL

@@ -19,15 +19,14 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.logs import AllowListFormatter
 from app.processes.channel import pickled, unpickled
-from app.processes.draw_child import answers, charged_draws
-from app.processes.draw_orders import DrawOrder, answer_of
+from app.processes.draw_child import DrawOrder, answer_of, answers, charged_draws
 from app.services.build import Services
 from app.services.plans import plans
 from app.services.plans.answers import plan_json
 from app.services.plans.charged_plan import PlanChangedError, as_charged, require_charged_plan
 from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
-from app.services.releases import put_off
+from app.services.releases import draws
 from app.services.releases.charged_draws import ChargedDraws
 from app.store import DatasetRecord, Debit, ReleaseRecord, Store
 from app.web.requests.schemas import DatasetSpec
@@ -246,9 +245,9 @@ def test_rows_put_in_place_after_the_charge_are_not_drawn(
 
     Once the data set's own is back, its release is drawn.
     """
-    monkeypatch.setattr(put_off, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(put_off, "LONGEST_PAUSE_S", 0.05)
-    monkeypatch.setattr(put_off, "TRIES_PER_ATTEMPT", 10**6)
+    monkeypatch.setattr(draws, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(draws, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(draws, "TRIES_PER_ATTEMPT", 10**6)
 
     async def scenario() -> None:
         async with serve(tmp_path) as (store, services):

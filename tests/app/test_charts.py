@@ -9,12 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.desk.charts.frame import Scale
-from app.desk.charts.intervals import Measured, intervals
+from app.desk.charts import Measured, Scale, intervals
 from app.services.publishing.pictures import chart
 from app.tidy.keys import Key
-from app.tidy.numerals import spaced, within
-from app.tidy.rows import Row
+from app.tidy.rows import Row, spaced, within
 
 NARROW = (20_640.1234, 20_641.1234)
 WIDE = (746.2, 1_146.1504)

@@ -11,8 +11,7 @@ import httpx
 import pytest
 
 from app.client import ClientError, Dataset, Release, ReleaseDesk
-from app.client.conditions import conditions_in
-from app.client.questions import Fields, question
+from app.client.questions import Fields, conditions_in, question
 from mechanisms.catalog import STATISTICS
 
 OPENAPI = json.loads((Path(__file__).parents[1] / "contract/openapi.json").read_text("utf-8"))

@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 
 from app.client import ReleaseDesk
-from app.client.values import plain, write_frame
+from app.client.answers import plain, write_frame
 from mechanisms.times import number_of
 
 ZONES = ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe")

@@ -16,7 +16,7 @@ import pytest
 
 from app.processes import confinement
 from app.processes.forking import Forks
-from app.uploads.sources.fed import reopened
+from app.uploads.sources.feeding import reopened
 from tests.speed import PATIENCE_S
 
 OWN = "open its own file again"

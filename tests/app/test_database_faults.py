@@ -24,7 +24,7 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import Debit, Finish, Store, UnknownCommitError
 from app.store.database import postgresql
-from app.store.disk_errors import DiskError
+from app.store.guard import DiskError
 from tests.app.homes import Home, home_on
 from tests.app.ledgers import ANALYST, Ledger, found_by_key, opened
 from tests.app.test_faults import AMOUNT, check

@@ -11,15 +11,15 @@ import pytest
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
-from app.domain.upload_reports import ColumnCounts, UploadReport
-from app.engine import sketch_files
+from app.domain.upload_problems import ColumnCounts, UploadReport
+from app.engine import schema
 from app.engine.data import MismatchError
 from app.engine.processes import ProcessExecutor
 from app.engine.schema import schema_of
 from app.uploads import sketching, storing
-from app.uploads.limits import Limits
 from app.uploads.storing import Ingested, part_rows, regroup
-from app.vault.errors import AbsentError, TamperedError
+from app.uploads.trouble import Limits
+from app.vault.stored import AbsentError, TamperedError
 from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
@@ -254,9 +254,9 @@ def test_a_matrix_of_integers_of_any_size_is_kept() -> None:
             np.array([[each >> shift & mask for each in row] for row in rows], dtype=np.int64)
             for shift, mask in ((68, -1), (34, (1 << 34) - 1), (0, (1 << 34) - 1))
         ]
-        again = sketch_files.read_gram(sketch_files.Gram(*words).to_bytes())
+        again = schema.read_gram(schema.Gram(*words).to_bytes())
         assert again.some(range(len(rows))) == rows
-        again.add(sketch_files.read_gram(again.to_bytes()))
+        again.add(schema.read_gram(again.to_bytes()))
         assert again.some(range(len(rows))) == [[2 * each for each in row] for row in rows]
 
 
@@ -286,6 +286,6 @@ def test_merged_sketches_of_parts_are_the_sketch_of_the_whole() -> None:
     files = dict(builder.files([]))
     whole = rows.sketch
     for index, name in enumerate(whole.ordered):
-        mine = sketch_files.read_column(files[sketch_files.column_file(index)])
+        mine = schema.read_column(files[schema.column_file(index)])
         assert np.array_equal(mine[0], whole.ordered[name][0])
         assert np.array_equal(mine[1], whole.ordered[name][1])

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.domain.errors import DataUnreadableError
+from app.domain.problems import DataUnreadableError
 from app.engine.data import encoded_parts
 from app.engine.executor import Executor, SerialExecutor
 from app.engine.processes import ProcessExecutor

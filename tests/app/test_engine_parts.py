@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.schema import schema_of
 from app.uploads import storing
-from app.vault.errors import AbsentError, TamperedError
+from app.vault.stored import AbsentError, TamperedError
 from app.vault.vault import Vault
 from mechanisms.domain import exact
 from mechanisms.parted import Part, parts_of

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from app.domain.errors import DataUnreadableError
-from app.domain.problems import Problem
+from app.domain.problems import DataUnreadableError, Problem
 from app.engine.run import run
 from app.logs import AllowListFormatter
 from mechanisms.contract import Data, LateNoise, Noise, Outcome, Plan

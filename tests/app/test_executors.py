@@ -22,7 +22,7 @@ import pytest
 from distributed import Client, LocalCluster
 from pydantic import ValidationError
 
-from app.domain.errors import DataUnreadableError
+from app.domain.problems import DataUnreadableError
 from app.engine.choice import NoClusterError, Passes
 from app.engine.dask import DaskExecutor, PassFailedError
 from app.engine.data import DataEngine, encoded_parts

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from app.domain.errors import SignerLostError
+from app.domain.problems import SignerLostError
 from app.places import open_store
 from app.services.releases.receipts import Receipts, sent_answer
 from app.settings import Settings

@@ -33,7 +33,7 @@ from app.services.health import HealthService
 from app.services.releases.ledger_clock import LedgerClock
 from app.store import Debit, Finish, ReleaseRecord, Store, StoreError
 from app.store.anchor.standing import AnchorError
-from app.store.disk_errors import DiskError, disk_errors_told
+from app.store.guard import DiskError, disk_errors_told
 from app.vault.vault import Vault
 from tests.app.disk import ERRORS, Tape, image, recorded
 from tests.app.forked_hosts import LOADED

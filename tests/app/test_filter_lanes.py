@@ -12,9 +12,8 @@ from app.constants import CONSTANTS
 from app.domain.datasets import parse_columns
 from app.domain.policies import Policy
 from app.engine.schema import schema_of
-from app.services.plans.deadlines import batched_ms
+from app.services.plans.deadlines import batched_ms, require_storable
 from app.services.plans.questions import Question
-from app.services.plans.sizes import require_storable
 from app.services.releases.draws import is_small
 from mechanisms.catalog import calibrate
 from mechanisms.privacy import Adjacency, Epsilon

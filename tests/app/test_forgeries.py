@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy import select, text, update
 
 from app.domain.ledger import GENESIS, SECOND_FORM, Entry, chain_hash
+from app.domain.policies import Acting, Role
 from app.domain.problems import Problem
-from app.domain.roles import Acting, Role
 from app.engine.choice import Passes
 from app.services.audit import check_manifests, check_stored_data
 from app.settings import Settings

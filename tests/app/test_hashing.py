@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from app.domain.hashing import sha256_hex
+from app.domain.ledger import sha256_hex
 
 
 @pytest.mark.parametrize("size", [0, 1, 2046, 2047, 2048, 4094, 4095, 32_768, 32_769, 100_000])

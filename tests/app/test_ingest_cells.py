@@ -10,9 +10,9 @@ import pytest
 
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import columns_json
-from app.domain.upload_reports import ColumnCounts, UploadReport
+from app.domain.upload_problems import ColumnCounts, UploadReport
 from app.uploads.ingest import ingest
-from app.uploads.limits import Limits
+from app.uploads.trouble import Limits
 from mechanisms.domain import CODE_MAX
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import SENTINEL, columns_spec, encode, troubles

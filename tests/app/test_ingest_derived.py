@@ -17,7 +17,7 @@ from app.domain.columns import InvalidSpecError
 from app.domain.datasets import ColumnsSpec, columns_json, derived_json, parse_columns
 from app.engine.data import VaultData
 from app.engine.schema import schema_of
-from app.services.datasets.declarations import declared_columns
+from app.services.datasets.admitting import declared_columns
 from app.vault.vault import Vault
 from mechanisms.domain import CODE_MAX, NumberColumn, exact, summed
 from mechanisms.parted import parts_of

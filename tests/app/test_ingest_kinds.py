@@ -12,7 +12,7 @@ import pytest
 
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import TextFile, columns_json
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 from app.engine.schema import schema_of
 from app.uploads.ingest import ingest
 from app.uploads.trouble import NOT_A_DATE, NOT_A_DATETIME

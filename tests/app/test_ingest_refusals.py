@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 from app.domain.problems import Problem
-from app.uploads.formats.recognition import recognised
 from app.uploads.ingest import ingest
-from app.uploads.limits import Limits
+from app.uploads.recognition import recognised
+from app.uploads.trouble import Limits
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import (
     SENTINEL,

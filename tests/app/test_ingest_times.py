@@ -18,7 +18,7 @@ from app.domain.columns import InvalidSpecError
 from app.domain.datasets import ENCODINGS, ColumnsSpec, parse_columns
 from app.engine.schema import column_of, schema_of
 from app.services.plans.dry_runs import synthetic_file
-from app.uploads.texts.moments import instants, parser_of
+from app.uploads.moments import instants, parser_of
 from mechanisms.domain import NumberColumn
 from mechanisms.privacy import Adjacency
 from mechanisms.times import instant_of, number_of, text_of, zone_named

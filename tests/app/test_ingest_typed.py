@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.domain.problems import Problem
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 from app.uploads.ingest import ingest
 from app.uploads.row_digests import KEY_BYTES, RowDigester
 from app.uploads.spellings import dictionary_of

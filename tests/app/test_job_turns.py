@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.releases.jobs import SHORT_JOB_S
 from app.services.releases.public_moments import PublicMoments

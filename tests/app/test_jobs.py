@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
 from app.main import create_app
 from app.places import open_store
 from app.processes.build import build_processes
@@ -25,8 +25,7 @@ from app.services.datasets import erasing
 from app.services.datasets.erasing import ErasingService
 from app.services.people.keys import Caller
 from app.services.plans.questions import Question
-from app.services.releases.jobs import DrawDiedError, JobRunner, pauses_s
-from app.services.releases.leases import Lease
+from app.services.releases.jobs import DrawDiedError, JobRunner, Lease, pauses_s
 from app.services.releases.receipts import Receipts
 from app.settings import Settings
 from app.store import DatasetRecord, ReleaseRecord, Store

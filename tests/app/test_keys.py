@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from app.domain.policies import Acting, Role
 from app.domain.problems import Problem
-from app.domain.roles import Acting, Role
 from app.services.people import keys as keys_module
 from app.services.people.keys import BOOTSTRAP_NAME, Caller, KeyService
 from app.store import Reader, Store

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from app.domain.policies import Role
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.store import ReleaseRecord, Store
 from tests.app.callers import register

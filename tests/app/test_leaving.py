@@ -14,8 +14,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from app.domain.errors import ProcessLostError, StoppedError
-from app.domain.problems import Problem
+from app.domain.problems import Problem, ProcessLostError, StoppedError
 from app.services.datasets.storing import stored_while_there
 from app.services.plans.lanes import AT_ONCE, ProcessLane
 from app.uploads.intake import Stop

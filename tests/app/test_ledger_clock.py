@@ -14,7 +14,7 @@ from app.domain.problems import Problem
 from app.services.releases.jobs import JobRunner
 from app.services.releases.ledger_clock import LedgerClock
 from app.store.ledger import batches
-from app.store.ledger.ids import text_of
+from app.store.ledger.records import text_of
 from tests.app.homes import Home
 from tests.app.ledgers import opened
 from tests.contract.service import (

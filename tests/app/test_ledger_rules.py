@@ -18,7 +18,7 @@ from app.domain.ledger import (
     digest_of,
     ledger_head,
 )
-from app.domain.policies import RULES, Ask, Policy, enforce
+from app.domain.policies import RULES, Ask, Policy, Role, enforce
 from app.domain.problems import BudgetExceededError, Problem
 from app.domain.releases import (
     TRANSITIONS,
@@ -27,7 +27,6 @@ from app.domain.releases import (
     may_be_redrawn,
     request_fingerprint,
 )
-from app.domain.roles import Role
 from mechanisms.privacy import Epsilon
 
 ENTRY = Entry(

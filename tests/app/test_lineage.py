@@ -19,12 +19,12 @@ from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.overlap import TableShape, chance_of_equal, overlaps
 from app.services.datasets.comparing import Digested, compare
 from app.uploads.ingest import ingest
+from app.uploads.intake import Pool
 from app.uploads.overlap import tables_overlap
-from app.uploads.pools import Pool
 from app.uploads.row_digests import SINGLE, MalformedError, RowDigester, RowDigests
 from app.uploads.samples import Sampler
-from app.vault.errors import TamperedError, UnreadableError, VaultError
 from app.vault.lineage import LineageFiles, Origin
+from app.vault.stored import TamperedError, UnreadableError, VaultError
 from mechanisms.privacy import Adjacency
 
 KEY = bytes(range(32))

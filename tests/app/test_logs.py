@@ -18,8 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.logs import ALLOWED, AllowListFormatter, configure_logs, describe
 from app.store.anchor.standing import Standing
-from app.store.disk_errors import DiskError
-from app.store.guard import Guard
+from app.store.guard import DiskError, Guard
 
 SECRET = "sentinel90817263"
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from app.domain.policies import Role
 from app.domain.problems import Problem
-from app.domain.roles import Role
 from app.services.people.keys import Caller, KeyService, NewKey, secret_hash
 from app.services.people.names import require_no_twin, spelled, twins_of
 from tests.app.callers import register

@@ -17,10 +17,8 @@ from pydantic import TypeAdapter
 from scipy.stats import beta, binom, binomtest
 
 from app.audit import Findings, Offer, Terms, as_html, as_json, as_text, guests, running
-from app.audit.bounds import Floats, certified
-from app.audit.findings import Finding, Verdict
-from app.audit.offers import offers_in
-from app.audit.pairs import COLUMNS, MAX_ROWS, probe_of
+from app.audit.pairs import COLUMNS, MAX_ROWS, offers_in, probe_of
+from app.audit.report import Finding, Floats, Verdict, certified
 from app.cli import main
 from app.cli.refusals import REFUSED
 from app.client import AsyncDesk

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.ledger import SYSTEM_ACCOUNT
-from app.store.publishing.publications import PUBLISHED, WITHDRAWN, PublicationRecord, Wanted
+from app.store.publishing import PUBLISHED, WITHDRAWN, PublicationRecord, Wanted
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import CURATOR, Ledger, Place, opened, place_on, raw
 

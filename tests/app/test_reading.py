@@ -19,13 +19,12 @@ import numpy as np
 import pytest
 
 from app.domain.problems import Problem
-from app.domain.upload_reports import ColumnCounts
+from app.domain.upload_problems import ColumnCounts
 from app.processes import upload_reading as reading
 from app.processes.channel import Message, receive, send
 from app.processes.forking import Forks
 from app.processes.upload_reading import SHARED, UploadReader
-from app.uploads.limits import Limits
-from app.uploads.trouble import UNREADABLE
+from app.uploads.trouble import UNREADABLE, Limits
 from tests.app.bombs import gzip_bomb, nested_gzip, parquet, parquet_bombs
 from tests.app.forks import children_of, host_of, wait
 from tests.app.uploads import SENTINEL, columns_spec, encode, read_upload, refused, troubles

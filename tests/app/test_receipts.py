@@ -31,8 +31,14 @@ from app.services.releases.receipts import Finding, LongAnswer, Receipts, sent_a
 from app.settings import Settings
 from app.store import ReleaseRecord, StoreError, base64url, key_of
 from app.store.ledger import signing as signing_module
-from app.store.ledger.receipt_tokens import read_token, split
-from app.store.ledger.signing import KEY_NAME, RECEIPT_KEY, SigningKey, thumbprint
+from app.store.ledger.signing import (
+    KEY_NAME,
+    RECEIPT_KEY,
+    SigningKey,
+    read_token,
+    split,
+    thumbprint,
+)
 from tests.app.ledgers import Ledger, Place, opened, raw
 
 ANSWER = b'{"id":"rel_1","value":{"receipt":1.50,"caf\xc3\xa9":[1,2]}}'

@@ -19,10 +19,9 @@ from click.testing import CliRunner
 from app.cli.commands import main
 from app.domain.problems import Problem
 from app.uploads.drafting.samples import sample_of
-from app.uploads.formats.recognition import other_delimiter, recognised
-from app.uploads.formats.workbook import DAMAGED, workbook_frame
-from app.uploads.limits import Limits
-from app.uploads.trouble import UnreadableError
+from app.uploads.recognition import other_delimiter, recognised
+from app.uploads.trouble import Limits, UnreadableError
+from app.uploads.workbook import DAMAGED, workbook_frame
 from tests.app.uploads import columns_spec, read_upload, troubles
 
 SENTINEL = "sentinel99812"

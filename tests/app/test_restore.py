@@ -25,7 +25,7 @@ from app.store import (
 )
 from app.store.anchor.file import LOG_NAME
 from app.store.database.engines import writing_engine
-from app.store.ledger.ids import text_of
+from app.store.ledger.records import text_of
 from app.store.unit_of_work import transaction
 from tests.app.conftest import ON_BOTH
 from tests.app.homes import Home, Saved, home_on

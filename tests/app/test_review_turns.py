@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from app.domain.ledger import EntryKind
-from app.domain.notices import Event, event_of
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, TRANSITIONS, UNDECIDED, ReleaseState
-from app.domain.reviews import Count, Decision, Difference, Vote, differences
+from app.domain.reviews import Count, Decision, Difference, Event, Vote, differences, event_of
 from app.services.plans.answers import status_of
 from app.store import UnitOfWork, inspecting
-from app.store.ledger.reviewing.sights import Sight
+from app.store.ledger.reviewing.comments import Sight
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, raw, talked_about
 
 STATES = tuple(ReleaseState)

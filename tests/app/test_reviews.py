@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from app.domain.policies import Review
+from app.domain.policies import Review, Role
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
 from app.services.build import Services
 from app.services.people.keys import Caller
 from app.services.plans.plans import PlanService

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
+from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
 from app.places import open_store
 from app.processes.build import build_processes
 from app.services.build import Services, build_services
 from app.services.datasets import datasets as dataset_module
 from app.services.datasets.datasets import DatasetFacts
-from app.services.datasets.editing import Edit
+from app.services.datasets.erasing import Edit
 from app.services.people.keys import Caller
 from app.services.plans.plans import PlanService, make_offer
 from app.services.plans.questions import Question, read_question

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.policies import Role
 from app.domain.problems import Problem, invalid_request
-from app.domain.roles import Role
 from app.services.people import sessions as sessions_module
 from app.services.people.keys import Caller, KeyService, NewKey
 from app.services.people.sessions import IDLE_S, LONGEST_S, MOST_OF_A_KEY, SessionService

@@ -13,11 +13,11 @@ from app.domain.ledger import Balance, EntryKind
 from app.domain.problems import BudgetExceededError, Problem
 from app.domain.releases import ReleaseState
 from app.store.journal import Wanted
-from app.store.ledger import ids
+from app.store.ledger import records
 from app.store.ledger.accounts import CLOSED
 from app.store.ledger.commands import Debit
 from app.store.ledger.entries import Occasion
-from app.store.ledger.ids import text_of
+from app.store.ledger.records import text_of
 from app.store.unit_of_work import UnitOfWork
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, raw
 
@@ -45,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     for module in ("accounts", "entries", "batches", "releases", "datasets", "reviews"):
         monkeypatch.setattr(f"app.store.ledger.{module}.now", found.text)
-    monkeypatch.setattr(ids, "now", found.text)
+    monkeypatch.setattr(records, "now", found.text)
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from app.constants import Constants
-from app.domain.errors import DataUnreadableError
+from app.domain.problems import DataUnreadableError
 from app.domain.releases import ReleaseState
 from app.processes import small_draws
 from app.processes.channel import framed, pickled
@@ -371,7 +371,7 @@ _LONE = """
 import socket, sys
 from app.processes.channel import framed, pickled
 from app.processes.draw_child import work
-from app.processes.draw_orders import DrawOrder
+from app.processes.draw_child import DrawOrder
 from app.store import KeySource, LedgerIdentity
 server, process = socket.socketpair()
 if sys.argv[1:]:

@@ -17,8 +17,7 @@ from app.domain.problems import Problem
 from app.domain.sources import InvalidSourceError, Source, located, meets, partitions_of, roots_of
 from app.places import source_roots
 from app.settings import Settings, SettingsError
-from app.uploads.sources.fed import FedError, FileOfMany, fed_files
-from app.uploads.sources.feeding import feeding
+from app.uploads.sources.feeding import FedError, FileOfMany, fed_files, feeding
 from app.uploads.sources.folders import Folders
 
 SENTINEL = "sentinel6610029384"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.errors import ProcessLostError
+from app.domain.problems import ProcessLostError
 from app.processes import spare_time
 from app.processes.channel import Message, StarvedError, receive
 from app.processes.crews import Crew

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
+from app.processes.crews import Standstill
 from app.processes.spare_time import there_may_be_spare_time
-from app.processes.standstill import Standstill
 
 _START = """
 import threading, time
-from app.processes.standstill import Standstill
+from app.processes.crews import Standstill
 
 still = Standstill(0.5)
 still.watch()

@@ -23,8 +23,8 @@ from typing import Any
 
 import pytest
 
+from app.domain.policies import Role
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
 from app.services.releases.receipts import Receipts
 from app.store import StoreError, Verification, inspecting
 from app.store.database.engines import migrating_engine

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.domain.ledger import ledger_head
-from app.domain.roles import Role
+from app.domain.policies import Role
 from app.store import UnitOfWork, inspecting
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, raw
 

@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from app.store import Store, StoreError
 from app.store.database.engines import migrating_engine
 from app.store.database.migrate import migrate
-from app.store.database.postgresql_schema import expected_on_postgresql, found_on_postgresql
+from app.store.database.postgresql import expected_on_postgresql, found_on_postgresql
 from app.store.database.tables import metadata
 from app.store.unit_of_work import transaction
 from tests.app.conftest import ON_BOTH

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine
 from app.domain.ledger import Entry, chain_hash
 from app.domain.releases import result_digest
 from app.store.database.engines import migrating_engine
-from app.store.database.schema_check import check_schema
+from app.store.database.migrate import check_schema
 from app.store.database.tables import metadata
 from app.store.errors import TamperedSchemaError
 from app.store.verification.verify import verify

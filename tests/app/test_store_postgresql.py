@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from app.store import Debit, Store, StoreError, UnitOfWork, inspecting
 from app.store.anchor import database as anchor_database
 from app.store.anchor.database import DatabaseAnchor
-from app.store.database import engines, postgresql, privileges
+from app.store.database import engines, postgresql
 from app.store.database.rules import RULES, postgresql_triggers
 from app.store.database.tables import metadata
 from app.store.errors import ServerSettingError, UnknownCommitError
@@ -249,16 +249,16 @@ def test_an_owner_without_more_rights_can_migrate_an_empty_database(
 def test_a_user_who_may_not_make_the_role_is_told_how(
     place: Place, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(privileges, "ROLE", "release_desk_of_tests")
+    monkeypatch.setattr(postgresql, "ROLE", "release_desk_of_tests")
     with raw(place) as db, engines.migrating_engine(place.url).connect() as administrator:
         with (
             engines.migrating_engine(as_user(place, user).url).connect() as connection,
             connection.begin(),
             pytest.raises(StoreError, match="CREATE ROLE release_desk_of_tests NOLOGIN; GRANT"),
         ):
-            privileges.grant(connection)
+            postgresql.grant(connection)
         with administrator.begin() as transaction:
-            privileges.grant(administrator)
+            postgresql.grant(administrator)
             held = administrator.exec_driver_sql(
                 "SELECT has_table_privilege('release_desk_of_tests', 'entry', 'INSERT'),"
                 " has_table_privilege('release_desk_of_tests', 'entry', 'UPDATE')"

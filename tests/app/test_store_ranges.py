@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 
 from app.domain.ledger import GENESIS, Entry, chain_hash
-from app.domain.roles import Role
+from app.domain.policies import Role
 from app.store import Store, Verification, inspecting
 from app.store.verification import verify as verification
 from app.store.verification.blocks import ENTRY_COLUMNS

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.domain.ledger import SYSTEM_ACCOUNT, Balance, EntryKind
+from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState, request_fingerprint
-from app.domain.roles import Role
 from app.store import DatasetStatus, Store, UnitOfWork
 from app.store.errors import LostUpdateError
 from app.store.ledger.entries import Occasion
-from app.store.ledger.ids import now
+from app.store.ledger.records import now
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.roles import Role
+from app.domain.policies import Role
 from app.store import StoreError, Verification, inspecting
 from app.store.ledger.entries import Entries
 from tests.app.ledgers import Place, opened, raw

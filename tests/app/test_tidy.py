@@ -9,7 +9,7 @@ from typing import Any
 from app.client.tables import html_of, lines_of
 from app.client.tables import rows_of as client_rows
 from app.services.publishing.pictures import MOST_BARS, chart
-from app.services.releases.tidy import tidy_csv
+from app.services.releases.public_moments import tidy_csv
 from app.tidy.keys import Key
 from app.tidy.rows import Row, rows_of
 

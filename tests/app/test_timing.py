@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.timing import Schedule, response_schedule
-from app.web.clock import PublicClock
+from app.domain.units import Schedule, response_schedule
+from app.web.state import PublicClock
 from tests.speed import PATIENCE_S
 
 MOMENTS = st.integers(min_value=0, max_value=4 * 10**12)

@@ -15,14 +15,13 @@ from sqlalchemy.exc import OperationalError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.processes.draw_orders import NoAnswer, answer_of
-from app.services.background import in_background
-from app.services.build import Services
+from app.processes.draw_child import NoAnswer, answer_of
+from app.services.build import Services, in_background
 from app.services.datasets import readable
 from app.services.datasets.datasets import DatasetService
 from app.services.plans.plans import PlanService
 from app.services.plans.questions import Question
-from app.services.releases import charged_draws, put_off
+from app.services.releases import charged_draws, draws
 from app.services.releases.draws import DrawDiedError
 from app.store import Store
 from mechanisms.privacy import Epsilon
@@ -45,8 +44,8 @@ def median() -> Question:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(put_off, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(put_off, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(draws, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(draws, "LONGEST_PAUSE_S", 0.05)
     monkeypatch.setattr(readable, "SOUND_S", 0.05)
     monkeypatch.setattr(readable, "PAUSE_S", 0.2)
 
@@ -177,7 +176,7 @@ def test_what_the_system_does_not_open_is_drawn_later(
 def test_what_can_never_be_read_is_void_after_real_attempts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(put_off, "TRIES_PER_ATTEMPT", 2)
+    monkeypatch.setattr(draws, "TRIES_PER_ATTEMPT", 2)
 
     async def scenario() -> None:
         async with here(tmp_path) as (store, services):
@@ -194,8 +193,8 @@ def test_what_can_never_be_read_is_void_after_real_attempts(
 
 
 def test_a_stop_hands_back_what_is_put_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(put_off, "FIRST_PAUSE_S", 60)
-    monkeypatch.setattr(put_off, "LONGEST_PAUSE_S", 60)
+    monkeypatch.setattr(draws, "FIRST_PAUSE_S", 60)
+    monkeypatch.setattr(draws, "LONGEST_PAUSE_S", 60)
 
     async def scenario() -> None:
         async with here(tmp_path) as (_, services):
@@ -252,7 +251,7 @@ def test_an_archived_data_set_is_not_an_unreadable_one(tmp_path: Path) -> None:
 
 
 def test_what_a_draw_process_says_is_told_apart() -> None:
-    from app.domain.errors import DataUnreadableError
+    from app.domain.problems import DataUnreadableError
 
     assert answer_of(b"{}") == b"{}"
     assert answer_of(NoAnswer.for_want_of(ZeroDivisionError())) is None

@@ -12,7 +12,7 @@ from app.domain.problems import Problem
 from app.services.build import Services
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.store import Store, UnitOfWork
-from app.store.forgotten_datasets import Forgotten, record_forgotten
+from app.store.reconciliation import Forgotten, record_forgotten
 from app.vault.lineage import LineageFiles
 from tests.app.killed_uploads import BEFORE, kill, serving, upload
 from tests.app.ledgers import Place, place_on

@@ -16,15 +16,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from app.domain.errors import ProcessLostError, StoppedError
-from app.domain.problems import Problem
+from app.domain.problems import Problem, ProcessLostError, StoppedError
 from app.processes import uploads as upload_processes
 from app.processes.upload_reading import SHARED
 from app.processes.uploads import StoringProcesses
 from app.services.datasets.comparing import Digested, Verdict, compare
 from app.uploads.intake import Stop
-from app.uploads.limits import Limits
 from app.uploads.row_digests import RowDigests
+from app.uploads.trouble import Limits
 from app.vault.lineage import LineageFiles, Origin
 from app.vault.vault import ATTACHED, Vault
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from app.vault.errors import AbsentError, OutdatedError, TamperedError, UnreadableError, VaultError
+from app.vault.stored import AbsentError, OutdatedError, TamperedError, UnreadableError, VaultError
 from app.vault.vault import MAX_PART_ROWS, Vault, VaultWriter
 from app.vault.waiting import WaitingFiles, WaitingNote
 

@@ -23,7 +23,7 @@ from app.uploads.people import counting
 from app.uploads.people.counting import RowsStored, Table
 from app.uploads.people.spill import Spill
 from app.uploads.people.taking import PeopleRows
-from app.vault.errors import TamperedError
+from app.vault.stored import TamperedError
 from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Statistic

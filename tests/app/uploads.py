@@ -20,9 +20,9 @@ from app.engine.executor import Executor
 from app.engine.schema import schema_of
 from app.processes.upload_reading import SHARED, UploadReader, checked_blocks
 from app.uploads.intake import Intake, Stop, Storing
-from app.uploads.limits import Limits
 from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.storing import Extended, Ingested, Writer, write_files
+from app.uploads.trouble import Limits
 from app.vault.vault import Vault, VaultWriter
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Values, coded
 from mechanisms.privacy import Adjacency

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from app.api.application import bare_application
 from app.api.endpoint import Endpoint
 from app.api.openapi.snapshot import snapshot
-from app.domain.roles import Role
+from app.domain.policies import Role
 
 DOCUMENT: dict[str, Any] = json.loads(snapshot())
 _SCHEMAS: Mapping[str, Any] = DOCUMENT["components"]["schemas"]

@@ -64,7 +64,7 @@ def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
         app,
         host="127.0.0.1",
         port=0,
-        http="app.api.serving.connections:PatientProtocol",
+        http="app.api.connections:PatientProtocol",
         ws="none",
         log_config=None,
         access_log=False,

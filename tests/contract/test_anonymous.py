@@ -20,8 +20,7 @@ from app.api.endpoint import Endpoint
 from app.desk.addresses import add_desk
 from app.desk.routes import Page
 from app.domain.problems import Problem
-from app.web.anonymous import Anonymous, OpenRoute, Rates
-from app.web.caching import public_answer
+from app.web.anonymous import Anonymous, OpenRoute, Rates, public_answer
 from tests.contract.service import (
     ADMIN_KEY,
     ask,

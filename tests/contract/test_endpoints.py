@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.api import endpoints
+from app.api.application import ROUTERS
 from app.api.endpoint import DirectEndpoint, DirectRoutes
-from app.api.routes import ROUTERS
 
 FOLDER = Path(endpoints.__file__).parent
 MODULES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "__init__")

@@ -10,9 +10,17 @@ from html import escape
 import httpx
 import pytest
 
-from app.api.pages.documents import FOLDER, SHELVES, images, lead, library, tables
-from app.api.pages.markdown import parse, render
-from app.api.pages.search import sections
+from app.api.pages.documents import (
+    FOLDER,
+    SHELVES,
+    images,
+    lead,
+    library,
+    parse,
+    render,
+    sections,
+    tables,
+)
 from tests.contract.service import assert_problem
 from tests.documents import ROOT
 from tests.tiers import in_one

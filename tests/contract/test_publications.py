@@ -20,9 +20,9 @@ from click.testing import CliRunner
 from app.cli.commands import main
 from app.client import ReleaseDesk
 from app.client.receipts import check_receipt
-from app.services.publishing.exports import EXPORTS
-from app.services.publishing.forms import FORMS
-from app.services.publishing.signposts import FORMS as KINDS
+from app.services.publishing.citations import FORMS
+from app.services.publishing.linked_data import EXPORTS
+from app.services.publishing.linked_data import FORMS as KINDS
 from tests.contract.service import (
     MEAN,
     ROWS,

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.domain.timing import response_schedule
+from app.domain.units import response_schedule
 from app.services.releases import charged_draws
 from app.services.releases import draws as draw_module
 from tests.contract.service import Service, ask, assert_problem, make_key, running, upload

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from app.api.endpoint import ANYONE, router_of
-from app.domain.roles import Role
+from app.domain.policies import Role
 from app.services.client_packages import client_packages
 from tests.contract.routes import DOCUMENT, ENDPOINTS, ROUTES, Call, Stated, example
 from tests.contract.routes import send as send_call

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.serving.connections import PatientProtocol
+from app.api.connections import PatientProtocol
 from tests.contract.service import (
     ADMIN_KEY,
     ROWS,

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.desk.questions import kinds
-from app.desk.words import ident
+from app.desk.rendering import ident
 from tests.contract.examples import with_examples
 from tests.contract.service import Service, running, spent, upload
 from tests.desk.browsing import Browsing, Page, confirmed, nobody, person

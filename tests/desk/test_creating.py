@@ -9,9 +9,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from app.domain.upload_reports import ColumnCounts, UploadReport
+from app.domain.upload_problems import ColumnCounts, UploadReport
 from app.services.datasets import datasets
-from app.services.datasets.staged import MOST_OF_A_PERSON, doubts
+from app.services.datasets.drafts import MOST_OF_A_PERSON, doubts
 from mechanisms.privacy import Epsilon
 from tests.contract.service import ADMIN_KEY, Service, running
 from tests.desk.browsing import Browsing, Page, person, signed_in

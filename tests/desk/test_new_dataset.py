@@ -15,7 +15,7 @@ import openpyxl
 import polars as pl
 import pytest
 
-from app.desk.bounds import TYPICAL, looks_read_off
+from app.desk.forms import TYPICAL, looks_read_off
 from tests.contract.service import ADMIN_KEY, Service, upload
 from tests.desk.browsing import Browsing, Page, created, signed_in
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from app.domain.upload_reports import UploadProgress
+from app.domain.upload_problems import UploadProgress
 from app.services.datasets.storing import note_name
 from tests.contract.service import Service, make_key, running
 from tests.desk.browsing import Browsing, Page, created, person, signed_in

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.desk import reports
-from app.domain.upload_reports import ColumnCounts, UploadReport
+from app.domain.upload_problems import ColumnCounts, UploadReport
 
 
 def request(token: str, cookies: dict[str, str]) -> Request:

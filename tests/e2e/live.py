@@ -72,7 +72,7 @@ def serve(environment: dict[str, str], port: int, log: str) -> None:
         host="127.0.0.1",
         port=port,
         log_level="warning",
-        http="app.api.serving.connections:PatientProtocol",
+        http="app.api.connections:PatientProtocol",
         ws="none",
         access_log=False,
         timeout_graceful_shutdown=math.ceil(settings.drain_timeout_s),

@@ -63,7 +63,7 @@ def work(descriptor: int) -> None:
 
 
 def _serve_loudly(environment: dict[str, str], port: int, log: str) -> None:
-    from app.processes.draw_orders import FORKS
+    from app.processes.draw_child import FORKS
 
     lie()
     FORKS.module = __name__

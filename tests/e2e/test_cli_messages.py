@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main
-from app.cli.unknown_settings import unknown_settings
+from app.cli.refusals import unknown_settings
 from app.client import ProblemError, ReleaseDesk
 from app.domain.problems import PROBLEMS
 from app.places import open_store

@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 import pytest
 
-from app.domain.errors import DataUnreadableError
+from app.domain.problems import DataUnreadableError
 from app.engine.choice import Passes
 from app.engine.dask import DaskExecutor
 from app.engine.data import DataEngine

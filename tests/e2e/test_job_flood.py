@@ -17,7 +17,7 @@ from sqlalchemy import Connection, text
 from app.processes.jobs import JobProcesses
 from app.services.releases.public_moments import PublicMoments
 from app.store import DatasetRecord, ReleaseRecord
-from app.store.ledger import release_queries
+from app.store.ledger import releases
 from tests.contract.service import Service, ask, make_key, running, upload
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
@@ -145,7 +145,7 @@ def first_in_first_out(connection: Connection, **which: object) -> str | None:
 def test_twin_first_in_first_out_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: Any, settings: dict[str, int]
 ) -> None:
-    monkeypatch.setattr(release_queries, "next_to_draw", first_in_first_out)
+    monkeypatch.setattr(releases, "next_to_draw", first_in_first_out)
     with running(tmp_path / "data", drain_timeout_s=5, **settings) as service:
         most_s, behind_s = measure(service, length)
     assert behind_s >= most_s

@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services.publishing.exports import EXPORTS
-from app.services.publishing.forms import FORMS
+from app.services.publishing.citations import FORMS
+from app.services.publishing.linked_data import EXPORTS
 from tests.contract.service import COLUMNS
 from tests.contract.test_releases import JOBS, STATISTICS
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload

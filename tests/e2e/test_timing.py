@@ -26,11 +26,11 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, spearmanr
 
-from app.domain.timing import Schedule, response_schedule
+from app.domain.units import Schedule, response_schedule
 from app.services.releases import charged_draws
 from app.services.releases import draws as draw_module
 from app.services.releases import public_moments as showing_module
-from app.web import clock as clock_module
+from app.web import state as clock_module
 from tests.contract import service as contract
 from tests.e2e import live
 

@@ -14,6 +14,6 @@ from tests.enumeration.walk import forget
 def _unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read words as integers not yet known, and round a symbol as the ball it stands for."""
     monkeypatch.setattr("mechanisms.samplers.geometric.np", WordArrays())
-    monkeypatch.setattr("mechanisms.samplers.fine_grid.np", WordArrays())
-    monkeypatch.setattr("mechanisms.exact.rounding.arb", rounded(arb))
+    monkeypatch.setattr("mechanisms.samplers.geometric.np", WordArrays())
+    monkeypatch.setattr("mechanisms.exact.floats.arb", rounded(arb))
     forget()

@@ -17,7 +17,7 @@ from typing import Any
 from flint import arb
 
 from mechanisms.exact.balls import below, rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Cover
 from mechanisms.samplers.envelopes import Envelope, Piece

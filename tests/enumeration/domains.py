@@ -11,7 +11,7 @@ import numpy as np
 from flint import arb
 
 from mechanisms.exact.balls import rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.intervals import GridCodes
 from tests.enumeration.walk import BITS, Bounds

@@ -20,11 +20,10 @@ from mechanisms.geometry import smooth
 from mechanisms.geometry.polytopes import Polytope
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.randomness import Randomness
-from mechanisms.samplers import fine_grid, geometric, intervals, joint_quantiles, knorm
+from mechanisms.samplers import geometric, intervals, joint_quantiles, knorm
 from mechanisms.samplers import permute_and_flip as flip
 from mechanisms.samplers.boxes import Space
-from mechanisms.samplers.envelopes import Envelope
-from mechanisms.samplers.envelopes.tree import SumTree
+from mechanisms.samplers.envelopes import Envelope, SumTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +174,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(joint_quantiles.JointLaw, "score", "count - rows", "count + 1 - rows", _JOINT),
     _mutant(joint_quantiles.Tables, "odds", "runs[count - 1]", "runs[0]", _TIES),
     _mutant(joint_quantiles, "_draw", "int(sums[-1])", "int(sums[-1]) // 2", _JOINT),
-    _mutant(fine_grid.FineGrid, "_spread", "while missing.any()", "if missing.any()", _TIES),
+    _mutant(geometric.FineGrid, "_spread", "while missing.any()", "if missing.any()", _TIES),
 )
 
 COVER_MUTANTS: tuple[Mutant, ...] = (

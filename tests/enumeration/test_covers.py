@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.balls import norm_two, rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.check_loss import (
     GradientCells,
     GradientLaw,

@@ -15,10 +15,10 @@ import pytest
 from flint import arb
 
 from mechanisms.exact.balls import norm_two, rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.exponential import linear as exponential_linear
 from mechanisms.exponential import quantile_regression as exponential_quantile
-from mechanisms.objectives import linear, losses
+from mechanisms.objectives import losses, quadratic
 from mechanisms.objectives.gradient_norms import InterceptHullNorm
 from mechanisms.objectives.losses import Loss
 from mechanisms.objectives.quadratic import NormalEquations
@@ -126,9 +126,9 @@ def linear_loss_at(theta: Vector, gap: Fraction, adjacency: Adjacency) -> arb:
     """Return what log density a gradient that much longer costs, at epsilon 1."""
     d = len(theta)
     unit = tuple(tuple(F(int(i == j)) for j in range(d)) for i in range(d))
-    law = linear.posterior(
+    law = quadratic.posterior(
         NormalEquations(xx=unit, xy=(F(0),) * d),
-        rate=linear.gradient_rate(F(1), adjacency),
+        rate=quadratic.gradient_rate(F(1), adjacency),
         bound=F(4),
         ridge=F(1),
         power=base_power(d, flat=False),
@@ -162,7 +162,7 @@ def test_the_gradient_of_two_least_squares_slopes(
     gap = max(map(size, differences(relation, squared_terms(theta, ENDS))))
     length = sum(map(abs, theta), F(0))
     short = 4 * min(map(abs, theta)) if REPLACE in relation else F(0)
-    stated = linear.unit_sensitivity(relation[0]) * (1 + length)
+    stated = quadratic.unit_sensitivity(relation[0]) * (1 + length)
     require_sensitivity(stated - short, gap, tight=True)
     with working_precision(128):
         assert not linear_loss_at(theta, gap, relation[0]) > 0.5

@@ -30,7 +30,7 @@ import numpy as np
 from flint import arb
 
 from mechanisms.exact.balls import below, rational
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.randomness import Randomness
 from tests.enumeration.integers import Lazy, assignments
 from tests.enumeration.reals import Races, Uniform

@@ -15,8 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from app.api.openapi.snapshot import snapshot
-from app.audit.offers import offers_in
-from app.audit.pairs import probe_of
+from app.audit.pairs import offers_in, probe_of
 from app.desk.filled import request_of
 from app.desk.forms import Form
 from app.desk.questions import choices_of, fields_of, kinds, summary_of

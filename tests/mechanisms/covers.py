@@ -9,7 +9,7 @@ from typing import Any
 
 from mechanisms.samplers.envelopes import Trial, first_kept
 from mechanisms.samplers.polytopes import PolytopeLaw, Stack
-from mechanisms.samplers.polytopes.frame import Frame
+from mechanisms.samplers.polytopes.polytope import Frame
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
 
 _PATHS, _CUTS = 9, 30

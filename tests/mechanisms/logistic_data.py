@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain import EXACT_ROWS, NumberColumn, Schema
 from mechanisms.objectives.design import Design
-from mechanisms.objectives.logistic import LogisticObjective
+from mechanisms.objectives.sigmoid import LogisticObjective
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import Schema
-from mechanisms.objectives.smoothed_check import SmoothedCheckObjective
+from mechanisms.objectives.losses import SmoothedCheckObjective
 from mechanisms.perturbation.quantile_regression import smoothed_check_objective
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.affine import AffinePosterior, cheapest_route, draw, routes
-from mechanisms.samplers.affine.cross_polytope import CrossPolytopeRoute
+from mechanisms.samplers.affine.cube import CrossPolytopeRoute
 from mechanisms.samplers.affine.path import Vertex, find_vertices
 from mechanisms.samplers.affine.search import improved
 from mechanisms.samplers.affine.tries import Route, decide, random_words, surviving

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from mechanisms.domain import CODE_MAX, Schema
-from mechanisms.exact.decimals import as_written
+from mechanisms.exact.fractions import as_written
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.mean import Mean
@@ -156,7 +156,7 @@ import os
 from fractions import Fraction
 from mechanisms.catalog import calibrate
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.exact.decimals import as_written
+from mechanisms.exact.fractions import as_written
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData

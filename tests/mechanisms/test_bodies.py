@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from mechanisms.catalog import calibrate
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.losses import logistic_loss, smoothed_check_loss
 from mechanisms.perturbation import calibration as objective_calibration
 from mechanisms.perturbation.calibration import Perturbation

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mechanisms.samplers.boxes import Box, Children, Cover, Space, Start, draw
-from mechanisms.samplers.envelopes.tree import SumTree
+from mechanisms.samplers.envelopes import SumTree
 from mechanisms.testing import Law, check_draws, seeded_randomness
 
 SHEAR = np.array([[1.0, -0.75, 1.5], [0.0, 1.0, 2.0**-12 * 777], [0.0, 0.0, 1.0]])

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.arrays import Floats
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
+from mechanisms.exact.many import Floats
 from mechanisms.objectives.check_loss import (
     GradientLaw,
     GradientLayers,
@@ -25,7 +25,7 @@ from mechanisms.objectives.check_loss import layers as layers_module
 from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.samplers.envelopes import Trial, first_kept
 from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, Stack
-from mechanisms.samplers.polytopes.frame import Frame
+from mechanisms.samplers.polytopes.polytope import Frame
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.covers import below_on_paths, require_law
 

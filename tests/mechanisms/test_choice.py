@@ -10,10 +10,10 @@ from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.foresight import choice as choice_module
+from mechanisms.foresight.asked import Memory
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.choice import choose, decided, remember, undecided
 from mechanisms.foresight.foresee import foresee
-from mechanisms.foresight.memory import Memory
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.mean import Mean

@@ -19,7 +19,7 @@ import pytest
 
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, NumberKind, Schema, exact
-from mechanisms.exact.decimals import as_written
+from mechanisms.exact.fractions import as_written
 from mechanisms.expressions.derived import DefinitionError, derived_column
 from mechanisms.expressions.parsing import parse
 from mechanisms.privacy import Adjacency

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from app.engine.sketch_files import Gram, read_gram
+from app.engine.schema import Gram, read_gram
 from mechanisms.domain import EXACT_WIDTH, SUM_MAX, NumberColumn, Schema
 from mechanisms.knorm import integer_noise, offered_norms
 from mechanisms.privacy import Adjacency

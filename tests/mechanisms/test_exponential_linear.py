@@ -16,10 +16,9 @@ from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, SUM_MAX, NumberColumn, Schema
 from mechanisms.exponential.linear import LinearDraw, loss_rate, loss_sensitivity, public_ridge
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.samplers import gaussian_search
+from mechanisms.samplers import gaussian_ball
 from mechanisms.samplers.affine.tries import decide, random_words, surviving
-from mechanisms.samplers.gaussian_ball import GaussianBall
-from mechanisms.samplers.gaussian_search import best_envelope
+from mechanisms.samplers.gaussian_ball import GaussianBall, best_envelope
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.testing import Law, check_draws, record_replay, seeded_randomness
@@ -157,7 +156,7 @@ def projected(name: str, direction: Sequence[float], scale: float) -> Law:
 def test_draws_follow_the_truncated_gaussian(name: str) -> None:
     law, randomness = law_of(name), seeded_randomness(4)
     draws = (
-        np.array([gaussian_search.draw(law, randomness, step_exponent=-40) for _ in range(250)])
+        np.array([gaussian_ball.draw(law, randomness, step_exponent=-40) for _ in range(250)])
         * 2.0**-40
     )
     assert np.abs(draws).sum(axis=1).max() <= 1 + 2.0**-38
@@ -170,7 +169,7 @@ def test_draws_follow_the_truncated_gaussian(name: str) -> None:
 @pytest.mark.usefixtures("draws_share")
 def test_draws_refuse_the_law_at_other_scales() -> None:
     law, randomness = law_of("vertex"), seeded_randomness(4)
-    draws = [gaussian_search.draw(law, randomness, step_exponent=-40) for _ in range(1800)]
+    draws = [gaussian_ball.draw(law, randomness, step_exponent=-40) for _ in range(1800)]
     direction = (0.0, 1.0)
     twins = [projected("vertex", direction, scale) for scale in (0.6, 1.7)]
     values = np.array(draws)[:, 1] * 2.0**-40

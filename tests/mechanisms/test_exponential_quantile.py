@@ -16,7 +16,7 @@ from mechanisms import exponential
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.samplers.intervals import GridCodes

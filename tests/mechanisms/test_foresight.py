@@ -16,10 +16,10 @@ from app.services.plans.questions import read_question
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Noise, Outcome, Plan, Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.foresight.asked import Memory
 from mechanisms.foresight.assumptions import Assumptions, Spread
 from mechanisms.foresight.dry_runs import dry_rows, dry_run
 from mechanisms.foresight.foresee import Foresight, foresee
-from mechanisms.foresight.memory import Memory
 from mechanisms.foresight.synthetic import Relation, SyntheticRows, drawn, synthetic_rows
 from mechanisms.foresight.trees import at, mapped, numbers
 from mechanisms.foresight.verdicts import (

@@ -18,12 +18,12 @@ from scipy.special import gammainc, gammaincc
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Noise, Plan
 from mechanisms.domain import CODE_MAX, SUM_MAX, CategoryColumn, NumberColumn, Schema
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
 from mechanisms.functional.moments import regression_moments
 from mechanisms.functional.sanitized import CoordinateNoise, Rule, solve
-from mechanisms.geometry.balls import BALLS, Ball
-from mechanisms.geometry.simulation import hashed_uniforms, simulate
+from mechanisms.geometry.laws import hashed_uniforms, simulate
+from mechanisms.geometry.smooth import BALLS, Ball
 from mechanisms.knorm import IntegerNoise, ball_of
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mechanisms.exact.decimals import decimal_text
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.geometry.advisor import advise, compare, included
-from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw
 from mechanisms.geometry.laws import histogram_law, noise_law
+from mechanisms.geometry.smooth import BALLS, Ball, NoiseLaw
 from mechanisms.geometry.spaces import (
     AdjacentOutputSpace,
     cube_space,

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
-from mechanisms.geometry.figure import adjacent_output_space_svg
+from mechanisms.geometry.advisor import adjacent_output_space_svg
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean

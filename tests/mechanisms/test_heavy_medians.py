@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.arrays import Floats, Integers
+from mechanisms.exact.many import Floats, Integers
 from mechanisms.objectives.points import Points, PointsLaw, bounds, held, law
 from mechanisms.objectives.points.bounds import Bounds, bounded
 from mechanisms.objectives.points.field import Field
-from mechanisms.objectives.points.heavy import beside_heavy
+from mechanisms.objectives.points.law import beside_heavy
 from mechanisms.objectives.points.passes import Ball
 from mechanisms.samplers.boxes import Space
 from tests.mechanisms.test_many_points import RADIUS, SHIFT, gradient, length

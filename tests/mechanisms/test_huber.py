@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from mechanisms.auditing import audit_counts
 from mechanisms.exact.continuous import knorm_vector
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.losses import Norm
 from mechanisms.perturbation.calibration import Perturbation, ridge
 from mechanisms.perturbation.huber import HuberObjective, huber_loss, huber_objective

@@ -20,7 +20,7 @@ from mechanisms.domain import CODE_MAX
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import Randomness, system_randomness
 from mechanisms.samplers import joint_quantiles
-from mechanisms.samplers.fine_grid import FineGrid
+from mechanisms.samplers.geometric import FineGrid
 from mechanisms.samplers.intervals import GridCodes
 from mechanisms.samplers.joint_quantiles import JointLaw, Tables, joint_points
 from mechanisms.sketches import distinct

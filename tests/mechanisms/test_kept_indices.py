@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mechanisms.objectives.check_loss.indices import Bits, Few, Gaps, Index, kept
+from mechanisms.objectives.check_loss.records import Bits, Few, Gaps, Index, kept
 
 RECORDS = 1_000_000
 

@@ -20,7 +20,7 @@ from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
 from mechanisms.kng.linear import LinearDraw
-from mechanisms.objectives.linear import (
+from mechanisms.objectives.quadratic import (
     gradient_rate,
     posterior,
     public_ridge,
@@ -31,7 +31,7 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.affine import cheapest_route, draw, routes
 from mechanisms.samplers.affine.tries import decide, random_words, surviving
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.designs.grids import grid_exponent
+from mechanisms.statistics.designs.boxes import grid_exponent
 from mechanisms.statistics.designs.scaling import INTERCEPT
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.testing import (

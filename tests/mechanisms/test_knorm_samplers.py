@@ -14,7 +14,7 @@ from flint import arb, fmpq
 from scipy.special import gammainc
 from scipy.stats import beta
 
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.randomness import Randomness, system_randomness
 from mechanisms.samplers import geometric as geometric_module
 from mechanisms.samplers.geometric import Geometric, geometric

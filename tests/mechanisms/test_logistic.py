@@ -18,8 +18,8 @@ from mechanisms.exact.floats import (
     SOFTPLUS_ERROR,
     sigmoid,
     softplus,
+    working_precision,
 )
-from mechanisms.exact.rounding import working_precision
 from mechanisms.objectives.design import Design
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.privacy import Adjacency

@@ -15,8 +15,8 @@ import pytest
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Block, T
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.exact.arrays import Integers
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
+from mechanisms.exact.many import Integers
 from mechanisms.kng import geometric_median as drawn
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.objectives.points import (

@@ -12,7 +12,7 @@ from scipy import stats
 
 from mechanisms.domain import CODE_MAX
 from mechanisms.exact.continuous import BallNorm, knorm_vector
-from mechanisms.exact.rounding import grid_index, grid_point, working_precision
+from mechanisms.exact.floats import grid_index, grid_point, working_precision
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.samplers.l1_ball import Quadratic, solve_exactly
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser

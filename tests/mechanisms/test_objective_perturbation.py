@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression as Reference
 from mechanisms.contract import Block, Data, InvalidStatisticError, Plan, T
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.continuous import BallNorm
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.losses import logistic_loss, squared_loss
 from mechanisms.perturbation import calibrate
 from mechanisms.perturbation.calibration import SMALLEST_RIDGE, automatic_q, ridge

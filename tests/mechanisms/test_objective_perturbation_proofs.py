@@ -17,7 +17,7 @@ from scipy.special import expit
 from mechanisms.auditing import audit_counts
 from mechanisms.domain import Schema
 from mechanisms.exact.continuous import BallNorm
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.losses import Loss, logistic_loss
 from mechanisms.objectives.quadratic import LeastSquaresObjective
 from mechanisms.perturbation import calibrate

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from mechanisms.exact.floats import working_precision
 from mechanisms.exact.once import once
-from mechanisms.exact.rounding import working_precision
-from mechanisms.samplers.affine.choice import draw
 from mechanisms.samplers.affine.posterior import AffinePosterior
+from mechanisms.samplers.affine.search import draw
 from mechanisms.testing import seeded_randomness
 from tests.speed import PATIENCE_S
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.arrays import Floats, Integers
-from mechanisms.objectives.points import Points, bounds, heavy, held
+from mechanisms.exact.many import Floats, Integers
+from mechanisms.objectives.points import Points, bounds, held, law
 from mechanisms.objectives.points.bounds import bounded
 from mechanisms.objectives.points.field import Field
 from mechanisms.samplers.boxes import Space
@@ -95,7 +95,7 @@ def require_bounds(seed: int) -> None:
     box = (asked.field, asked.centre[None], asked.half[None])
     y = y[: len(asked.half)]
     found = bounded(*box, axes=asked.axes)
-    beside = heavy.beside_heavy(*box, found, asked.axes)
+    beside = law.beside_heavy(*box, found, asked.axes)
     along = bounded(*box, axes=asked.axes, ways=y[None])
     room = 1e-9 + 1e-12 * len(asked.codes)
     for place in asked.places(random):
@@ -129,7 +129,7 @@ def heavy_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         found = bounded(field, *box, **axes)
         return replace(found, most=found.most * 0.9, least=found.least * 1.1)
 
-    monkeypatch.setattr(heavy, "bounded", lighter)
+    monkeypatch.setattr(law, "bounded", lighter)
 
 
 @pytest.mark.parametrize("mistake", [no_fall, no_turn, heavy_everywhere])

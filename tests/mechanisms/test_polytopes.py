@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.check_loss import (
     GradientCells,
     GradientLaw,
@@ -28,7 +28,7 @@ from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Box, Cover, Space
 from mechanisms.samplers.envelopes import Envelope, Piece, Trial, first_kept
 from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, PolytopeLaw, Stack, View
-from mechanisms.samplers.polytopes.frame import Frame
+from mechanisms.samplers.polytopes.polytope import Frame
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
 from studies.patterns import KINDS, Pattern, table
 from tests.mechanisms.covers import require_law

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.arrays import Floats, Integers
+from mechanisms.exact.many import Floats, Integers
 from mechanisms.objectives.check_loss import (
     CheckLossLaw,
     GradientLaw,
@@ -28,11 +28,11 @@ from mechanisms.objectives.check_loss import (
     search,
     survey,
 )
+from mechanisms.objectives.design import distinct_rows
 from mechanisms.objectives.gradient_norms import Linf
 from mechanisms.objectives.points import PointsLaw
 from mechanisms.objectives.points import law as points_law
 from mechanisms.objectives.points.search import least
-from mechanisms.objectives.rows import distinct_rows
 from mechanisms.samplers.boxes import Box, Space, Start
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.test_many_points import RADIUS, gradient, length, looked, scattered

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mechanisms import kng
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import Randomness, system_randomness
 from mechanisms.samplers import intervals

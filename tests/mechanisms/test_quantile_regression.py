@@ -13,7 +13,7 @@ import statsmodels.api as sm
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.exponential.quantile_regression import loss_rate, loss_sensitivity
 from mechanisms.objectives.check_loss import (
     GradientLaw,

@@ -12,7 +12,7 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 from scipy.special import expit
 
 from mechanisms.exact.continuous import knorm_vector
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.losses import logistic_loss
 from mechanisms.perturbation.calibration import Perturbation
 from mechanisms.privacy import Adjacency

@@ -14,8 +14,7 @@ import pytest
 from mechanisms import views
 from mechanisms.contract import Block, Data, T
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
-from mechanisms.expressions.definitions import Definition
-from mechanisms.expressions.derived import DerivedColumn
+from mechanisms.expressions.derived import Definition, DerivedColumn
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData

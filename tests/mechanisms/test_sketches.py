@@ -23,7 +23,7 @@ from mechanisms.domain import (
     Schema,
     exact,
 )
-from mechanisms.exact.decimals import as_written
+from mechanisms.exact.fractions import as_written
 from mechanisms.grids import MOST_CELLS
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import (

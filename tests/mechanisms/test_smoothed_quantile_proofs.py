@@ -16,7 +16,7 @@ from scipy.special import expit
 from mechanisms.auditing import audit_counts
 from mechanisms.catalog import calibrate
 from mechanisms.exact.continuous import BallNorm
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.losses import smoothed_check_loss
 from mechanisms.perturbation.calibration import ridge
 from mechanisms.perturbation.release import PerturbedFit

@@ -16,7 +16,7 @@ import pytest
 
 from mechanisms.catalog import calibrate
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.exact.arrays import Floats, Integers
+from mechanisms.exact.many import Floats, Integers
 from mechanisms.objectives.points import Points, PointsLaw, bounds, held, passes, survey
 from mechanisms.objectives.points.bounds import bounded
 from mechanisms.objectives.points.field import Field

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from app.api.answers.base import Answer
+from app.api.answers.paging import Answer
 from app.domain.ledger import Balance
 from app.services.datasets.accounting import Meter, in_epsilons
 from app.services.datasets.budgets import BudgetView, CapRecord
-from mechanisms.exact.decimals import decimal_text
+from app.services.releases.pauses import PauseRecord
+from mechanisms.exact.fractions import decimal_text
 
 
 class BalanceAnswer(Answer):
@@ -108,3 +109,60 @@ def budget_fields(balance: Balance, meter: Meter) -> dict[str, Any]:
         "delta": None if meter.delta is None else decimal_text(meter.delta),
         "rho": balance_answer(balance, meter.text) if in_rho else None,
     }
+
+
+# The bodies of answers about pauses
+
+
+class PauseAnswer(Answer):
+    """A person or a data set that is paused."""
+
+    what: Literal["person", "dataset"]
+    """Which of the two it is."""
+    name: str
+    """The `person` of keys, or the id of the data set."""
+    reason: str
+    """Why."""
+    paused_by: str
+    """The person who paused it."""
+    paused_at: str
+    """When (UTC)."""
+
+
+class SetPauseAnswer(Answer):
+    """What has been paused or resumed."""
+
+    what: Literal["person", "dataset"]
+    """Which of the two it is."""
+    name: str
+    """The `person` of keys, or the id of the data set."""
+    paused: bool
+    """Whether it is paused now."""
+    cancelled: int
+    """How many releases that waited for a review have been rejected."""
+
+
+def pause_answer(record: PauseRecord) -> PauseAnswer:
+    """Return a pause."""
+    return PauseAnswer(
+        what=_what(record.what),
+        name=record.name,
+        reason=record.reason,
+        paused_by=record.paused_by,
+        paused_at=record.paused_at,
+    )
+
+
+def set_pause_answer(record: PauseRecord, cancelled: int) -> SetPauseAnswer:
+    """Return a pause just made."""
+    what = _what(record.what)
+    return SetPauseAnswer(what=what, name=record.name, paused=True, cancelled=cancelled)
+
+
+def resumed_answer(what: str, name: str) -> SetPauseAnswer:
+    """Return what has just been resumed."""
+    return SetPauseAnswer(what=_what(what), name=name, paused=False, cancelled=0)
+
+
+def _what(what: str) -> Literal["person", "dataset"]:
+    return cast(Literal["person", "dataset"], what)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app.api.answers.base import Answer
+from app.api.answers.paging import Answer
 from app.api.answers.releases import (
     AssumeAnswer,
     EdgeAnswer,

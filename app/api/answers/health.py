@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from app.api.answers.base import Answer
+from collections.abc import Iterator
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from app.api.answers.paging import Answer
+from app.api.counts import Counts
 from app.services.health import Readiness
 
 
@@ -39,3 +48,26 @@ def readiness_answer(found: Readiness) -> ReadinessAnswer:
         anchor_shares_device=found.anchor_shares_device,
         replica=found.replica,
     )
+
+
+# What was counted, in Prometheus' text format
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Families(Collector):
+    """Hands the families to prometheus-client's text format."""
+
+    def __init__(self, counts: Counts, data_dir: Path) -> None:
+        self._counts = counts
+        self._data_dir = data_dir
+
+    def collect(self) -> Iterator[Metric]:
+        return self._counts.families(self._data_dir)
+
+
+def metrics_answer(counts: Counts, data_dir: Path) -> Response:
+    """Return the present counts."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(counts, data_dir))
+    return Response(generate_latest(registry), media_type=MEDIA_TYPE)

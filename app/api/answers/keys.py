@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from app.api.answers.base import Answer
+from app.api.answers.paging import Answer
 from app.services.people.keys import KnownKey, NewKey
 
 

@@ -13,10 +13,26 @@ from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from app.domain.problems import invalid_request
+
+# What all bodies of answers have in common
+
+
+class Answer(BaseModel):
+    """A body of an answer."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+def nothing() -> Response:
+    """Return the answer that has no body."""
+    return Response(status_code=204)
+
+
+# Cursor paging: ``limit`` and ``cursor`` in, ``items`` and ``next`` out
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200

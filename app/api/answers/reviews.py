@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
-from app.api.answers.base import Answer
+from pydantic import Field
+from starlette.responses import Response
+
+from app.api.answers.paging import Answer
+from app.api.answers.releases import UsefulnessAnswer
+from app.domain.datasets import StatedPeople
+from app.services.plans.answers import tag_within
 from app.services.releases.comments import CommentRecord, Version
+from app.services.reviewing.inbox import Notice
+from app.services.reviewing.sheets import Sheet, SightRecord
 
 
 class CommentAnswer(Answer):
@@ -94,4 +102,344 @@ def versions_answer(versions: Sequence[Version]) -> VersionsAnswer:
             )
             for each in versions
         ]
+    )
+
+
+# The body of a review sheet: all that a reviewer needs of one release
+
+
+class AskerAnswer(Answer):
+    """Who asks, and what they have asked of the service before."""
+
+    person: str
+    """Who it is."""
+    asked: dict[str, int]
+    """How many other releases they have asked for, by status; of their newest 100."""
+    spent: str
+    """What their releases have cost this account, as an epsilon."""
+    cap: str | None
+    """What they may use of it at most; null without a cap."""
+    used: str | None
+    """What counts against the cap; null without one."""
+
+
+class CostAnswer(Answer):
+    """What the release would take."""
+
+    epsilon: str
+    """The privacy loss of the release."""
+    charge: str
+    """What is set aside for it, in the account's unit."""
+    unit: str
+    """What the account counts in."""
+    remaining: str
+    """The largest epsilon that a release could have if this one were withdrawn."""
+    share: float
+    """Which part of what is left the release would take: 0 to 1."""
+
+
+class ExpectedAnswer(Answer):
+    """What the answer would be worth, from public facts."""
+
+    error: dict[str, Any] | None
+    """The expected absolute error of each number, in the shape of the value."""
+    possible_range: dict[str, Any] | None
+    """Low and high of each number, in the same shape: what is taken as possible."""
+    usefulness: UsefulnessAnswer
+    """A verdict, and which number decides it."""
+
+
+class EarlierAnswer(Answer):
+    """An earlier release that touches some of the same columns."""
+
+    release: str
+    """Its id."""
+    kinds: list[str]
+    """The kinds of its statistics."""
+    epsilon: str
+    """Its price."""
+    status: str
+    """How it stands."""
+    requested_by: str
+    """Who asked for it."""
+    created_at: str
+    """When (UTC)."""
+    touches: list[bool]
+    """Whether it touches each of the matrix's columns, in their order."""
+
+
+class MatrixAnswer(Answer):
+    """Which earlier releases touch the same columns, newest first; of the data set's newest 100."""
+
+    columns: list[str]
+    """The columns that the request speaks of."""
+    releases: list[EarlierAnswer]
+    """The rows."""
+
+
+class OverlapAnswer(Answer):
+    """A data set about the same people."""
+
+    dataset: str
+    """Its id."""
+    name: str
+    """Its name."""
+    why: str
+    """What makes it so."""
+
+
+class VoteAnswer(Answer):
+    """A vote."""
+
+    person: str
+    """Whose it is."""
+    decision: str
+    """What they said."""
+    reason: str
+    """And why."""
+    at: str
+    """When (UTC)."""
+
+
+class VotesAnswer(Answer):
+    """The votes of this turn, as far as the caller may see them."""
+
+    needed: int
+    """How many reviewers decide."""
+    complete: bool
+    """Whether all votes are in; then all are shown."""
+    conflict: bool
+    """Whether they are unlike. Either reviewer may then revise theirs."""
+    items: list[VoteAnswer]
+    """The votes: your own, until all are in."""
+
+
+class SheetAnswer(Answer):
+    """All that a reviewer needs of one release."""
+
+    release: str
+    """The id of the release."""
+    dataset: str
+    """The id of the data set."""
+    dataset_name: str
+    """And its name."""
+    status: str
+    """How the release stands."""
+    etag: str
+    """What a decision carries as `If-Match`."""
+    turn: int
+    """How often it has come before its reviewers."""
+    version: int
+    """Which version of the request this is."""
+    asker: AskerAnswer
+    """Who asks."""
+    purpose: str | None
+    """What the numbers are for, in the asker's words."""
+    words: str
+    """What is asked, in a sentence."""
+    about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
+    """Which records the answer leaves out for want of a value, and what was filled in."""
+    request: dict[str, Any]
+    """What is asked, as JSON, defaults filled in."""
+    cost: CostAnswer
+    """What it would take."""
+    expected: ExpectedAnswer
+    """What it would be worth."""
+    bounds: dict[str, dict[str, Any]]
+    """The declared facts of the columns that the request speaks of."""
+    matrix: MatrixAnswer
+    """Which earlier releases touch the same columns."""
+    overlaps: list[OverlapAnswer]
+    """Other data sets about the same people."""
+    same_people: StatedPeople
+    """What the data set's curator has stated of whether its people may be in an earlier one."""
+    policy: dict[str, Any]
+    """The data set's policy."""
+    policy_says: list[str]
+    """What it says of this request, a sentence each."""
+    checklist: list[str]
+    """What this data set's reviewers look at."""
+    versions: list[VersionAnswer]
+    """Every version of the request, each compared with the one before."""
+    votes: VotesAnswer
+    """What has been voted in this turn."""
+    comments: list[CommentAnswer]
+    """What has been said, as far as the caller may read it."""
+
+
+def sheet_response(sheet: Sheet, *, known: Callable[[str], bool]) -> Response:
+    """Return a review sheet with its entity tag; ``known`` says whether the caller has this one."""
+    content = sheet_answer(sheet).model_dump_json().encode()
+    tag = tag_within(sheet.etag, content)
+    headers = {"Cache-Control": "private, no-cache", "ETag": tag}
+    if known(tag):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type="application/json", headers=headers)
+
+
+def sheet_answer(sheet: Sheet) -> SheetAnswer:
+    """Return a review sheet."""
+    asker, cost, votes, expected = sheet.asker, sheet.cost, sheet.votes, sheet.expected
+    return SheetAnswer(
+        release=sheet.record.id,
+        dataset=sheet.facts.id,
+        dataset_name=sheet.facts.record.name,
+        status=sheet.status,
+        etag=sheet.etag,
+        turn=sheet.record.turn,
+        version=sheet.record.version,
+        asker=AskerAnswer(
+            person=asker.person,
+            asked=dict(asker.asked),
+            spent=asker.spent,
+            cap=asker.cap,
+            used=asker.used,
+        ),
+        purpose=sheet.purpose,
+        words=sheet.words,
+        about_missing=list(sheet.about_missing),
+        request=dict(sheet.request),
+        cost=CostAnswer(
+            epsilon=cost.epsilon,
+            charge=cost.charge,
+            unit=cost.unit,
+            remaining=cost.remaining,
+            share=cost.share,
+        ),
+        expected=ExpectedAnswer.model_validate(
+            {
+                "error": expected.expected_error,
+                "possible_range": expected.possible_range,
+                "usefulness": expected.usefulness.to_json(),
+            }
+        ),
+        bounds={name: dict(column) for name, column in sheet.bounds.items()},
+        matrix=_matrix(sheet),
+        overlaps=[
+            OverlapAnswer(dataset=each.dataset, name=each.name, why=each.why)
+            for each in sheet.overlaps
+        ],
+        same_people=sheet.facts.same_people,
+        policy=dict(sheet.policy),
+        policy_says=list(sheet.policy_says),
+        checklist=list(sheet.facts.checklist),
+        versions=versions_answer(sheet.versions).items,
+        votes=VotesAnswer(
+            needed=votes.needed,
+            complete=votes.complete,
+            conflict=votes.conflict,
+            items=[
+                VoteAnswer(
+                    person=each.person,
+                    decision=each.decision.value,
+                    reason=each.reason,
+                    at=each.at,
+                )
+                for each in votes.seen
+            ],
+        ),
+        comments=comments_answer(sheet.comments).items,
+    )
+
+
+def _matrix(sheet: Sheet) -> MatrixAnswer:
+    return MatrixAnswer(
+        columns=list(sheet.bounds),
+        releases=[
+            EarlierAnswer(
+                release=each.id,
+                kinds=list(each.kinds),
+                epsilon=each.epsilon,
+                status=each.status,
+                requested_by=each.requested_by,
+                created_at=each.created_at,
+                touches=list(each.columns),
+            )
+            for each in sheet.earlier
+        ],
+    )
+
+
+# The bodies of answers about notices, and about who has seen what
+
+
+class NoticeAnswer(Answer):
+    """What has happened to a release under review; never a value."""
+
+    id: str
+    """Names the notice; a webhook sends it as `webhook-id`."""
+    event: str
+    """What has happened: `asked`, `changes_requested`, `revised`, `answered`, `commented`,
+    `conflict`, `approved`, `rejected`, `withdrawn`, `expired`, `released` or `void`."""
+    release: str
+    """The release."""
+    dataset: str
+    """The id of its data set."""
+    requested_by: str
+    """Who asked for it."""
+    who: str
+    """Who did it."""
+    what: str
+    """What has happened, in a sentence."""
+    why: str | None
+    """The reason or the words that were given; null where there are none."""
+    at: str
+    """When (UTC)."""
+    read: bool
+    """Whether you have read it, or did it yourself."""
+
+
+class ReadAnswer(Answer):
+    """How many notices are read now."""
+
+    read: int
+    """Of those that were named, how many are yours."""
+
+
+class SightAnswer(Answer):
+    """Somebody has seen a result that is not public."""
+
+    release: str
+    """Whose result it is."""
+    person: str
+    """Who has seen it."""
+    key: str
+    """The id of the key that they used."""
+    how: Literal["read", "listed", "derived", "downloaded"]
+    """In which way: asked for by its id, in a list, by what follows from it, or as a file."""
+    at: str
+    """When first on that day (UTC)."""
+
+
+def read_answer(read: int) -> ReadAnswer:
+    """Return how many notices are read now."""
+    return ReadAnswer(read=read)
+
+
+def notice_answer(notice: Notice) -> NoticeAnswer:
+    """Return a notice."""
+    return NoticeAnswer(
+        id=notice.id,
+        event=notice.event.value,
+        release=notice.release,
+        dataset=notice.dataset,
+        requested_by=notice.requester,
+        who=notice.who,
+        what=notice.what,
+        why=notice.why,
+        at=notice.at,
+        read=notice.read,
+    )
+
+
+def sight_answer(record: SightRecord) -> SightAnswer:
+    """Return a note of who has seen what."""
+    return SightAnswer.model_validate(
+        {
+            "release": record.release,
+            "person": record.person,
+            "key": record.key,
+            "how": record.how,
+            "at": record.at,
+        }
     )

@@ -29,8 +29,7 @@ from app.web.requests.bodies import made_of, sourced_spec_in, spec_in
 from app.web.requests.leaving import waiting
 from app.web.requests.reviews import DatasetEdit
 from app.web.requests.schemas import DatasetSpec
-from app.web.requests.sources import SourcedDatasetSpec
-from app.web.requests.uploads import UploadLimits, receive_upload
+from app.web.requests.uploads import SourcedDatasetSpec, UploadLimits, receive_upload
 from app.web.state import AppState
 
 T = TypeVar("T")

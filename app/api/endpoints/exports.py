@@ -9,8 +9,8 @@ from starlette.requests import Request
 from app.api.answers.problems import documented
 from app.api.dependencies import Analyst, Id, State
 from app.api.endpoint import router_of
-from app.services.publishing.exports import EXPORTS
-from app.web.caching import base_of
+from app.services.publishing.linked_data import EXPORTS
+from app.web.anonymous import base_of
 
 router = router_of("/v1/datasets/{dataset}/exports", "publications")
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from app.api.answers.health import ReadinessAnswer, StatusAnswer, liveness_answer, readiness_answer
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.answers.health import (
+    MEDIA_TYPE,
+    ReadinessAnswer,
+    StatusAnswer,
+    liveness_answer,
+    metrics_answer,
+    readiness_answer,
+)
 from app.api.answers.problems import documented
-from app.api.dependencies import State
+from app.api.dependencies import State, Watcher
 from app.api.endpoint import ANYONE, probe, router_of
 
 router = router_of("", "operation")
@@ -31,3 +41,28 @@ async def get_liveness() -> StatusAnswer:
 def get_readiness(state: State) -> ReadinessAnswer:
     """Say that releases can be made: ledger, schema and disks are as they must be."""
     return readiness_answer(state.services.health.check())
+
+
+# What was counted, for Prometheus
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    response_class=Response,
+    responses=documented(
+        answers={
+            200: {
+                "description": "Prometheus text format.",
+                "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+            }
+        },
+    ),
+)
+async def get_metrics(request: Request, caller: Watcher, state: State) -> Response:
+    """Count requests and refusals of this server process, for Prometheus (role `metrics`, admins).
+
+    There is nothing about any data set, and no duration that depends on data or on noise.
+    """
+    del caller
+    return metrics_answer(request.app.state.counts, state.settings.data_dir)

@@ -6,7 +6,9 @@ from typing import Annotated
 
 from fastapi import Query
 
-from app.api.answers.inbox import (
+from app.api.answers.paging import Page, Paging, page_of
+from app.api.answers.problems import documented
+from app.api.answers.reviews import (
     NoticeAnswer,
     ReadAnswer,
     SightAnswer,
@@ -14,8 +16,6 @@ from app.api.answers.inbox import (
     read_answer,
     sight_answer,
 )
-from app.api.answers.paging import Page, Paging, page_of
-from app.api.answers.problems import documented
 from app.api.dependencies import Analyst, Curator, IdFilter, State, json_body
 from app.api.endpoint import router_of
 from app.web.requests.reviews import ReadRequest

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from fastapi import Response
 
-from app.api.answers.base import nothing
 from app.api.answers.keys import KeyAnswer, NewKeyAnswer, key_answer, new_key_answer
-from app.api.answers.paging import Page, Paging, page_of
+from app.api.answers.paging import Page, Paging, nothing, page_of
 from app.api.answers.problems import documented
 from app.api.dependencies import Admin, Id, State, json_body
 from app.api.endpoint import router_of

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
-from app.api.answers.log import (
+from app.api.answers.ledger import (
     NOTE_TYPE,
     STAMP_TYPE,
     ConsistencyAnswer,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from app.api.answers.paging import Page, Paging, page_of
-from app.api.answers.pauses import (
+from app.api.answers.budgets import (
     PauseAnswer,
     SetPauseAnswer,
     pause_answer,
     resumed_answer,
     set_pause_answer,
 )
+from app.api.answers.paging import Page, Paging, page_of
 from app.api.answers.problems import documented
 from app.api.dependencies import Admin, State, json_body
 from app.api.endpoint import router_of

@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.answers.problems import carrying, documented
-from app.api.answers.publications import PublicationAnswer, publication_answer
+from app.api.answers.releases import PublicationAnswer, publication_answer
 from app.api.dependencies import Analyst, Curator, Id, State, json_body, unchanged
 from app.api.endpoint import router_of
 from app.services.publishing.published import path_of
-from app.web.requests.publishing import PublicationRequest, PublicationWithdrawalRequest
+from app.web.requests.reviews import PublicationRequest, PublicationWithdrawalRequest
 
 router = router_of("/v1/releases/{release}/publication", "publications")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.api.answers.readings import ReadingsAnswer, readings_answer
+from app.api.answers.ledger import ReadingsAnswer, readings_answer
 from app.api.dependencies import Curator, State
 from app.api.endpoint import router_of, untimed
 

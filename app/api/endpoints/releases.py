@@ -33,7 +33,7 @@ from app.api.endpoint import router_of, untimed
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.services.plans.answers import state_called
-from app.web.caching import names
+from app.web.anonymous import names
 from app.web.requests.questions import ReleaseRequest
 
 router = router_of("/v1", "releases")

@@ -12,16 +12,17 @@ from app.api.answers.releases import ReleaseAnswer, accepted_answer, ended_answe
 from app.api.answers.reviews import (
     CommentAnswer,
     CommentsAnswer,
+    SheetAnswer,
     VersionsAnswer,
     comment_answer,
     comments_answer,
+    sheet_response,
     versions_answer,
 )
-from app.api.answers.sheets import SheetAnswer, sheet_response
 from app.api.dependencies import Analyst, Curator, Id, State, json_body, unchanged
 from app.api.endpoint import router_of
 from app.domain.releases import ReleaseState
-from app.web.caching import names
+from app.web.anonymous import names
 from app.web.requests.questions import ReleaseRequest
 from app.web.requests.reviews import CommentRequest
 from app.web.requests.schemas import DecisionRequest

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.answers.problems import documented
-from app.api.answers.scripts import script_answer
+from app.api.answers.releases import script_answer
 from app.api.dependencies import Analyst, Id, State, json_body
 from app.api.endpoint import router_of
 from app.services.scripts.scripts import Language
-from app.web.caching import base_of
+from app.web.anonymous import base_of
 from app.web.requests.questions import PreviewRequest
 
 router = router_of("/v1", "releases")

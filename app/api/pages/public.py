@@ -16,14 +16,11 @@ from starlette.responses import Response
 from app.api.answers.paging import Paging, encode_cursor
 from app.api.dependencies import Id, IdFilter, State
 from app.domain.problems import Problem
-from app.services.publishing.exports import EXPORTS
-from app.services.publishing.feed import atom
-from app.services.publishing.forms import FORMS
+from app.services.publishing.citations import FORMS
+from app.services.publishing.linked_data import EXPORTS, atom, back
+from app.services.publishing.linked_data import FORMS as KINDS
 from app.services.publishing.publications import Published, wanted
-from app.services.publishing.signposts import FORMS as KINDS
-from app.services.publishing.signposts import back
-from app.web.anonymous import OpenRoute
-from app.web.caching import base_of, public_answer
+from app.web.anonymous import OpenRoute, base_of, public_answer
 
 router = APIRouter(include_in_schema=False, route_class=OpenRoute)
 

@@ -13,7 +13,7 @@ from app.desk.forms import act_once, read_form
 from app.desk.lists import address, number_in
 from app.desk.rendering import page
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of
-from app.domain.roles import Role
+from app.domain.policies import Role
 from app.services.journal import Wanted
 from app.services.plans.answers import heading_of
 from app.web.state import AppState

@@ -17,9 +17,8 @@ from app.desk.confirmation import (
 )
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
 from app.desk.lists import address, number_in
-from app.desk.rendering import page, path_of
+from app.desk.rendering import grouped, page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of, state_of
-from app.desk.words import grouped
 from app.domain.problems import Problem
 from app.services.datasets.accounting import in_epsilons
 from app.services.datasets.datasets import DatasetFacts

@@ -16,10 +16,10 @@ from app.desk.routes import CuratorVisitor, State, router_of
 from app.desk.sending import take_in_once
 from app.domain.datasets import SAME_PEOPLE
 from app.domain.problems import Problem, invalid_request
-from app.domain.upload_reports import UploadReport
+from app.domain.upload_problems import UploadReport
 from app.services.datasets.admitting import NewDataset
 from app.services.datasets.datasets import DatasetView
-from app.services.datasets.staged import Staged, doubts
+from app.services.datasets.drafts import Staged, doubts
 from app.services.people.keys import Caller
 from app.web.requests.bodies import made_of, request_in, spec_in
 from app.web.requests.versions import VersionSpec

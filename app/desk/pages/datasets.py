@@ -8,13 +8,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk import reports
-from app.desk.charts import budget
+from app.desk import charts, reports
 from app.desk.lists import address, number_in
 from app.desk.rendering import page, path_of
 from app.desk.routes import State, Visitor, router_of
 from app.domain.datasets import SAME_PEOPLE, columns_json, derived_json
-from app.domain.roles import Role
+from app.domain.policies import Role
 from app.services.datasets.accounting import in_epsilons
 from app.services.datasets.datasets import DatasetFacts
 from app.services.datasets.policies import policy_json
@@ -64,7 +63,7 @@ def show_dataset(request: Request, visitor: Visitor, state: State, dataset: str)
         same_people=SAME_PEOPLE[facts.same_people],
         hidden_columns=len(columns) - len(shown),
         now=now,
-        bar=budget.bar(now),
+        bar=charts.bar(now),
         report=reports.sent_back(request, dataset),
         deletable=services.deleting.may_delete(dataset),
         mine=mine,
@@ -111,7 +110,7 @@ def _history(state: AppState, facts: DatasetFacts) -> Mapping[str, Any]:
     moments = state.services.journal.course(facts.id)
     wanted = Wanted(account=facts.record.account)
     lines, _ = state.services.journal.page(wanted, skip=0, limit=_ENTRIES)
-    return {"course": budget.course(moments), "moments": _few(moments), "entries": lines}
+    return {"course": charts.course(moments), "moments": _few(moments), "entries": lines}
 
 
 def _few(moments: Sequence[Any], most: int = 12) -> Sequence[Any]:

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from app.desk.rendering import page
 from app.desk.routes import State, Visitor, router_of
+from app.domain.policies import Role
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
 from app.services.releases.releases import ReleaseRecord

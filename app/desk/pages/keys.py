@@ -7,13 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.desk.confirmation import lacking
+from app.desk.cookies import ShownOnce
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
 from app.desk.lists import address, number_in
-from app.desk.once import ShownOnce
 from app.desk.rendering import page
 from app.desk.routes import AdminVisitor, State, router_of, state_of
+from app.domain.policies import Role
 from app.domain.problems import Problem
-from app.domain.roles import Role
 from app.services.people.keys import NewKey
 from app.web.requests.schemas import KeyRequest
 

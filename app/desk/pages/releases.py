@@ -12,8 +12,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.desk.confirmation import Irrevocable, confirm_page, lacking
-from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
-from app.desk.numbers import numbers_of
+from app.desk.forms import (
+    EMPTY,
+    NONE,
+    Faults,
+    Form,
+    act_once,
+    faulted,
+    numbers_of,
+    read_as,
+    read_form,
+)
 from app.desk.rendering import page, path_of
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of, state_of
 from app.domain.problems import Problem
@@ -24,11 +33,11 @@ from app.services.plans.answers import answer_of, etag_of, heading_of, state_cal
 from app.services.plans.wording import asked_in_full
 from app.services.publishing.published import columns_of
 from app.services.publishing.sentences import changes_at_most
-from app.services.releases.tidy import tidy_csv
+from app.services.releases.public_moments import tidy_csv
 from app.services.scripts.scripts import Language
 from app.tidy.names import labels_of
-from app.web.caching import base_of
-from app.web.requests.publishing import PublicationRequest, PublicationWithdrawalRequest
+from app.web.anonymous import base_of
+from app.web.requests.reviews import PublicationRequest, PublicationWithdrawalRequest
 from app.web.state import AppState
 
 router = router_of("releases")

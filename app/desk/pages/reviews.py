@@ -16,14 +16,13 @@ from app.desk.confirmation import Irrevocable, confirm_page, lacking
 from app.desk.estimating import expected_of
 from app.desk.filled import form_of
 from app.desk.forms import Faults, Form, act_once, read_as, read_form, see
-from app.desk.rendering import page, path_of
+from app.desk.rendering import about, page, path_of
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of
-from app.desk.words import about
 from app.domain.datasets import SAME_PEOPLE
+from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.domain.releases import UNDECIDED, ReleaseState
 from app.domain.reviews import Decision
-from app.domain.roles import Role
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, heading_of
 from app.services.plans.questions import read_question, spelled

@@ -9,8 +9,8 @@ from app.desk import cookies
 from app.desk.forms import read_form, require_own_site, see
 from app.desk.rendering import page
 from app.desk.routes import SIGN_IN, State, router_of
+from app.domain.policies import Role
 from app.domain.problems import Problem
-from app.domain.roles import Role
 
 router = router_of("sign in")
 

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.desk import declaring
-from app.desk.bounds import TYPICAL, typical_of
-from app.desk.forms import EMPTY, NONE, Faults, Form, faulted, require_own_site
+from app.desk.forms import EMPTY, NONE, TYPICAL, Faults, Form, faulted, require_own_site, typical_of
 from app.desk.rendering import page
 from app.desk.routes import CuratorVisitor, State, router_of
 from app.desk.sending import DELIMITERS, ENCODINGS, addressed, content_of, limits_of, stage_once

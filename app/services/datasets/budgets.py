@@ -18,7 +18,7 @@ from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
 from app.services.people.names import known_person
 from app.store import CapRecord, DatasetStatus, Store, UnitOfWork
-from app.store.ledger.ids import text_of
+from app.store.ledger.records import text_of
 from mechanisms.privacy import Epsilon
 
 __all__ = ["BudgetService", "BudgetView", "CapRecord"]

@@ -31,8 +31,8 @@ from app.uploads.digest_index import (
 )
 from app.uploads.overlap import Newcomer
 from app.uploads.row_digests import MalformedError, RowDigests, key_name
-from app.vault.errors import UnreadableError, VaultError
 from app.vault.lineage import LineageFiles
+from app.vault.stored import UnreadableError, VaultError
 
 _LOG = logging.getLogger(__name__)
 ALWAYS_READ = 8

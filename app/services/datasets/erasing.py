@@ -3,20 +3,104 @@
 A process that archives or deletes a data set erases it from the disk and its own memory. Other
 servers and workers on the same database may have read it too, and look for such
 data sets from time to time.
+
+*Editing what is said of a data set: policy, description, notices, labels, checklist.* Bounds,
+columns and adjacency are fixed for good: releases are about them. Every edit stands in the ledger,
+by a digest, with who made it and why.
+
+*Deleting a data set of which nothing was ever released: its people may come again.*
+
+**Why the budget may be whole again.** A release, or a reservation for one, is the only way in which
+anything about rows leaves. Until the first of either a data set's rows had no influence on any
+answer: later releases about the same people are all that is ever published about them. So deleting
+it erases the digests of its rows, too, and closes its account: nothing can be charged there.
+
+Whether there was a release or a reservation is a public fact, and it is looked up in the
+transaction that deletes: a release that arrives at the same time is either charged first, and the
+deletion refused, or it is refused itself. No entry of the ledger goes: deleting adds some.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import anyio
 import anyio.to_thread
 
+from app.domain.problems import Problem, invalid_request
 from app.logs import describe
-from app.services.datasets.datasets import DataPlane
-from app.store import DatasetStatus, Store
+from app.services.datasets.datasets import DataPlane, DatasetService, DatasetView, facts_of
+from app.services.datasets.policies import policy_json
+from app.services.people.keys import Caller
+from app.store import DatasetRecord, DatasetStatus, Store, UnitOfWork
+
+# Editing what is said of a data set: policy, description, notices, labels, checklist
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What is to be changed; None leaves a thing as it is, and so do policy members not named.
+
+    ``labels`` are texts by column; None takes a column's label away.
+    """
+
+    description: str | None = None
+    policy: Mapping[str, object] | None = None
+    notices: tuple[str, ...] | None = None
+    labels: Mapping[str, str | None] | None = None
+    checklist: tuple[str, ...] | None = None
+
+
+class EditingService:
+    """Edits data sets, for callers who may."""
+
+    def __init__(self, store: Store, datasets: DatasetService) -> None:
+        self._store = store
+        self._datasets = datasets
+
+    async def edit(self, dataset: str, edit: Edit, *, reason: str, caller: Caller) -> DatasetView:
+        """Change what is said of a data set; whatever is asked from then on is judged by it.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``invalid-request`` for the label of a column that is not there.
+        """
+        facts = await self._datasets.present(dataset)
+
+        def write(work: UnitOfWork) -> DatasetRecord:
+            record = work.datasets.get(dataset) or facts.record
+            fields = json.dumps(_edited(record, edit), allow_nan=False)
+            return work.by(caller.acting).datasets.edit(
+                dataset, fields, principal=caller.person, reason=reason
+            )
+
+        self._datasets.remember(await self._store.awrite(write))
+        return await anyio.to_thread.run_sync(self._datasets.view, dataset)
+
+
+def _edited(record: DatasetRecord, edit: Edit) -> Mapping[str, object]:
+    """Return all that may be edited, as it is afterwards."""
+    facts = facts_of(record)
+    labels = {**json.loads(record.edits or "{}").get("labels", {}), **(edit.labels or {})}
+    for name in edit.labels or {}:
+        if name not in facts.columns.columns:
+            raise invalid_request("labels", "may name columns of the data set only")
+    return {
+        "description": facts.description if edit.description is None else edit.description,
+        "policy": {**policy_json(facts.policy), **(edit.policy or {})},
+        "notices": list(facts.notices if edit.notices is None else edit.notices),
+        "labels": labels,
+        "checklist": list(facts.checklist if edit.checklist is None else edit.checklist),
+    }
+
+
+# Erasing the rows of archived and deleted data sets, once no charged release needs them any more
 
 _LOG = logging.getLogger(__name__)
 LOOK_EVERY_S = 10.0
@@ -118,3 +202,55 @@ class ErasingService:
             _LOG.error("archived data not erased yet", extra=about)
             return False
         return True
+
+
+# Deleting a data set of which nothing was ever released: its people may come again
+
+
+class DeletingService:
+    """Deletes data sets."""
+
+    def __init__(self, store: Store, datasets: DatasetService, erasing: ErasingService) -> None:
+        self._store = store
+        self._datasets = datasets
+        self._erasing = erasing
+
+    def may_delete(self, dataset: str) -> bool:
+        """Return whether a data set could be deleted now; everyone may know."""
+        with self._store.reading() as reader:
+            found = reader.datasets.get(dataset)
+            if found is None or found.status is DatasetStatus.DELETED:
+                return False
+            try:
+                reader.datasets.require_unreleased(dataset)
+                reader.datasets.require_newest(dataset)
+            except Problem:
+                return False
+        return True
+
+    async def delete(self, dataset: str, *, caller: Caller) -> DatasetView:
+        """Delete a data set that has no releases, close its account, and erase what is stored.
+
+        The account stays open where a data set that is not deleted shares it. Deleting again
+        changes nothing.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``dataset-has-releases``; ``newer-version``.
+        """
+        record = await self._store.awrite(partial(_delete, dataset, caller))
+        self._datasets.remember(record)
+        _LOG.info("data set deleted", extra={"dataset": dataset})
+        view = await anyio.to_thread.run_sync(self._datasets.view, dataset)
+        await self._erasing.erase_deleted(dataset)
+        return view
+
+
+def _delete(dataset: str, caller: Caller, work: UnitOfWork) -> DatasetRecord:
+    if work.datasets.get(dataset) is None:
+        raise Problem("not-found")
+    work.by(caller.acting)
+    record = work.datasets.delete(dataset, principal=caller.person)
+    work.accounts.close_if_empty(record.account, principal=caller.person)
+    return record

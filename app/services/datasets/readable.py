@@ -21,8 +21,7 @@ from typing import Protocol
 import anyio
 import anyio.to_thread
 
-from app.domain.errors import DataUnreadableError
-from app.domain.problems import Problem
+from app.domain.problems import DataUnreadableError, Problem
 from app.logs import describe
 from app.services.datasets.datasets import require_active
 from app.store import DatasetRecord, Store

@@ -22,8 +22,8 @@ from datetime import UTC, datetime
 
 import anyio.to_thread
 
+from app.domain.policies import Acting, Role
 from app.domain.problems import Problem, invalid_request
-from app.domain.roles import Acting, Role
 from app.services.people.names import known_person, require_no_twin, spelled, twins_of
 from app.store import Store, UnitOfWork
 from app.store.ledger.records import KeyRecord

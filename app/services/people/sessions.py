@@ -21,11 +21,10 @@ from collections.abc import Awaitable, Callable
 
 import anyio.to_thread
 
-from app.domain.errors import StoppedError
-from app.domain.problems import Problem
+from app.domain.problems import Problem, StoppedError
 from app.services.people.keys import Caller, KeyService
 from app.store import Store, UnitOfWork
-from app.store.desk.sessions import SessionRecord
+from app.store.desk import SessionRecord
 
 IDLE_S = 60 * 60
 """A session that was not used for so long is over, in seconds."""

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from app.domain.hashing import sha256_hex
+from app.domain.ledger import sha256_hex
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.deadlines import Job

@@ -6,6 +6,9 @@ job follows from the request and public facts alone: what the plan says of its
 draw's time and what the plan itself takes, both reckoned without the data, and
 whether the data set's policy has it reviewed. What a draw really takes depends
 on the noise, and for some statistics on the data, and changes nothing here.
+
+*How large a question may be, and how large its answer will about be: public rules.* An answer's
+bytes are reckoned and not counted: what is really stored, and when, depends on the draw.
 """
 
 from __future__ import annotations
@@ -15,7 +18,57 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mechanisms.contract import Plan
+from app.domain.problems import Problem
+from app.services.plans.questions import Question
+from mechanisms.contract import Plan, Statistic
+from mechanisms.domain import Schema
+from mechanisms.statistics.questions import Question as RowQuestion
+from mechanisms.statistics.questions import viewed
+from mechanisms.statistics.stack import Stack
+
+# How large a question may be, and how large its answer will about be: public rules
+
+_BYTES_PER_NUMBER = 384
+"""What one number takes in an answer with its interval, its noise and its name."""
+_OTHER_NUMBERS = 16
+"""As many numbers as the rest of an answer counts for."""
+
+
+def require_storable(question: Question, most: int) -> None:
+    """Pass for a question that may be stored.
+
+    Raises
+    ------
+    Problem
+        ``too-large``.
+    """
+    if len(question.canonical) > most:
+        raise Problem(
+            "too-large",
+            f"The question is larger than max_question_bytes ({most} bytes). Nothing was charged.",
+            limit="max_question_bytes",
+            maximum=most,
+        )
+
+
+def answer_bytes(question: Question, schema: Schema) -> int:
+    """Return about how many bytes an answer takes, for a question that fits the schema."""
+    each = _BYTES_PER_NUMBER * (1 if question.inference is None else 2)
+    return each * _numbers(question.statistic, schema)
+
+
+def _numbers(statistic: Statistic, schema: Schema) -> int:
+    if isinstance(statistic, Stack):
+        return sum(_numbers(part.statistic, schema) for part in statistic.parts)
+    asked = viewed(statistic, schema)
+    found, facts = asked.statistic, asked.view.schema
+    numbers = found.answer_numbers(facts) + _OTHER_NUMBERS
+    if isinstance(found, RowQuestion) and found.by:
+        return numbers * found.parting(facts).cells
+    return numbers
+
+
+# Which releases are jobs, and by when their answers are promised: the public rule
 
 LONGEST_INLINE_MS = 50.0
 """A plan that expects more than this makes a job. It is no setting: a slot must not decide it."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from app.domain.columns import Reading
 from app.domain.datasets import Encoding
-from app.domain.hashing import sha256_hex
+from app.domain.ledger import sha256_hex
 from app.services.datasets.datasets import (
     DatasetFacts,
     DatasetService,
@@ -22,10 +22,10 @@ from app.services.datasets.datasets import (
 )
 from app.services.people.keys import Caller
 from app.services.plans.answers import edges_json, inference_json, noise_json, plan_json
+from app.services.plans.missing import with_typical
 from app.services.plans.plans import PlanService, foretell, make_plan
 from app.services.plans.questions import Question, asked_json
 from app.services.plans.stored_estimates import kept_json, usefulness_of
-from app.services.plans.typical import with_typical
 from app.tidy.csv_text import csv_text
 from mechanisms.domain import CategoryColumn, Column
 from mechanisms.foresight.assumptions import Assumptions

@@ -13,12 +13,12 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import partial
 
-from app.domain.errors import ProcessLostError
+from app.domain.problems import ProcessLostError
 from app.services.datasets.datasets import DatasetFacts
+from app.services.plans.missing import with_typical
 from app.services.plans.plans import Offer, PlanService, foretell
 from app.services.plans.questions import Question
 from app.services.plans.stored_estimates import kept_json
-from app.services.plans.typical import with_typical
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.foresee import Foresight, foreseeing_ms
 

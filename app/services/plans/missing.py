@@ -9,20 +9,62 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import sqrt
 from typing import Any, cast
 
 from app.domain.column_json import column_json
-from app.domain.columns import CategorySpec, ColumnSpec, Fill, NumberSpec
+from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill, NumberSpec
 from app.domain.datasets import ColumnsSpec
 from app.services.datasets.datasets import DatasetFacts
 from mechanisms.available import parts_by_column
 from mechanisms.contract import Plan, Statistic
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.presence import values_read
+from mechanisms.foresight.assumptions import Assumptions, Spread
 from mechanisms.foresight.verdicts import Usefulness
 from mechanisms.statistics.questions import stored_columns_read, viewed
 from mechanisms.statistics.stack import Stack
 from mechanisms.words import listed
+
+# What a curator states as typical of columns, as an assumption where nothing else is assumed
+
+
+def with_typical(assumed: Assumptions, columns: ColumnsSpec) -> Assumptions:
+    """Return assumptions in which columns that are not named are as their curator states.
+
+    That is public: it stands in the spec, and is never read off the rows.
+    """
+    if assumed.even:
+        return assumed
+    named = dict(assumed.population)
+    spreads = {
+        name: spread
+        for name, column in columns.columns.items()
+        if (spread := _spread(column)) is not None
+    }
+    typical = {
+        name: tuple(zip(column.values, map(float, column.typical.of(column.values)), strict=True))
+        for name, column in columns.columns.items()
+        if isinstance(column, CategorySpec) and column.typical is not None
+    }
+    shares = {**typical, **dict(assumed.shares)}
+    return replace(
+        assumed, population=tuple({**spreads, **named}.items()), shares=tuple(shares.items())
+    )
+
+
+def _spread(column: ColumnSpec) -> Spread | None:
+    """Return where the values of a column usually lie; a boolean's mean is the share of true."""
+    match column:
+        case NumberSpec() if column.typical is not None:
+            return Spread(mean=float(column.typical.mean), std=float(column.typical.std))
+        case BooleanSpec() if column.typical is not None:
+            share = float(column.typical)
+            return Spread(mean=share, std=sqrt(share * (1 - share)) or 1.0)
+    return None
+
+
+# What an answer says of its columns: missing cells, what was filled in, and labels of values
 
 _MEMBERS = ("excludes_missing", "fills", "about_missing", "labels")
 

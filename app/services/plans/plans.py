@@ -18,20 +18,21 @@ from app.domain.policies import Review
 from app.domain.problems import Problem, invalid_request
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.answers import plan_json
-from app.services.plans.budgets import (
+from app.services.plans.charged_plan import as_charged, require_charged_plan
+from app.services.plans.deadlines import Job, answer_bytes, job_of, require_storable
+from app.services.plans.lanes import (
     FREE_S,
     LONGEST_CHARGED_S,
     LONGEST_S,
+    Calculator,
+    Lanes,
     OutOfTimeError,
+    ProcessLane,
+    ThreadLane,
     at_most,
 )
-from app.services.plans.charged_plan import as_charged, require_charged_plan
-from app.services.plans.deadlines import Job, job_of
-from app.services.plans.lanes import Calculator, Lanes, ProcessLane, ThreadLane
-from app.services.plans.missing import with_column_facts
+from app.services.plans.missing import with_column_facts, with_typical
 from app.services.plans.questions import Question, read_question, spelled, spelling_ms
-from app.services.plans.sizes import answer_bytes, require_storable
-from app.services.plans.typical import with_typical
 from app.store import ReleaseRecord
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan

@@ -14,12 +14,11 @@ from app.services.datasets.accounting import charge_json
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_askable
 from app.services.people.keys import Caller
 from app.services.plans.answers import noise_json, plan_json
-from app.services.plans.budgets import FREE_S, OutOfTimeError, at_most
 from app.services.plans.foresights import ForesightService
-from app.services.plans.missing import warned
+from app.services.plans.lanes import FREE_S, OutOfTimeError, at_most
+from app.services.plans.missing import warned, with_typical
 from app.services.plans.plans import Offer, PlanService, foretell, make_plan
 from app.services.plans.questions import Question, asked_json
-from app.services.plans.typical import with_typical
 from mechanisms.contract import Noise
 from mechanisms.domain import Schema
 from mechanisms.foresight.asked import Asked, is_simulated

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field, TypeAdapter
 
-from app.domain.hashing import sha256_hex
+from app.domain.ledger import sha256_hex
 from mechanisms.catalog import STATISTICS, settled
 from mechanisms.contract import Statistic
 from mechanisms.domain import Schema

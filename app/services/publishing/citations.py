@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 
+from app.services.publishing.linked_data import schema_org
+from app.services.publishing.pictures import badge
 from app.services.publishing.published import Published
+from app.services.publishing.sentences import badge_text
+from app.services.releases.public_moments import tidy_csv
 
 _PUBLISHER = "Release Desk"
 _LATEX = str.maketrans(
@@ -74,3 +79,39 @@ def csl_json(published: Published, address: str) -> str:
 def _told(published: Published) -> str:
     adjacency = published.answer["guarantee"]["adjacency"]
     return f"epsilon = {published.answer['epsilon']} ({adjacency})"
+
+
+# The formats of a public release: files, citations and pictures, by file extension
+
+Form = Callable[[Published, str], bytes]
+"""Makes a form of a public release; ``base`` is where the service is."""
+
+
+def _csv(published: Published, base: str) -> bytes:
+    del base
+    return tidy_csv(published.answer).encode()
+
+
+def _linked(published: Published, base: str) -> bytes:
+    return json.dumps(schema_org(published, base), ensure_ascii=False).encode()
+
+
+def _badge(published: Published, base: str) -> bytes:
+    del base
+    return badge(*badge_text(published)).encode()
+
+
+def _cited(make: Callable[[Published, str], str]) -> Form:
+    return lambda published, base: make(published, f"{base}{published.path}").encode()
+
+
+FORMS: Mapping[str, Form] = {
+    "csv": _csv,
+    "jsonld": _linked,
+    "csl.json": _cited(csl_json),
+    "bib": _cited(bibtex),
+    "ris": _cited(ris),
+    "txt": _cited(lambda published, address: f"{citation(published, address)}\n"),
+    "svg": _badge,
+}
+"""Every form by how its address ends, but for the document itself, which is signed."""

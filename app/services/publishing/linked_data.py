@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
-from app.domain.hashing import sha256_hex
+from app.domain.ledger import sha256_hex
 from app.services.datasets.datasets import DatasetFacts
 from app.services.publishing.published import Published
+from app.services.publishing.registry import deployment
 from app.services.publishing.sentences import guarantee
-from app.services.releases.tidy import NUMBERS, csv_columns, tidy_csv
+from app.services.releases.public_moments import NUMBERS, csv_columns, tidy_csv
 from app.tidy.rows import Row
 
 Json = dict[str, Any]
@@ -200,3 +202,87 @@ def _days(items: Sequence[Published]) -> tuple[str, str]:
     """Return the days of the first and the last; where there is none, that of nothing."""
     days = sorted(item.day for item in items) or ["1970-01-01"]
     return days[0], days[-1]
+
+
+# What is public as an Atom feed (RFC 4287), newest first
+
+_NOTHING_YET = "1970-01-01T00:00:00Z"
+
+
+def atom(items: Sequence[Published], base: str) -> str:
+    """Return the feed; ``base`` is where the service is, without a slash at its end."""
+    own = f"{base}/public/feed.atom"
+    updated = items[0].publication.published_at if items else _NOTHING_YET
+    entries = "".join(_entry(item, base) for item in items)
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        '<feed xmlns="http://www.w3.org/2005/Atom">'
+        f"<title>Public releases</title><id>{escape(own)}</id>"
+        f'<link rel="self" type="application/atom+xml" href={quoteattr(own)}/>'
+        f'<link rel="alternate" type="text/html" href={quoteattr(f"{base}/public")}/>'
+        f"<author><name>Release Desk</name></author><updated>{updated}</updated>"
+        f"{entries}</feed>\n"
+    )
+
+
+def _entry(item: Published, base: str) -> str:
+    address = f"{base}{item.path}"
+    at = item.publication.published_at
+    return (
+        f"<entry><title>{escape(item.title)}</title><id>{escape(address)}</id>"
+        f'<link rel="alternate" type="text/html" href={quoteattr(address)}/>'
+        f'<link rel="alternate" type="application/json" href={quoteattr(address + ".json")}/>'
+        f"<published>{at}</published><updated>{at}</updated>"
+        f"<summary>Epsilon {escape(item.epsilon)}, data set {escape(item.dataset)}.</summary>"
+        "</entry>"
+    )
+
+
+# Where a public release leads, as ``Link`` headers (Signposting, RFC 8288)
+
+FORMS = (
+    ("json", "application/json", "item"),
+    ("csv", "text/csv", "item"),
+    ("jsonld", "application/ld+json", "describedby"),
+    ("csl.json", "application/vnd.citationstyles.csl+json", "describedby"),
+    ("bib", "application/x-bibtex", "describedby"),
+    ("ris", "application/x-research-info-systems", "describedby"),
+    ("txt", "text/plain", "describedby"),
+    ("svg", "image/svg+xml", "icon"),
+)
+"""Other formats of a public release: how the address ends, the type, the relation."""
+
+
+def signposts(published: Published, base: str) -> str:
+    """Return the ``Link`` header of a public release's page."""
+    address = f"{base}{published.path}"
+    links = [
+        f'<{address}>; rel="cite-as"',
+        '<https://schema.org/Dataset>; rel="type"',
+        '<https://schema.org/AboutPage>; rel="type"',
+        f'<{base}/public>; rel="collection"',
+    ]
+    links += [
+        f'<{address}.{end}>; rel="{relation}"; type="{kind}"'
+        for end, kind, relation in FORMS
+        if relation != "icon"
+    ]
+    return ", ".join(links)
+
+
+def back(published: Published, base: str) -> str:
+    """Return the ``Link`` header of another form of it, which leads to the page."""
+    address = f"{base}{published.path}"
+    return f'<{address}>; rel="describes"; type="text/html", <{address}>; rel="cite-as"'
+
+
+# The export formats of a data set's public releases for catalogues, by name
+
+Export = Callable[[DatasetFacts, Sequence[Published], str], dict[str, Any]]
+
+EXPORTS: Mapping[str, Export] = {
+    "registry": deployment,
+    "datacite": datacite,
+    "croissant": croissant,
+}
+"""Each takes a data set's facts, its public releases, and where the service is."""

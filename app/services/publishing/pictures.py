@@ -13,8 +13,7 @@ from numbers import Real
 from typing import Any
 
 from app.tidy.names import NO_LABELS, Labels
-from app.tidy.numerals import within
-from app.tidy.rows import Row
+from app.tidy.rows import Row, within
 
 MOST_BARS = 40
 """Rows that a chart shows; the table next to it has more."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from app.domain.hashing import sha256_hex
+from app.domain.ledger import sha256_hex
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.datasets.datasets import DatasetFacts, DatasetService
@@ -26,7 +26,7 @@ from app.services.publishing.published import Published, columns_of
 from app.services.releases.releases import ReleaseService
 from app.services.transparency.log import LogService
 from app.store import Reader, ReleaseRecord, Store, UnitOfWork
-from app.store.publishing.publications import PublicationRecord, Wanted
+from app.store.publishing import PublicationRecord, Wanted
 
 __all__ = ["PublicPage", "PublicationRecord", "PublicationService", "Published", "Wanted"]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from app.domain.errors import StorageError
+from app.domain.problems import StorageError
 
 MOST_MS = 10.0
 """Together calculations are expected to take no longer than this; a longer one goes alone."""

@@ -75,7 +75,7 @@ class ChargedDraws:
         They are for :func:`app.services.releases.batches.take_steps`. The first raises
         :class:`~app.services.plans.charged_plan.PlanChangedError` where the release would
         not be drawn as what it was charged for, and
-        :class:`~app.domain.errors.DataUnreadableError` where the files are not those that were
+        :class:`~app.domain.problems.DataUnreadableError` where the files are not those that were
         registered; nothing has been read then.
 
         Parameters

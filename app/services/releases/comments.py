@@ -12,18 +12,17 @@ from dataclasses import dataclass
 
 import anyio.to_thread
 
-from app.domain.notices import Event
+from app.domain.policies import Role
 from app.domain.problems import invalid_request
 from app.domain.releases import UNDECIDED, ReleaseState
-from app.domain.reviews import Count, Difference, differences
-from app.domain.roles import Role
+from app.domain.reviews import Count, Difference, Event, differences
 from app.services.datasets.datasets import DatasetService
 from app.services.people.keys import Caller
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import gone_on
 from app.store import Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.reviewing.comments import CommentRecord
-from app.store.ledger.reviewing.revisions import VersionRecord
+from app.store.ledger.reviewing.votes import VersionRecord
 
 __all__ = ["CommentRecord", "CommentService", "Version", "comments_for", "versions_in"]
 

@@ -22,7 +22,7 @@ from hashlib import sha256
 from app.domain.ledger import chain_hash
 from app.domain.problems import Problem, invalid_request
 from app.store import RECEIPT_KEY, ReceiptKey, ReleaseRecord, Store, base64url
-from app.store.ledger.receipt_tokens import END, MEMBER, Receipt, answer_digest, read_token, split
+from app.store.ledger.signing import END, MEMBER, Receipt, answer_digest, read_token, split
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import anyio.to_thread
 
-from app.domain.errors import StorageError
-from app.domain.problems import Problem
+from app.domain.policies import Role
+from app.domain.problems import Problem, StorageError
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
 from app.services.datasets.accounting import refusal_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_askable
 from app.services.datasets.readable import ReadableData

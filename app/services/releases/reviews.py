@@ -36,7 +36,7 @@ from app.services.releases.jobs import JobRunner
 from app.services.releases.ledger_clock import LedgerClock
 from app.services.releases.public_moments import PublicMoments, job_of_record
 from app.store import Charged, Debit, Reader, ReleaseRecord, Store, UnitOfWork
-from app.store.ledger.ids import text_of
+from app.store.ledger.records import text_of
 from mechanisms.privacy import Epsilon
 
 __all__ = ["Decision", "ReviewService", "Unchanged", "gone_on", "reserve"]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import anyio.to_thread
 
-from app.domain.notices import Audience, Event
+from app.domain.policies import Role
 from app.domain.releases import ReleaseState
-from app.domain.roles import Role
+from app.domain.reviews import Audience, Event
 from app.services.people.keys import Caller
 from app.services.plans.questions import read_question
 from app.services.releases.public_moments import PublicMoments

@@ -2,23 +2,31 @@
 
 Everything on it is public, or was written by people: the request, the policy, the history of who
 asks, what has been said. Nothing is read of the rows.
+
+*Who has seen results that are not public: noted once for each person, release, way and day.* Notes
+are gathered and written every few seconds in one transaction, so that reading costs nothing. A
+server that is killed may lose those of its last seconds. Views of public releases are not
+recorded.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
+import anyio
 import anyio.to_thread
 
 from app.domain.policies import Policy
 from app.domain.problems import Problem
-from app.domain.releases import GIVEN_BACK, UNDECIDED
+from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.domain.reviews import Count, Vote
+from app.logs import describe
 from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.datasets.policies import policy_json
 from app.services.people.keys import Caller
@@ -30,9 +38,97 @@ from app.services.plans.wording import in_words
 from app.services.publishing.published import columns_of
 from app.services.releases.comments import CommentRecord, Version, comments_for, versions_in
 from app.services.releases.releases import ReleaseService
-from app.store import CapRecord, DatasetStatus, Reader, ReleaseRecord, Store
+from app.store import CapRecord, DatasetStatus, Reader, ReleaseRecord, Store, UnitOfWork
+from app.store.ledger.records import now
+from app.store.ledger.reviewing.comments import Sight, SightRecord
 from mechanisms.foresight.assumptions import Assumptions
 from mechanisms.foresight.foresee import Foresight
+
+# Who has seen results that are not public: noted once for each person, release, way and day
+
+__all__ = ["SightRecord", "SightService"]
+
+_LOG = logging.getLogger(__name__)
+How = Literal["read", "listed", "derived", "downloaded"]
+"""In which way a result is seen."""
+
+WRITE_EVERY_S = 2.0
+_MOST_REMEMBERED = 10_000  # what is forgotten is noted again, and the database keeps one of a day
+
+
+class SightService:
+    """Notes who sees results, and lists it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seen: dict[tuple[str, str, str, str], None] = {}
+        self._unwritten: list[Sight] = []
+
+    def note(self, records: Iterable[ReleaseRecord], how: How, *, caller: Caller) -> None:
+        """Note that somebody sees the results that some releases have."""
+        for record in records:
+            if record.state is ReleaseState.RELEASED:
+                self.note_id(record.id, how, caller=caller)
+
+    def note_id(self, release: str, how: How, *, caller: Caller) -> None:
+        """Note that somebody sees the result of a release that has one."""
+        at = now()
+        known = release, caller.person, how, at[:10]
+        if known in self._seen:
+            return
+        if len(self._seen) >= _MOST_REMEMBERED:
+            self._seen.clear()
+        self._seen[known] = None
+        self._unwritten.append(
+            Sight(release=release, person=caller.person, how=how, key=caller.key, at=at)
+        )
+
+    async def write(self) -> None:
+        """Write down what has been noted; what cannot be written now is, the next time."""
+        taken, self._unwritten = self._unwritten, []
+        if not taken:
+            return
+
+        def write(work: UnitOfWork) -> None:
+            public = work.publications.public({each.release for each in taken})
+            work.sights.note([each for each in taken if each.release not in public])
+
+        try:
+            await self._store.awrite(write)
+        except BaseException:
+            # Also of a task that is cancelled: a sight is forgotten by a crash alone.
+            self._unwritten = taken + self._unwritten
+            raise
+
+    async def list(
+        self, *, before: int | None, limit: int, release: str | None
+    ) -> Sequence[SightRecord]:
+        """Return who has seen what, newest first."""
+        await self.write()
+
+        def read() -> Sequence[SightRecord]:
+            with self._store.reading() as reader:
+                return reader.sights.list(before=before, limit=limit, release=release)
+
+        return await anyio.to_thread.run_sync(read)
+
+    async def keep_writing(self) -> None:
+        """Write down what has been noted, while somebody serves."""
+        while True:
+            await self.try_writing()
+            await anyio.sleep(WRITE_EVERY_S)
+
+    async def try_writing(self) -> None:
+        """Write down what has been noted, if that can be done now."""
+        try:
+            await self.write()
+        except Problem as problem:  # busy, or frozen
+            _LOG.info("sights not written yet", extra={"code": problem.code})
+        except Exception as error:
+            _LOG.error("sights not written yet", extra=describe(error))
+
+
+# The review sheet: all that a reviewer needs of one release, on one screen
 
 MOST_EARLIER = 100
 """How many earlier releases a sheet looks at: the newest, of the data set and of who asks."""

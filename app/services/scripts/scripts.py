@@ -15,8 +15,7 @@ from app.services.people.keys import Caller
 from app.services.plans.questions import Question, read_question
 from app.services.releases.releases import ReleaseService
 from app.services.scripts.asked import Asked
-from app.services.scripts.notebook import notebook
-from app.services.scripts.python import python_script
+from app.services.scripts.python import notebook, python_script
 from app.services.scripts.r import r_script
 from app.store import DatasetStatus
 

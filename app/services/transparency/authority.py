@@ -18,7 +18,7 @@ from rfc3161_client import (
     decode_timestamp_response,
 )
 
-from app.services.posting import NotPostedError, post
+from app.services.archiving import NotPostedError, post
 
 REPLY_TYPE = "application/timestamp-reply"
 _QUERY_TYPE = "application/timestamp-query"

@@ -5,7 +5,7 @@ checkpoint signs all that are in it by then. A proof is made against the first c
 covers an entry, so that it stays the same for ever.
 
 *What it reveals.* How many entries the ledger has, at those times. Neither leaves nor paths say
-whose they are (:mod:`app.domain.log_leaves`), and what was stored as a result moves nothing. The
+whose they are (:mod:`app.domain.checkpoints`), and what was stored as a result moves nothing. The
 log's own entries are not in it, or it would grow for ever by itself.
 """
 
@@ -20,12 +20,17 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 
-from app.domain.checkpoints import Checkpoint, origin_of, read_checkpoint, verifier_key
-from app.domain.errors import SignerLostError
+from app.domain.checkpoints import (
+    Checkpoint,
+    columns_of,
+    hidden_digest,
+    origin_of,
+    read_checkpoint,
+    verifier_key,
+)
 from app.domain.ledger import Entry
-from app.domain.log_leaves import columns_of, hidden_digest
 from app.domain.merkle import audit_path, consistency_path
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem, SignerLostError, invalid_request
 from app.logs import describe
 from app.services.releases.receipts import PublicKey
 from app.store import LogTree, Reader, Store, UnitOfWork

@@ -50,7 +50,7 @@ from app.store.anchor.standing import (
 )
 from app.store.errors import DirectoryLockedError
 from app.store.ledger.entries import Position
-from app.vault.flushing import flush
+from app.vault.waiting import flush
 
 LOG_NAME = "anchor.log"
 LOCK_NAME = "anchor.lock"

@@ -21,34 +21,34 @@ from sqlalchemy import (
     text,
 )
 
-from app.store.database.log_tables import log_checkpoint, log_part, log_stamp
 from app.store.database.metadata import Int, Text, metadata
-from app.store.database.publishing import publication
-from app.store.database.review_tables import (
-    comment,
-    dataset_edit,
-    delivery,
-    notice,
-    notice_read,
-    review,
-    revision,
-    sight,
-    vote,
-)
 from app.store.database.rules import create_rules
 from app.store.database.side_tables import (
     allowance,
+    comment,
+    dataset_edit,
+    delivery,
     desk_form,
     desk_session,
     job,
     key_use,
+    log_checkpoint,
+    log_part,
+    log_stamp,
+    notice,
+    notice_read,
     pause,
+    publication,
     rate,
+    review,
+    revision,
+    sight,
     turn,
     upload,
+    version,
+    vote,
     worker,
 )
-from app.store.database.versions import version
 
 __all__ = [
     "ACTS", "account", "allowance", "api_key", "cap", "comment", "dataset", "dataset_edit",

@@ -11,8 +11,7 @@ from app.domain.problems import Problem
 from app.store.database import tables
 from app.store.ledger import caps, expiries
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
-from app.store.ledger.ids import new_id, now
-from app.store.ledger.records import AccountRecord, CapRecord, DatasetStatus
+from app.store.ledger.records import AccountRecord, CapRecord, DatasetStatus, new_id, now
 
 CLOSED = "account_closed"
 """The kind of the system entry that closes an account, its note; its fingerprint is the hash of

@@ -3,6 +3,10 @@
 What is stored of a release is never removed, whatever becomes of it, and a question that is
 reserved and withdrawn costs nothing. A row holds a person's last day and what was stored on it,
 so a restart, and another server on the same database, counts on.
+
+*Rates: how many requests of a key the server processes of one database may take together.* A
+process takes a portion at a time, so that few requests wait for the database. Time is the
+database's own.
 """
 
 from __future__ import annotations
@@ -10,11 +14,64 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from app.domain.problems import Problem
+from app.store.database import tables
+from app.store.ledger.jobs import NowMs
 from app.store.ledger.multi_row import change_rows, insert_of, select_rows
+
+# Rates: how many requests of a key the server processes of one database may take together
+
+WINDOW_MS = 60_000
+
+_rate = tables.rate.c
+_NOW = select(NowMs())
+_ENDED = delete(tables.rate).where(_rate.ends_at_ms <= bindparam("now"))
+_GET = select(_rate.ends_at_ms, _rate.taken).where(_rate.key_id == bindparam("of"))
+_BEGIN_RATE = insert(tables.rate)
+_TAKE = (
+    update(tables.rate)
+    .where(_rate.key_id == bindparam("of"))
+    .values(taken=_rate.taken + bindparam("more"))
+)
+
+
+class Portion(NamedTuple):
+    """A number of requests of a key, in a window that ends in ``left_ms`` milliseconds."""
+
+    requests: int
+    left_ms: int
+
+
+class RatesWriter:
+    """Portions of what keys may send in a minute; a key's minute begins with its first."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def take(self, key: str, *, wanted: int, most: int) -> Portion:
+        """Give out ``wanted`` of a key's requests, or what is left of ``most`` in its minute."""
+        now = int(self._connection.execute(_NOW).scalar_one())
+        # Minutes that are over go with any key's request: so the table stays small.
+        self._connection.execute(_ENDED, {"now": now})
+        found = self._connection.execute(_GET, {"of": key}).one_or_none()
+        if found is None:
+            given = min(wanted, most)
+            row = {"key_id": key, "ends_at_ms": now + WINDOW_MS, "taken": given}
+            self._connection.execute(_BEGIN_RATE, row)
+            return Portion(given, WINDOW_MS)
+        # A smaller limit since the minute began leaves less than nothing.
+        given = max(0, min(wanted, most - found.taken))
+        self._connection.execute(_TAKE, {"of": key, "more": given})
+        return Portion(given, found.ends_at_ms - now)
+
+
+# Allowances: how many bytes one person may have stored in a day, judged as releases are charged
 
 LIMIT = "max_stored_bytes_per_day"
 """The setting that says how many bytes a person may have stored in a day."""

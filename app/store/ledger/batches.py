@@ -15,11 +15,10 @@ from app.store.ledger.allowances import Allowances
 from app.store.ledger.caps import PersonCaps
 from app.store.ledger.commands import Charged, Command, Debit, Finish, Void
 from app.store.ledger.entries import Chain, EntriesWriter, Occasion
-from app.store.ledger.ids import now, release_ids
 from app.store.ledger.jobs import Places, enter
 from app.store.ledger.multi_row import select_rows
 from app.store.ledger.pauses import all_paused, require_running
-from app.store.ledger.records import AccountRecord, DatasetStatus, ReleaseRecord
+from app.store.ledger.records import AccountRecord, DatasetStatus, ReleaseRecord, now, release_ids
 from app.store.ledger.releases import ReleasesWriter
 
 Outcome = Charged | ReleaseRecord | Problem

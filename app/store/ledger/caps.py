@@ -18,8 +18,7 @@ from app.domain.ledger import EntryKind
 from app.domain.problems import BudgetExceededError
 from app.domain.releases import ReleaseState
 from app.store.database import tables
-from app.store.ledger.ids import shown
-from app.store.ledger.records import CapRecord
+from app.store.ledger.records import CapRecord, shown
 
 CAP_SET = "cap_set"
 """The kind of the system account's entry about a cap; its note is JSON."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from app.domain.roles import SERVICE, Acting
+from app.domain.policies import SERVICE, Acting
 from app.store.ledger.allowances import ENTRY_BYTES
 from app.store.ledger.records import ReleaseRecord
 

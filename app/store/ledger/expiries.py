@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from app.domain.ledger import Balance, EntryKind, digest_of
 from app.store.database import tables
-from app.store.ledger.ids import shown
+from app.store.ledger.records import shown
 
 _expiring, _entry = tables.expiring.c, tables.entry.c
 

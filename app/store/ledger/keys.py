@@ -7,13 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, case, func, insert, or_, select, update
 
+from app.domain.policies import Role
 from app.domain.problems import Problem, invalid_request
-from app.domain.roles import Role
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.entries import SYSTEM
-from app.store.ledger.ids import new_id, now
-from app.store.ledger.records import KeyRecord
+from app.store.ledger.records import KeyRecord, new_id, now
 
 _key = tables.api_key.c
 

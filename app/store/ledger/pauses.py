@@ -16,8 +16,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_
 from app.domain.problems import Problem
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
-from app.store.ledger.ids import now, shown
-from app.store.ledger.records import PauseRecord
+from app.store.ledger.records import PauseRecord, now, shown
 
 PAUSE_SET = "pause_set"
 """The kind of the system account's entry about a pause; its note is JSON."""

@@ -2,15 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from app.domain.ledger import Balance, digest_of
-from app.domain.releases import ReleaseState
-from app.domain.roles import Role
+from sqlalchemy import Row, Select, and_, case, func, literal_column, select
+
+from app.domain.ledger import SYSTEM_ACCOUNT, Balance, digest_of
+from app.domain.policies import Role
+from app.domain.releases import GIVEN_BACK, ReleaseState
+from app.store.database import tables
+
+# Opaque identifiers and timestamps
+
+_ID = re.compile(r"[a-z]{2,10}_[0-9a-f]{32}")
+_NEIGHBOURS = 256  # ids made one after the other begin alike, and so share pages of the index
+# Of this process: no one outside it learns which neighbourhood a number is in.
+_KEY = os.urandom(16)
+
+
+def new_id(prefix: str) -> str:
+    """Return ``prefix_`` and 128 random bits in hex; it says nothing and cannot be guessed."""
+    return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def release_ids(first: int, count: int = 1) -> Iterator[str]:
+    """Return ids of releases, numbered from ``first`` on: 32 bits of a neighbourhood, 96 random.
+
+    What is made together lies together in the indexes, so that a million releases
+    later as few of their pages are written for each as at the beginning. Neither a time nor
+    how many came before can be read from an id: when a charge could be written may depend on
+    how long another draw took. Many ids together reveal which were made close to each other.
+    """
+    bits = os.urandom(12 * count).hex()
+    for place in range(count):
+        shared = _neighbourhood((first + place) // _NEIGHBOURS)
+        yield f"rel_{shared}{bits[24 * place : 24 * place + 24]}"
+
+
+@lru_cache(maxsize=4)
+def _neighbourhood(number: int) -> str:
+    """Return what the ids of one neighbourhood begin with, in this process."""
+    return blake2b(number.to_bytes(8), key=_KEY, digest_size=4).hexdigest()
+
+
+def shown(name: object) -> str:
+    """Return an id as a message may show it: another text in an id's place is not shown."""
+    known = isinstance(name, str) and (name == SYSTEM_ACCOUNT or _ID.fullmatch(name))
+    return str(name) if known else "(not an id)"
+
+
+def now() -> str:
+    """Return the time in UTC as ISO 8601 text with microseconds, which sorts by time."""
+    return text_of(datetime.now(UTC))
+
+
+def text_of(moment: datetime) -> str:
+    """Return a moment as :func:`now` returns the present one."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+# Rows as the rest of the service sees them: frozen, typed, without SQL
 
 
 class DatasetStatus(StrEnum):
@@ -256,3 +316,79 @@ def fitting(sizes: Sequence[int], most: int) -> int:
     [1, 1, 2, 3]
     """
     return max(1, sum(total <= most for total in accumulate(sizes)))
+
+
+# What is read of a release first: its row without the result, and what entries say of it
+
+_release, _review = tables.release.c, tables.review.c
+_CHARGE, _END = tables.entry.alias("charge"), tables.entry.alias("given_back")
+
+
+def _of_charge(column: str) -> Any:
+    """Return a column of the entry that a release stands on."""
+    return (
+        select(_CHARGE.c[column])
+        .where(_CHARGE.c.account == _release.account, _CHARGE.c.seq == _release.seq)
+        .correlate(tables.release)
+        .scalar_subquery()
+    )
+
+
+IS_RETURNED = (
+    select(_review.release)
+    .where(_review.release == _release.id, _review.returned == literal_column("1"))
+    .correlate(tables.release)
+    .exists()
+)
+"""The condition on a release that waits for who asked for it: its reviewers want changes."""
+
+_STATE = case(
+    (
+        and_(_release.state == ReleaseState.RESERVED.value, _review.returned == 1),
+        ReleaseState.CHANGES_REQUESTED.value,
+    ),
+    else_=_release.state,
+)
+# The kind is written into the statement, or the index of these few entries would not be used;
+# of a release that has an answer, or waits for one, no entry is looked for. The last one counts:
+# those before it moved the reserve to another version.
+_REASON = case(
+    (
+        _release.state.in_(sorted(GIVEN_BACK)),
+        select(_END.c.note)
+        .where(_END.c.release == _release.id, _END.c.kind == literal_column("'unreserve'"))
+        .order_by(_END.c.seq.desc())
+        .limit(1)
+        .correlate(tables.release)
+        .scalar_subquery(),
+    ),
+    (_review.returned == 1, _review.reason),
+)
+
+_RELEASE = (
+    *(
+        column
+        for column in tables.release.columns
+        if column.name not in {"state", "result", "result_hash"}
+    ),
+    _STATE.label("state"),
+    _of_charge("hash").label("entry_hash"),
+    _of_charge("at").label("charged_at"),
+    _of_charge("amount").label("amount"),
+    _REASON.label("reason"),
+    func.coalesce(_review.turn, 1).label("turn"),
+    func.coalesce(_review.version, 1).label("version"),
+    func.coalesce(_review.shown, 0).label("shown"),
+)
+
+
+def select_releases() -> Select[Any]:
+    """Return the query for the columns of a :class:`ReleaseRecord`, but for its result."""
+    table = tables.release.outerjoin(tables.review, _review.release == _release.id)
+    return select(*_RELEASE).select_from(table)
+
+
+def release_of(row: Row[Any]) -> ReleaseRecord:
+    """Return the release that a row of these columns holds, its result not read yet."""
+    state = ReleaseState(row.state)
+    return ReleaseRecord(**{**row._mapping, "state": state, "result": None, "result_hash": None})

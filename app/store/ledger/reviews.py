@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from app.domain.ledger import EntryKind
-from app.domain.notices import Event, event_of
+from app.domain.policies import Acting
 from app.domain.problems import Problem
 from app.domain.releases import (
     GIVEN_BACK,
@@ -22,20 +22,26 @@ from app.domain.releases import (
     plan_digest,
     request_fingerprint,
 )
-from app.domain.roles import Acting
+from app.domain.reviews import Event, event_of
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.allowances import ENTRY_BYTES, allow
 from app.store.ledger.caps import PersonCaps
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
-from app.store.ledger.ids import now, release_ids
 from app.store.ledger.jobs import enter
 from app.store.ledger.pauses import Pauses
-from app.store.ledger.records import ReleaseRecord
+from app.store.ledger.records import ReleaseRecord, now, release_ids
 from app.store.ledger.releases import ENDED_AS, ReleasesWriter
 from app.store.ledger.reviewing.notices import NoticesWriter
-from app.store.ledger.reviewing.revisions import VersionRecord, supersede, versions_of
-from app.store.ledger.reviewing.turns import CHANGES_REQUESTED, RETURNED, Turn, write_turn
+from app.store.ledger.reviewing.votes import (
+    CHANGES_REQUESTED,
+    RETURNED,
+    Turn,
+    VersionRecord,
+    supersede,
+    versions_of,
+    write_turn,
+)
 
 APPROVED = "release_approved"
 """The kind of the system entry that says who approved a release; its note names it, and why."""

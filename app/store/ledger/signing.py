@@ -4,6 +4,11 @@ The file is made at the first start and readable by its owner alone. Its public
 half is recorded in the system account, so that a key put in its place is
 noticed. To change keys, remove the file: the next start makes a new one and
 records it too, and what the old one signed stays verifiable.
+
+*Reading a receipt: what it says, and whether a key of the ledger has signed it.* A receipt is a
+compact JSON Web Signature (RFC 7515, EdDSA of RFC 8037) and the last member, ``"receipt"``, of the
+answer that it signs. Making one is a use case (:mod:`app.services.releases.receipts`);
+verification reads them too.
 """
 
 from __future__ import annotations
@@ -12,12 +17,13 @@ import base64
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -25,9 +31,67 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from app.domain.ledger import sha256_hex
 from app.store.errors import StoreError
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
-from app.vault.flushing import flush
+from app.vault.waiting import flush
+
+# Reading a receipt: what it says, and whether a key of the ledger has signed it
+
+MEMBER = b',"receipt":"'
+END = b'"}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a receipt says: this answer was charged for by this entry of this ledger."""
+
+    ledger: str
+    epoch: int
+    account: str
+    seq: int
+    entry: str
+    release: str
+    answer: str
+
+
+def split(answer: bytes) -> tuple[bytes, str | None]:
+    """Return the bytes of an answer that its receipt signs, and the receipt.
+
+    None, and the answer as it is, where no receipt is its last member.
+    """
+    before, found, rest = answer.strip().rpartition(MEMBER)
+    token = rest.removesuffix(END)
+    # The last member, or none: bytes behind it, or a quote in it, are no receipt of ours.
+    if not found or token == rest or b'"' in token:
+        return answer, None
+    return before + b"}", token.decode("ascii", "replace")
+
+
+def answer_digest(answer: bytes) -> str:
+    """Return what a receipt says of an answer that is given without it."""
+    return sha256_hex(answer)
+
+
+def read_token(token: str, keys: Mapping[str, str]) -> Receipt | None:
+    """Return what a token says, or None when none of the keys (by name) has signed it."""
+    signed, _, signature = token.rpartition(".")
+    header, _, payload = signed.partition(".")
+    try:
+        public = Ed25519PublicKey.from_public_bytes(_bytes(keys[json.loads(_bytes(header))["kid"]]))
+        public.verify(_bytes(signature), signed.encode())
+        said = json.loads(_bytes(payload))
+        return Receipt(**{field.name: said[field.name] for field in fields(Receipt)})
+    # Any fault: the token comes from an untrusted client, so any part may be anything.
+    except (InvalidSignature, KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+
+
+# The ledger's signing key: Ed25519, one file in the data directory, known to the ledger
 
 KEY_NAME = "receipts.key"
 RECEIPT_KEY = "receipt_key"

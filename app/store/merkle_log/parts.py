@@ -1,20 +1,73 @@
-"""Parts of the log: which entries are in it, in which order, and the hashes of their leaves."""
+"""Parts of the log: which entries are in it, in which order, and the hashes of their leaves.
+
+*The tree over the log's leaves, of which most is computed once and remembered.* The roots of full
+blocks of leaves never change, so a process keeps them: 32 bytes for every 256 leaves. A root of
+many leaves is made of those, and of the leaves of one block at most.
+"""
 
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, select, text
 
+from app.domain.checkpoints import leaf_hash
 from app.domain.ledger import SYSTEM_ACCOUNT
-from app.domain.log_leaves import leaf_hash
-from app.domain.merkle import HASH_BYTES
+from app.domain.merkle import HASH_BYTES, RootOf, root_over
 from app.store.database import tables
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
 from app.store.seals import RESULT
+
+# The tree over the log's leaves, of which most is computed once and remembered
+
+_BLOCK = 256  # a power of two, so that a full block is a subtree of any larger tree
+_BLOCKS_AT_ONCE = 64
+
+
+class LogTree:
+    """Roots over ranges of leaves, as proofs need them; any thread may ask."""
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._lock = threading.Lock()
+
+    def over(self, log: Log) -> RootOf:
+        """Return what gives roots over leaves of the log, in one snapshot of it.
+
+        A range of more than a block must begin where a block does, as those of proofs do.
+        """
+
+        def root_of(first: int, until: int) -> bytes:
+            if until - first <= _BLOCK:
+                return root_over(log.hashes(first, until))
+            # The last block may still grow: its root is not kept.
+            full = until // _BLOCK
+            roots = self._full_blocks(log, full)[first // _BLOCK :]
+            if until % _BLOCK:
+                roots.append(root_over(log.hashes(full * _BLOCK, until)))
+            return root_over(roots)
+
+        return root_of
+
+    def _full_blocks(self, log: Log, count: int) -> list[bytes]:
+        """Return the roots of the first blocks."""
+        with self._lock:
+            while len(self._blocks) < count:
+                first = len(self._blocks)
+                until = min(count, first + _BLOCKS_AT_ONCE)
+                leaves = log.hashes(first * _BLOCK, until * _BLOCK)
+                self._blocks += [
+                    root_over(leaves[start : start + _BLOCK])
+                    for start in range(0, len(leaves), _BLOCK)
+                ]
+            return self._blocks[:count]
+
+
+# Parts of the log: which entries are in it, in which order, and the hashes of their leaves
 
 CHECKPOINT = "checkpoint"
 """The kind of the system account's entry that keeps a signed root: its fingerprint, and in the note

@@ -13,14 +13,18 @@ A block that does not pass is looked at row by row, which finds and words the fa
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from itertools import accumulate, islice, repeat
+from itertools import accumulate, chain, count, islice, repeat
 from operator import methodcaller
 from typing import Any, NamedTuple
 
+from sqlalchemy import Connection
+
+from app.domain.checkpoints import HIDDEN_START, LEAF_START
 from app.domain.ledger import (
     ASKED_FOR,
     MAX_TOTAL,
@@ -29,9 +33,46 @@ from app.domain.ledger import (
     hash_of_columns,
     may_hold,
 )
-from app.domain.log_leaves import HIDDEN_START, LEAF_START
 from app.domain.merkle import result_leaves
 from app.domain.releases import plan_digest, request_fingerprint, result_digests
+
+# Rows as the driver gives them, a page at a time, which a walk over millions of them needs
+
+PAGE = 1000
+_WALKS = count()
+_NAMED = re.compile(r":(\w+)")
+
+
+def rows(
+    connection: Connection, query: str, values: Mapping[str, Any], *, page: int = PAGE
+) -> Iterator[Row]:
+    """Yield the rows of a query one by one."""
+    return chain.from_iterable(blocks(connection, query, values, page=page))
+
+
+def blocks(
+    connection: Connection, query: str, values: Mapping[str, Any], *, page: int = PAGE
+) -> Iterator[Sequence[Row]]:
+    """Yield the driver's own tuples, a page in memory at a time, of one transaction's snapshot."""
+    if not connection.in_transaction():
+        connection.begin()
+    driver = connection.connection.dbapi_connection
+    assert driver is not None
+    if connection.dialect.name == "sqlite":
+        cursor = driver.cursor()
+    else:
+        # A named one stays on the server, which then sends no more than is asked for.
+        cursor = driver.cursor(f"walk_{next(_WALKS)}")
+        query = _NAMED.sub(r"%(\1)s", query)
+    try:
+        cursor.execute(query, values)
+        while block := cursor.fetchmany(page):
+            yield block
+    finally:
+        cursor.close()
+
+
+# Entries and releases a block at a time: hashes, sums, and whether each follows the one before
 
 Column = tuple[Any, ...]
 Row = tuple[Any, ...]

@@ -20,11 +20,10 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.merkle import HASH_BYTES, Peaks
 from app.domain.releases import ReleaseState
 from app.store.database import tables
-from app.store.ledger.ids import shown
-from app.store.verification.leaves import SealRange
-from app.store.verification.log import Checkpoints, PartRange
+from app.store.ledger.records import shown
+from app.store.verification.blocks import rows
+from app.store.verification.log import Checkpoints, PartRange, SealRange
 from app.store.verification.ranges import EntryRange, ReleaseRange
-from app.store.verification.raw_rows import rows
 
 _END = 2**62
 _PAGE = 64

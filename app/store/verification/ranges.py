@@ -12,17 +12,19 @@ from sqlalchemy import Connection, bindparam, func, select, text
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.releases import ReleaseState
 from app.store.database import tables
-from app.store.ledger.ids import shown
+from app.store.ledger.records import shown
 from app.store.ledger.releases import ENDED_AS, REPEATED
-from app.store.verification.authority import keys_of
 from app.store.verification.blocks import (
     CHARGE_COLUMNS,
     ENTRY_COLUMNS,
+    PAGE,
     RELEASE_COLUMNS,
     EntryRow,
     Place,
+    blocks,
+    rows,
 )
-from app.store.verification.raw_rows import PAGE, blocks, rows
+from app.store.verification.system_account import keys_of
 from app.store.verification.walks import EntryWalk, ReleaseWalk, place_of
 
 _MOST_RANGES = 1000

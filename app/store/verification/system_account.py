@@ -3,6 +3,11 @@
 The system account has an entry for each account, data set, lineage, key and
 signing key. Their rows must be those entries' subjects, each as it was made, none
 of them gone and none brought back.
+
+*By whom entries were made: a key, its person, and a role that allows it.* An entry says by which
+key and in which role it was made; the table of keys says whose each key is, and the system account
+holds it to that. So a person who edits a key's role or person, acts, and puts the row back, has
+left an entry that fits the key no more.
 """
 
 from __future__ import annotations
@@ -10,23 +15,75 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from sqlalchemy import Connection, bindparam, exists, select, text
+from sqlalchemy import Connection, Select, bindparam, exists, select, text
 
 from app.domain.ledger import SECOND_FORM, SYSTEM_ACCOUNT
+from app.domain.policies import SERVICE, Acting
+from app.store import publishing
 from app.store.database import tables
-from app.store.ledger import caps, expiries, forms, pauses
+from app.store.ledger import caps, entries, expiries, pauses
 from app.store.ledger.accounts import CLOSED
 from app.store.ledger.datasets import DATASET_DELETED, EXTENDED, dataset_of, version_faults
 from app.store.ledger.entries import entry_of
-from app.store.ledger.ids import shown
 from app.store.ledger.keys import key_of
-from app.store.ledger.records import DatasetStatus
+from app.store.ledger.records import DatasetStatus, shown
 from app.store.ledger.releases import ENDED_AS, REPEATED
-from app.store.ledger.reviewing.faults import review_faults
+from app.store.ledger.reviewing.notices import review_faults
 from app.store.ledger.signing import RECEIPT_KEY
-from app.store.publishing import publications
 
-_entry = tables.entry.c
+# By whom entries were made: a key, its person, and a role that allows it
+
+UNAUTHORISED = "it was not made by a key in a role that allows it"
+
+_key, _entry = tables.api_key.c, tables.entry.c
+_KEYS = select(_key.id, _key.role, _key.person)
+_MAKERS = text(f"SELECT DISTINCT kind, key, role, principal FROM entry WHERE {tables.ACTS}")  # noqa: S608
+
+
+def keys_of(connection: Connection) -> Mapping[str, tuple[str, str]]:
+    """Return each key's role and person, by id."""
+    return {row.id: (row.role, row.person) for row in connection.execute(_KEYS)}
+
+
+def is_authorised(
+    keys: Mapping[str, tuple[str, str]],
+    kind: str,
+    key: str | None,
+    role: str | None,
+    principal: str | None,
+) -> bool:
+    """Return whether an entry may have been made so; None for ``principal`` is any person.
+
+    Of an entry of the first form nothing is known.
+    """
+    if role is None:
+        return key is None
+    if not Acting(key, role).may_make(kind):
+        return False
+    if role == SERVICE.role:
+        return True
+    known = keys.get(key or "")
+    return known is not None and known[0] == role and principal in (None, known[1])
+
+
+def act_faults(connection: Connection) -> Iterator[str]:
+    """Yield acts (all entries but charges and results) that no key allowed."""
+    keys = keys_of(connection)
+    for maker in connection.execute(_MAKERS).all():
+        if not is_authorised(keys, *maker):
+            first = connection.execute(_first_of(**maker._asdict())).one()
+            yield f"account {shown(first.account)}, entry {first.seq}: {UNAUTHORISED}"
+
+
+def _first_of(**maker: str | None) -> Select[tuple[str, int]]:
+    """Return the question for the first act that was made so."""
+    same = (_entry[name].is_not_distinct_from(value) for name, value in maker.items())
+    acts = select(_entry.account, _entry.seq).where(text(tables.ACTS), *same)
+    return acts.order_by(_entry.account, _entry.seq).limit(1)
+
+
+# The system account's word against the tables: what was opened, made, kept, ended, and when
+
 _SYSTEM = (
     select(tables.entry)
     .where(_entry.account == SYSTEM_ACCOUNT, text(tables.ACTS))
@@ -86,12 +143,12 @@ class Register:
         yield from expiries.faults(self._connection, closed)
         yield from caps.faults(self._connection, self._recorded[caps.CAP_SET])
         yield from pauses.faults(self._connection, self._recorded[pauses.PAUSE_SET])
-        yield from publications.faults(
+        yield from publishing.faults(
             self._connection,
-            self._recorded[publications.PUBLISHED],
-            self._recorded[publications.WITHDRAWN],
+            self._recorded[publishing.PUBLISHED],
+            self._recorded[publishing.WITHDRAWN],
         )
-        yield from forms.form_faults(
+        yield from entries.form_faults(
             self._connection, [made[2] for made in self._recorded[SECOND_FORM].values()]
         )
         yield from review_faults(self._connection)

@@ -39,17 +39,15 @@ from app.store.anchor.check import standing_to
 from app.store.anchor.standing import AnchorError, Standing, Witness
 from app.store.database import tables
 from app.store.database.engines import reading_engine
-from app.store.database.schema_check import reference_faults, schema_faults
+from app.store.database.migrate import reference_faults, schema_faults
 from app.store.errors import UnsupportedDatabaseError
 from app.store.ledger.records import AccountRecord
 from app.store.merkle_log.parts import CHECKPOINT
 from app.store.seals import RESULT, has_sealed
-from app.store.verification.authority import UNAUTHORISED, act_faults
-from app.store.verification.leaves import cut_seals
-from app.store.verification.log import Checkpoints, cut_log
+from app.store.verification.log import Checkpoints, cut_log, cut_seals
 from app.store.verification.marks import Mark, mark_of, records_digest, tasks_since
 from app.store.verification.ranges import cut_entries, cut_releases
-from app.store.verification.system_account import Register, receipt_keys
+from app.store.verification.system_account import UNAUTHORISED, Register, act_faults, receipt_keys
 
 MOST_FAULTS = 20  # one is enough to act on, and a broken ledger may have millions
 _ALONE = 5_000  # entries that one process walks sooner than others are started

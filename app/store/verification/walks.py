@@ -24,10 +24,9 @@ from app.domain.ledger import (
 )
 from app.domain.merkle import result_leaves
 from app.domain.releases import MAX_ATTEMPTS, UNDECIDED, ReleaseState, result_digest
-from app.store.ledger.ids import shown
-from app.store.ledger.receipt_tokens import answer_digest, read_token, split
+from app.store.ledger.records import shown
 from app.store.ledger.releases import ENDED_AS
-from app.store.verification.authority import UNAUTHORISED, is_authorised
+from app.store.ledger.signing import answer_digest, read_token, split
 from app.store.verification.blocks import (
     EntryRow,
     Place,
@@ -39,6 +38,7 @@ from app.store.verification.blocks import (
     fingerprint_of,
     plan_digest_of,
 )
+from app.store.verification.system_account import UNAUTHORISED, is_authorised
 
 _CHARGED_BY = {
     ReleaseState.RESERVED: "reserve",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.uploads.dictionaries.codebooks import codebook
 from app.uploads.dictionaries.described import Dictionary, DictionaryError
 from app.uploads.dictionaries.json_schemas import json_dictionary
-from app.uploads.formats.recognition import recognised
+from app.uploads.recognition import recognised
 
 MAX_DICTIONARY_BYTES = 1 << 26
 KINDS = "a Frictionless table schema (JSON), CSVW metadata (JSON) or a DDI codebook (XML)"

@@ -19,7 +19,9 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from app.domain.datasets import MAX_SKIPPED_ROWS
-from app.uploads.formats.recognition import (
+from app.uploads.encodings import likely_encoding
+from app.uploads.parquet_file import scanned
+from app.uploads.recognition import (
     DELIMITERS,
     GZIP,
     LOOKED_AT,
@@ -27,11 +29,8 @@ from app.uploads.formats.recognition import (
     is_workbook,
     recognised,
 )
-from app.uploads.formats.workbook import workbook_frame
-from app.uploads.limits import Limits
-from app.uploads.parquet_file import scanned
-from app.uploads.texts.encodings import likely_encoding
-from app.uploads.trouble import UnreadableError
+from app.uploads.trouble import Limits, UnreadableError
+from app.uploads.workbook import workbook_frame
 
 SAMPLE_BYTES = 1 << 20
 """So much of a text file a draft looks at."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from app.domain.datasets import ColumnsSpec
 from app.domain.units import Reducer
 from app.engine.schema import column_of, derived_of
-from app.uploads.people.keeping import Places
+from app.uploads.people.counting import Places
 from app.uploads.people.wire import is_number, missing
 from mechanisms.domain import NumberColumn, Values, presence_of, presence_values
 from mechanisms.expressions.derived import DerivedColumn, with_derived

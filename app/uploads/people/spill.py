@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from app.uploads.people.ids import WORDS, Words, digests_of
+from app.uploads.people.wire import WORDS, Words, digests_of
 from app.uploads.trouble import too_large
-from app.vault.flushing import private
+from app.vault.waiting import private
 
 GROUPS = 256
 _HELD_BYTES = 1 << 26

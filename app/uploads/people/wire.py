@@ -3,6 +3,11 @@
 Arrays of one type each: the stored columns' values, or, where a person's rows are reduced, what
 they are reduced from: numbers before any bounds, and which cells were missing. The words of the
 person's digest come last. Names that are not the columns' own are no names of columns.
+
+*Whose a row is: a keyed digest of the id in it, of 128 bits; the id itself is never stored.* Two
+ids are one person exactly if they have the same canonical text
+(:mod:`app.uploads.people.canonical`). A row whose id is empty, or a declared marker of what is
+missing, has the digest 0 and is a person of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +18,42 @@ from math import inf
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill
 from app.domain.datasets import ColumnsSpec
 from app.engine.schema import presences_of, schema_of
-from app.uploads.people.ids import WORDS, Words
+from app.uploads.prf import Prf
+from app.uploads.samples import Digests
 from mechanisms.domain import Column, NumberColumn, Values
+
+# Whose a row is: a keyed digest of the id in it, of 128 bits; the id itself is never stored
+
+Words = NDArray[np.int32]
+
+WORDS = 4
+"""A digest as words of 32 bits, as blocks carry them."""
+
+
+def id_words(prf: Prf, texts: pl.Series) -> list[Words]:
+    """Return the digests of some canonical ids, empty where there is none, as columns of words."""
+    here = (texts != "").to_numpy()
+    digests = np.zeros((len(texts), 2), dtype=np.uint64)
+    if here.all():
+        digests[:] = prf.of_ids(texts)
+    else:
+        digests[here] = prf.of_ids(texts.filter(pl.Series(here)))
+    words = digests.view(np.int32)
+    return [np.ascontiguousarray(words[:, place]) for place in range(WORDS)]
+
+
+def digests_of(words: Words) -> Digests:
+    """Return the digests, of shape (n, 2), that rows of words are."""
+    return np.ascontiguousarray(words).view(np.uint64)
+
+
+# What a block of rows holds between the process that reads a file and the one that stores it
 
 PERSON = tuple(f"\0person {place}" for place in range(WORDS))
 _WORD = np.dtype(np.int32)

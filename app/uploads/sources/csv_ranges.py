@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from app.uploads.csv_records import Places, Records, Run, record_too_long
-from app.uploads.texts.encodings import Source
+from app.uploads.encodings import Source
 
 _LINE_END, _QUOTE = b"\n" + b'"'
 _LOOK_BACK_BYTES = 1 << 12  # blank lines are few, if there are any

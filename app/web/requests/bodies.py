@@ -16,11 +16,10 @@ from app.domain.problems import Problem, invalid_request
 from app.services.datasets.admitting import NewDataset
 from app.services.plans.lanes import ProcessLane
 from app.services.releases.receipts import SentAnswer, sent_answer
-from app.web.requests.base import Request
 from app.web.requests.exact_json import SHORT_BYTES, read_json, read_model
-from app.web.requests.schemas import DatasetSpec
-from app.web.requests.sources import SourcedDatasetSpec
-from app.web.requests.spec_faults import with_contradictions
+from app.web.requests.fields import Request
+from app.web.requests.schemas import DatasetSpec, with_contradictions
+from app.web.requests.uploads import SourcedDatasetSpec
 
 Body = TypeVar("Body", bound=Request)
 Spec = TypeVar("Spec", bound=DatasetSpec)

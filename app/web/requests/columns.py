@@ -17,7 +17,7 @@ from app.domain.columns import (
     TRUE,
 )
 from app.domain.datasets import MAX_SKIPPED_ROWS
-from app.web.requests.base import Request
+from app.web.requests.fields import Request
 
 Marker = Annotated[str, Field(min_length=1, max_length=MAX_CATEGORY_LENGTH)] | float
 Decimal = Literal[".", ","]

@@ -4,7 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+# What every body of a request is
+
+
+class Request(BaseModel):
+    """A body: immutable, closed to unknown fields."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        arbitrary_types_allowed=True,
+        use_attribute_docstrings=True,
+    )
+
+    def prepared(self) -> Self:
+        """Return this body with everything worked out that a long one takes long for."""
+        return self
+
+
+# The fields that a kind of document has, and those at a place in it
 
 Schema = Mapping[str, Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.services.datasets.editing import Edit
-from app.web.requests.base import Request
+from app.services.datasets.erasing import Edit
+from app.web.requests.fields import Request
 from app.web.requests.schemas import Kinds, ReviewText
 from app.web.requests.values import (
     Line,
@@ -88,3 +88,20 @@ class DatasetEdit(Request):
 
 def _text(epsilon: Epsilon | None) -> str | None:
     return None if epsilon is None else str(epsilon)
+
+
+# What requests about publications must look like
+
+
+class PublicationRequest(Request):
+    """Why a release is made public."""
+
+    reason: Reason = Field(examples=["Table 2 of the annual report"])
+    """Kept in the ledger, and shown to the public."""
+
+
+class PublicationWithdrawalRequest(Request):
+    """Why a release is no longer public."""
+
+    note: Reason = Field(examples=["the wrong year was asked for"])
+    """Kept in the ledger, and shown to the public at the release's address."""

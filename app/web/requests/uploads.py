@@ -15,11 +15,32 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import anyio.to_thread
+from pydantic import ConfigDict, Field
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from app.domain.problems import Problem, invalid_request
+from app.web.requests.schemas import EXAMPLE, DatasetSpec
+
+# A data set's spec that says where its rows lie
+
+LONGEST_SOURCE = 4_000
+SOURCE = "file:///srv/people/2024/*.parquet"
+
+
+class SourcedDatasetSpec(DatasetSpec):
+    """The public description of a data set, and where its rows lie."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{**EXAMPLE, "source": SOURCE}]})
+
+    source: str = Field(max_length=LONGEST_SOURCE, examples=[SOURCE])
+    """A `file:///` or `s3://` URL below one of the roots that the operator allows. A star stands
+    for any characters of a name, and two as a whole name for any folders. Folders such as
+    `year=2024` are columns where such are declared."""
+
+
+# Multipart uploads, streamed: the file part to an unnamed file, the spec part to memory
 
 _FILE: Final = "file"
 _SPEC: Final = "spec"

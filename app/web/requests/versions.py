@@ -6,10 +6,10 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from app.domain.datasets import Encoding, TextFile
 from app.services.datasets.extending import NewRows
-from app.web.requests.base import Request
 from app.web.requests.columns import Delimiter, SkippedRows
+from app.web.requests.fields import Request
 from app.web.requests.schemas import OverlapSpec
-from app.web.requests.sources import LONGEST_SOURCE, SOURCE
+from app.web.requests.uploads import LONGEST_SOURCE, SOURCE
 from app.web.requests.values import Name
 
 _EXAMPLE: dict[str, JsonValue] = {"name": "engel, 1858"}

@@ -13,10 +13,9 @@ May enter: what bounds this loss or its gradient on boxes and polytopes. May imp
 """
 
 from mechanisms.objectives.check_loss.cells import GradientCells, LossCells, trials
-from mechanisms.objectives.check_loss.gradient import GradientLaw
+from mechanisms.objectives.check_loss.gradient import GradientLaw, LossLaw
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.layers import GradientLayers
-from mechanisms.objectives.check_loss.loss import LossLaw
 from mechanisms.objectives.check_loss.passes import MakeLaw, Reader
 from mechanisms.objectives.check_loss.records import Grid, Records
 from mechanisms.objectives.check_loss.stored import Limits, Run, StoredRows, survey

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.narrowing import is_enough, least_outside, near_minimiser
 from mechanisms.objectives.check_loss.passes import Sifted
 from mechanisms.objectives.check_loss.search import Hint, search
 from mechanisms.objectives.check_loss.stored import StoredRows
 from mechanisms.samplers.boxes import Box, Start
-from mechanisms.samplers.boxes.faces import box_around, box_within
+from mechanisms.samplers.boxes.space import box_around, box_within
 
 _STAGES = 10  # passes for a start at most; one or two are usual
 _WIDER = 4.0  # times a box: the next one, where its fit lies outside

@@ -16,13 +16,12 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.exact.arrays import Floats
-from mechanisms.objectives.check_loss.arrangement import Arrangement
-from mechanisms.objectives.check_loss.gradient import GradientLaw
+from mechanisms.exact.many import Floats
+from mechanisms.objectives.check_loss.gradient import GradientLaw, LossLaw
 from mechanisms.objectives.check_loss.law import Undecided
 from mechanisms.objectives.check_loss.layers import GradientLayers
-from mechanisms.objectives.check_loss.loss import LossLaw
-from mechanisms.objectives.rows import distinct_rows
+from mechanisms.objectives.check_loss.narrowing import Arrangement
+from mechanisms.objectives.design import distinct_rows
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover
 from mechanisms.samplers.envelopes import Trial

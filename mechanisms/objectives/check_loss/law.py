@@ -23,11 +23,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import SPACING
-from mechanisms.objectives.check_loss.indices import Index, Kept, kept
-from mechanisms.objectives.check_loss.records import Records
+from mechanisms.exact.many import Floats
+from mechanisms.objectives.check_loss.records import Index, Kept, Records, kept
 from mechanisms.samplers.boxes import Children, Space, Start
 
 _CHUNK_ROWS = 1 << 16  # keeps the table of boxes and records small

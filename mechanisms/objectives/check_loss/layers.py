@@ -26,12 +26,12 @@ import numpy as np
 from flint import arb
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.floats import SPACING
-from mechanisms.objectives.check_loss.arrangement import Arrangement
+from mechanisms.exact.many import Floats
 from mechanisms.objectives.check_loss.gradient import GradientLaw
-from mechanisms.objectives.check_loss.indices import Index
 from mechanisms.objectives.check_loss.law import Undecided
+from mechanisms.objectives.check_loss.narrowing import Arrangement
+from mechanisms.objectives.check_loss.records import Index
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, Polytope, Stack, View
 
 _STEPS = 6  # towards the point of a zonotope that is nearest to 0

@@ -23,13 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX, EXACT_ROWS
-from mechanisms.exact.arrays import Floats, Integers
 from mechanisms.exact.floats import SPACING
-from mechanisms.objectives.check_loss.gradient import GradientLaw
+from mechanisms.exact.many import Floats, Integers
+from mechanisms.objectives.check_loss.gradient import GradientLaw, LossLaw
 from mechanisms.objectives.check_loss.law import Rest
-from mechanisms.objectives.check_loss.loss import LossLaw
 from mechanisms.objectives.check_loss.records import Grid, Records
-from mechanisms.objectives.rows import distinct_rows
+from mechanisms.objectives.design import distinct_rows
 
 Block = Mapping[str, NDArray[np.int32]]
 Reader = Callable[[Block], Floats]

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact.arrays import Floats, Integers
+from mechanisms.exact.many import Floats, Integers
 from mechanisms.exact.once import once
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Rest
 from mechanisms.objectives.check_loss.passes import (

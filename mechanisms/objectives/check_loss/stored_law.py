@@ -20,8 +20,8 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import rational
+from mechanisms.exact.many import Floats
 from mechanisms.objectives.check_loss.approach import approach
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.passes import Sifted

@@ -15,7 +15,7 @@ May enter: what bounds sums of unit vectors. May import: the box engine and ``ex
 
 from mechanisms.objectives.points.cells import MOST_CELLS
 from mechanisms.objectives.points.law import PointsLaw
-from mechanisms.objectives.points.line import LineLaw
+from mechanisms.objectives.points.needle import LineLaw
 from mechanisms.objectives.points.passes import Points
 from mechanisms.objectives.points.source import held, survey
 

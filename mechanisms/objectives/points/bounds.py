@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.objectives.points.field import LEAST, MARGIN, SECOND, Field, Near, blur_error
 
 SLACK = 2.0**-8

@@ -14,6 +14,11 @@ have one side along it, and are cut where their bounds lose most.
 or has lost too much, a sharper one is made from it; where that is not enough, from a pass, for all
 parts of a box at once. *Values* are tried from the fields first, then by a pass in floats with a
 proved error, then by a pass in integers with as many bits as asked for.
+
+*Bounds near a heavy point: on boxes that contain it, or are close to it.* Its unit vector may have
+any direction there, which the bound along one direction takes for lost. Let m be its count and R
+the sum over all others. Then ``|m u + R| >= | |R| - m |`` whatever u is, and at the point itself
+the sum is R. Between two heavy points, where all others balance them, this is what the sum is.
 """
 
 from __future__ import annotations
@@ -26,18 +31,54 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_two, rational
+from mechanisms.exact.many import Floats
 from mechanisms.objectives.points.bounds import SLACK, Bounds, bounded
 from mechanisms.objectives.points.field import MARGIN, Field
-from mechanisms.objectives.points.heavy import beside_heavy
 from mechanisms.objectives.points.needle import Needle, is_long, reach
 from mechanisms.objectives.points.outside import outside
 from mechanisms.objectives.points.passes import Ball
 from mechanisms.objectives.points.search import Hint, least, less_nearest, sharpened
 from mechanisms.objectives.points.source import EXACT_ERROR, Known, Source
 from mechanisms.samplers.boxes import Box, Children, Space, Start
-from mechanisms.samplers.boxes.faces import box_around
+from mechanisms.samplers.boxes.space import box_around
+
+# Bounds near a heavy point: on boxes that contain it, or are close to it
+
+_CLOSE = 16.0  # radii of a box: the direction to points beyond is known well enough
+_MOST_NEAR = 1 << 12  # more are not looked through for a heavy one
+_HEAVY = 0.5  # of what all points so close weigh
+
+
+def beside_heavy(
+    field: Field, centres: Floats, halves: Floats, found: Bounds, axes: Floats | None = None
+) -> Bounds:
+    """Return bounds of |g| on boxes (k x d) that know the one heavy point close to each."""
+    near = field.near
+    if not 0 < len(near) <= _MOST_NEAR:
+        return found
+    points = near.rows()
+    sides = halves if axes is None else halves @ np.abs(axes).T
+    radii = np.sqrt((sides**2).sum(axis=1))[:, None] * (1 + MARGIN)
+    distance = np.sqrt(((centres[:, None] - points.places) ** 2).sum(axis=2)) * (1 - MARGIN)
+    close = np.where(distance < _CLOSE * radii, points.counts, 0.0)
+    heaviest = close.argmax(axis=1)
+    each = np.arange(len(centres))
+    heavy = close[each, heaviest] > _HEAVY * close.sum(axis=1)
+    heavy &= points.blurs[heaviest] == 0
+    least = found.least.copy()
+    for k in np.unique(heaviest[heavy]).tolist():
+        own = heavy & (heaviest == k)
+        others = replace(field, near=near.less(np.arange(len(near)) == k))
+        rest = bounded(others, centres[own], halves[own], axes=axes)
+        count, inside = float(points.counts[k]), distance[own, k] <= radii[own, 0]
+        below = count - rest.most
+        below = np.where(inside, np.minimum(below, rest.least), below)
+        least[own] = np.maximum(least[own], np.maximum(rest.least - count, below))
+    return replace(found, least=least)
+
+
+# The law of the geometric median of many points, as a law of the box engine
 
 _TAIL_NATS = 30.0  # what lies outside then weighs exp(-30) of the whole
 _ENOUGH = 0.75  # of the nats wanted: then no wider box is tried

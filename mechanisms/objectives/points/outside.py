@@ -13,11 +13,11 @@ from itertools import product
 
 import numpy as np
 
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.objectives.points.bounds import SLACK, bounded
 from mechanisms.objectives.points.field import MARGIN, Field
 from mechanisms.samplers.boxes import Box
-from mechanisms.samplers.boxes.faces import inner_faces, patches
+from mechanisms.samplers.boxes.space import inner_faces, patches
 
 _BOUNDARY_CELLS = 1 << 17  # fewer blur a bound on a boundary where the noise is wide
 _MOST_PATCHES = 1 << 11  # near points on a line only small patches give a bound

@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from mechanisms.exact.arrays import Floats, Integers
+from mechanisms.exact.many import Floats, Integers
+from mechanisms.objectives.design import distinct_rows
 from mechanisms.objectives.points.cells import Cells
 from mechanisms.objectives.points.field import Field
 from mechanisms.objectives.points.passes import (
@@ -24,7 +25,6 @@ from mechanisms.objectives.points.passes import (
     all_moments,
     unit_sum,
 )
-from mechanisms.objectives.rows import distinct_rows
 
 EXACT_ERROR = 3
 """How far an entry of :meth:`Source.exact` may be off for each point, in its last bit."""

@@ -10,7 +10,7 @@ May enter: another envelope of the same law, with its proof. May import: ``exact
 and the other samplers.
 """
 
-from mechanisms.samplers.affine.choice import cheapest_route, draw, routes
 from mechanisms.samplers.affine.posterior import AffinePosterior
+from mechanisms.samplers.affine.search import cheapest_route, draw, routes
 
 __all__ = ["AffinePosterior", "cheapest_route", "draw", "routes"]

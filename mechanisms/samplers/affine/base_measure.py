@@ -7,7 +7,7 @@ uniform on the l1 sphere. With L a certified upper bound of -k h / D(theta) over
 rho <= B and log U < -k h / D(theta) - L. The envelope's mass is
 exp(L) 2^d Gamma(p - d) / Gamma(p).
 
-L = -c t_0, as in :mod:`mechanisms.samplers.affine.cross_polytope`.
+L = -c t_0, as in :mod:`mechanisms.samplers.affine.cube`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from flint import arb, arb_mat
 
-from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import norm_largest, norm_one
+from mechanisms.exact.many import Floats, Words
 from mechanisms.samplers.affine.cube import log_density_ceiling
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior
 from mechanisms.samplers.affine.tries import Verdict

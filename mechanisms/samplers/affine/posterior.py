@@ -12,7 +12,7 @@ base measure (1 + rho)^-p (Lebesgue measure for p = 0).
 
 *D* is 1 + rho. With one coefficient, where a record may be replaced (``replaced``), it is smaller:
 1 for rho <= 1/2 and (1 + rho) / 2 + 1 / (8 rho) beyond, which
-:mod:`mechanisms.objectives.linear` derives. That law has a sampler of its own
+:mod:`mechanisms.objectives.quadratic` derives. That law has a sampler of its own
 (:mod:`mechanisms.samplers.affine.line`).
 
 *Conventions.* c = k / (1 + B), the smallest rate on Theta. theta_hat = A^-1 b.
@@ -29,10 +29,10 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, arb_mat
 
-from mechanisms.exact.arrays import Floats
 from mechanisms.exact.balls import norm_one, rational
+from mechanisms.exact.floats import working_precision
+from mechanisms.exact.many import Floats
 from mechanisms.exact.once import once
-from mechanisms.exact.rounding import working_precision
 
 FLOAT_SLACK = 2.0**-40
 """Relative error granted to a chain of float operations: some 4,000 times its true bound."""

@@ -32,8 +32,8 @@ import numpy as np
 from flint import arb, arb_mat
 from numpy.typing import NDArray
 
-from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import norm_one
+from mechanisms.exact.many import Floats, Words
 from mechanisms.exact.once import once
 from mechanisms.samplers.affine.cube import log_density_ceiling, pulled_norm
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior, Shadow

@@ -25,9 +25,9 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.certainty import UnsoundEnvelopeError
-from mechanisms.exact.rounding import grid_point, working_precision
+from mechanisms.exact.floats import grid_point, working_precision
+from mechanisms.exact.many import Floats, Words
 from mechanisms.randomness import LazyUniform, Randomness
 
 WORD_BITS = 64

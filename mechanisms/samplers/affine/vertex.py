@@ -48,11 +48,11 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, arb_mat
 
-from mechanisms.exact.arrays import Floats, Words
 from mechanisms.exact.balls import float_below, norm_one, rational
-from mechanisms.exact.rounding import working_precision
-from mechanisms.samplers.affine.cone import Cone, build_cone
-from mechanisms.samplers.affine.path import Vertex
+from mechanisms.exact.floats import working_precision
+from mechanisms.exact.many import Floats, Words
+from mechanisms.samplers.affine.line import WORDS, TwoSided, two_sided
+from mechanisms.samplers.affine.path import Cone, Vertex, build_cone
 from mechanisms.samplers.affine.posterior import (
     FLOAT_SLACK,
     AffinePosterior,
@@ -61,7 +61,6 @@ from mechanisms.samplers.affine.posterior import (
     radii,
 )
 from mechanisms.samplers.affine.tries import WORD_BITS, Verdict
-from mechanisms.samplers.affine.two_sided import WORDS, TwoSided, two_sided
 
 _MOST_FAR_ODDS = 0.25  # a larger share for the far component costs more than eta saves
 

@@ -18,8 +18,8 @@ from typing import Generic
 
 import numpy as np
 
-from mechanisms.exact.arrays import Floats
-from mechanisms.exact.rounding import working_precision
+from mechanisms.exact.floats import working_precision
+from mechanisms.exact.many import Floats
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes.law import BoxLaw, Knowledge
 from mechanisms.samplers.boxes.space import Box, Space

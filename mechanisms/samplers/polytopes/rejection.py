@@ -1,10 +1,10 @@
 """Adaptive rejection on polytopes, exact.
 
 The polytopes held cover Theta without overlap: a cut's two halves hold each grid point once.
-Points of one are proposed from its frame (:mod:`mechanisms.samplers.polytopes.frame`), which holds
-it. So this is the rejection of :mod:`mechanisms.samplers.envelopes`, exact for the same reasons.
-A point rejected by its exponent has its polytope cut where the law asks for it. A polytope that
-proposals miss too often is halved, so that frames fit.
+Points of one are proposed from its frame (:mod:`mechanisms.samplers.polytopes.polytope`), which
+holds it. So this is the rejection of :mod:`mechanisms.samplers.envelopes`, exact for the same
+reasons. A point rejected by its exponent has its polytope cut where the law asks for it. A polytope
+that proposals miss too often is halved, so that frames fit.
 
 Polytopes that failed are cut in small groups: an operation on arrays takes about as long for eight
 halves as for two. Until then they stay in use, and a second failure of one cuts the whole group.
@@ -24,9 +24,15 @@ from typing import Generic
 
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.envelopes import MOST_BYTES, Envelope, Piece
-from mechanisms.samplers.polytopes.frame import Frame
-from mechanisms.samplers.polytopes.law import Knowledge, Part, PolytopeLaw
-from mechanisms.samplers.polytopes.polytope import Cut, Polytope, Stack
+from mechanisms.samplers.polytopes.polytope import (
+    Cut,
+    Frame,
+    Knowledge,
+    Part,
+    Polytope,
+    PolytopeLaw,
+    Stack,
+)
 
 _TOGETHER = 4  # polytopes that failed are cut in groups of this size
 _MISSES = 16  # a cut takes about as long as this many points that miss their polytope

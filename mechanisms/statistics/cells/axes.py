@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mechanisms.contract import Block, Data, InvalidStatisticError, meaning
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Values, exact
-from mechanisms.exact.decimals import as_written
+from mechanisms.exact.fractions import as_written
 from mechanisms.statistics.conditions import Operator, within
 
 MAX_CELLS = 10_000  # keeps an answer, with its noise, within some megabytes

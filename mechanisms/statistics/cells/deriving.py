@@ -8,9 +8,8 @@ from math import isfinite
 from typing import ClassVar
 
 from mechanisms.contract import InvalidStatisticError, meaning
-from mechanisms.exact.decimals import as_written
-from mechanisms.expressions.definitions import Definition
-from mechanisms.expressions.derived import DefinitionError
+from mechanisms.exact.fractions import as_written
+from mechanisms.expressions.derived import Definition, DefinitionError
 from mechanisms.views import part_of
 
 MOST_DERIVED = 100

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
-from mechanisms.exact.decimals import as_written
+from mechanisms.exact.fractions import as_written
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.tree import COMPARISONS, Node
 from mechanisms.statistics.cells.axes import Edges, Outside, Step

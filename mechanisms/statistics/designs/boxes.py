@@ -10,7 +10,7 @@ import numpy as np
 
 from mechanisms.contract import Block, Data, InvalidStatisticError
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.objectives.check_loss import (
     Grid,
     Limits,
@@ -28,6 +28,64 @@ from mechanisms.samplers.envelopes import Trial
 from mechanisms.statistics.designs.rows import HELD_ROWS, held_rows, scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.weights import HELD_PARTS, Weights
+
+# Public limits that every regression shares
+
+SMALLEST_BOUND, LARGEST_BOUND = 1e-6, 1e6
+MAX_COEFFICIENTS = 100
+
+
+def require_coefficients(dimension: int) -> None:
+    """Refuse more coefficients than any mechanism draws."""
+    if dimension > MAX_COEFFICIENTS:
+        raise InvalidStatisticError(
+            f"at most {MAX_COEFFICIENTS} coefficients", field_name="features"
+        )
+
+
+def require_bound(bound: float | None, *, may_be_null: bool = False) -> None:
+    """Refuse a limit of the coefficients' l1 norm that is out of range (NaN is)."""
+    if bound is None and may_be_null:
+        return
+    if bound is None or not SMALLEST_BOUND <= bound <= LARGEST_BOUND:
+        ending = ", or be null" if may_be_null else ""
+        raise InvalidStatisticError(
+            f"bound must lie between 0.000001 and 1000000{ending}", field_name="bound"
+        )
+
+
+# Public grids on which scaled coefficients are released, finer than any noise on them
+
+_EXPONENT = 44  # a hundredth of the noise at 10**8 rows, epsilon 1
+_BITS = 38  # x'theta, of codes up to 2**20, then stays below 2**60
+_USUAL = 30  # bits of epsilon times rows that this grid is fine enough for
+_FINER = 3  # x'theta and the target then stay below 2**61, and their difference below 2**62
+
+
+def grid_exponent(epsilon: Fraction, bound: Fraction) -> int:
+    """Return e, the grid's step being 2**e in scaled units: a function of eps and B alone.
+
+    2**-44, finer by the size of eps above 1 and of B below 1: at most a
+    hundredth of the noise at 10**8 rows.
+    """
+    whole = -(-epsilon.numerator // epsilon.denominator)
+    inverse = -(-bound.denominator // bound.numerator)
+    return -(_EXPONENT + (whole - 1).bit_length() + (inverse - 1).bit_length())
+
+
+def grid_bits(bound: Fraction, information: Fraction) -> int:
+    """Return g, the grid's step being 2**-g in scaled units: 38 less the bits of B above 1.
+
+    ``information`` is epsilon times the rows: a law is about that much narrower than Theta. Above
+    2**30 the grid is finer, by 3 bits at most.
+    """
+    whole = -(-bound.numerator // bound.denominator)
+    much = -(-information.numerator // (information.denominator << _USUAL))
+    finer = min(_FINER, max(0, (much - 1).bit_length()))
+    return _BITS + finer - (whole - 1).bit_length()
+
+
+# Common parts of regressions drawn on boxes: the public limit, and records as integers
 
 MAX_DIMENSION = 4  # the number of boxes grows too fast beyond
 # Measured, by dimension. The boxes of a narrow law: at epsilon 1, and at most, of 1,000 rows.

@@ -27,12 +27,12 @@ from typing import Annotated, Any, ClassVar
 from mechanisms.contract import InvalidStatisticError, meaning, require_column
 from mechanisms.domain import CategoryColumn, Schema
 from mechanisms.expressions import tree
-from mechanisms.expressions.definitions import Definition
+from mechanisms.expressions.derived import Definition
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.refusals import ExpressionError
 from mechanisms.expressions.tree import Node
 from mechanisms.statistics.cells.spelling import spelled_expression
-from mechanisms.statistics.designs.limits import MAX_COEFFICIENTS
+from mechanisms.statistics.designs.boxes import MAX_COEFFICIENTS
 from mechanisms.statistics.designs.scaling import INTERCEPT
 from mechanisms.words import listed, no_value
 

@@ -23,8 +23,8 @@ from mechanisms.contract import InvalidStatisticError
 from mechanisms.expressions.parsing import LONGEST, parse
 from mechanisms.expressions.refusals import ExpressionError, unknown_function, with_hints
 from mechanisms.expressions.tree import FUNCTIONS, coefficient_name, quoted_name
+from mechanisms.statistics.designs.boxes import MAX_COEFFICIENTS
 from mechanisms.statistics.designs.features import Category, Expression, Factor, Feature, Product
-from mechanisms.statistics.designs.limits import MAX_COEFFICIENTS
 from mechanisms.words import listed
 
 MOST_TERMS = MAX_COEFFICIENTS

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from mechanisms.contract import Block, Data, InvalidStatisticError, T
 from mechanisms.domain import CODE_MAX, EXACT_ROWS, SUM_MAX, Schema
-from mechanisms.exact.arrays import Integers
+from mechanisms.exact.many import Integers
+from mechanisms.objectives.design import distinct_rows
 from mechanisms.objectives.quadratic import NormalEquations
-from mechanisms.objectives.rows import distinct_rows
 from mechanisms.objectives.sigmoid import Chunks
 from mechanisms.objectives.sigmoid import Rows as Passes
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn

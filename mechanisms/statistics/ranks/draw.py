@@ -17,10 +17,10 @@ import numpy as np
 
 from mechanisms.contract import Block, Data, Outcome
 from mechanisms.domain import NumberColumn, Schema, exact
-from mechanisms.exact.decimals import decimal_text
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.grids import MOST_CELLS
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.fine_grid import FINE_BITS
+from mechanisms.samplers.geometric import FINE_BITS
 from mechanisms.samplers.intervals import GridCodes
 from mechanisms.sketches import Ordered, distinct, merge_ordered
 

@@ -29,7 +29,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mechanisms.exact.arrays import Floats
+from mechanisms.exact.many import Floats
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.quantile import gradient_sensitivity, joint_sensitivity
 

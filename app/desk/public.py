@@ -1,0 +1,147 @@
+"""The list of what is public, the page of a public release, its certificate, and its tombstone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Path, Query
+from markupsafe import Markup
+from pydantic import AfterValidator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.desk.rendering import page
+from app.desk.routes import Page, State
+from app.domain.problems import Problem
+from app.services.plans.questions import KINDS
+from app.services.publishing import sentences
+from app.services.publishing.citations import citation
+from app.services.publishing.linked_data import FORMS, schema_org, signposts
+from app.services.publishing.pictures import chart
+from app.services.publishing.publications import Published, wanted
+from app.tidy.rows import notes_of
+from app.web.anonymous import base_of, public_answer
+
+router = APIRouter(prefix="/public", tags=["public"], route_class=Page)
+
+_ON_A_PAGE = 25
+_MOST_SAID = 200
+_MOST_ROWS = 500
+"""Rows in the table of a release's page; its CSV file has all."""
+_IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+_HTML = "text/html; charset=utf-8"
+
+
+def _told(text: str) -> str:
+    """Return a text, or none where it holds what no name does: a database need not take it."""
+    return text if text.isprintable() else ""
+
+
+def _first(text: str) -> str:
+    """Return as much of a text as is searched for: a pasted page is cut to its beginning."""
+    return _told(text[:_MOST_SAID])
+
+
+Said = Annotated[str, AfterValidator(_first)]
+Id = Annotated[str, Path(), AfterValidator(_told)]
+
+
+@router.get("")
+def show_public(
+    *,
+    request: Request,
+    state: State,
+    q: Said = "",
+    dataset: Said = "",
+    statistic: Said = "",
+    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+) -> Response:
+    """Show what is public, newest first, with a search for everyone."""
+    publications = state.services.publications
+    found = publications.search(wanted(q, dataset, statistic), before=before, limit=_ON_A_PAGE)
+    asked = {"q": q, "dataset": dataset, "statistic": statistic}
+    asked = {name: text for name, text in asked.items() if text}
+    more = None
+    if found.more:
+        last = found.items[-1].publication.number
+        more = f"/public?{urlencode({**asked, 'before': last})}"
+    first = f"/public?{urlencode(asked)}" if before is not None else None
+    return _kept(
+        request, "public_list.html", {},
+        items=found.items, more=more, first=first, asked=asked, kinds=KINDS,
+        sets=publications.datasets(),
+    )  # fmt: skip
+
+
+@router.get("/releases/{release}")
+def show_release(request: Request, state: State, release: Id) -> Response:
+    """Show a public release, or the tombstone of one that was withdrawn."""
+    return _release(request, state, release, "public_release.html")
+
+
+@router.get("/releases/{release}/certificate")
+def show_certificate(request: Request, state: State, release: Id) -> Response:
+    """Show what a release promises on one sheet of paper."""
+    return _release(request, state, release, "public_certificate.html")
+
+
+def _release(request: Request, state: State, release: str, template: str) -> Response:
+    try:
+        published = state.services.publications.find(release)
+    except Problem as problem:
+        if problem.code != "withdrawn":
+            raise
+        request.scope["problem"] = problem.code
+        return _kept(
+            request, "public_tombstone.html", {}, status=410, release=release, **problem.extras
+        )
+    base = base_of(request, state.settings.public_url)
+    # of what the document has at its end: absent until a checkpoint covers the charge
+    proof = state.services.log.prove(published.release.account, published.release.seq)
+    shown = {**_shown(published, base), "proof": proof}
+    return _kept(request, template, {"Link": signposts(published, base)}, **shown)
+
+
+def _shown(published: Published, base: str) -> dict[str, Any]:
+    """Return what the pages of a release show."""
+    address = f"{base}{published.path}"
+    linked = json.dumps(schema_org(published, base), ensure_ascii=False)
+    left, right = sentences.badge_text(published)
+    return {
+        "published": published,
+        "answer": published.answer,
+        "address": address,
+        "rows": published.rows[:_MOST_ROWS],
+        "left_out": max(len(published.rows) - _MOST_ROWS, 0),
+        "notes": notes_of(published.rows),
+        # Drawn by us, every name in it escaped.
+        "chart": Markup(  # noqa: S704
+            chart(published.rows, title=f"Numbers of {published.title}", labels=published.labels)
+        ),
+        "bars": sentences.bars(published),
+        "meaning": sentences.meaning(published),
+        "guarantee": sentences.guarantee(published),
+        "methods": sentences.methods(published),
+        "citation": citation(published, address),
+        "badge": f'<a href="{address}"><img src="{address}.svg" alt="{left}, {right}"></a>',
+        "forms": FORMS,
+        # JSON in a script element ends where its text says so; nothing in it can look like that.
+        "linked": Markup(linked.translate(_IN_SCRIPT)),  # noqa: S704
+    }
+
+
+def _kept(
+    request: Request,
+    template: str,
+    headers: Mapping[str, str],
+    *,
+    status: int = 200,
+    **shown: Any,
+) -> Response:
+    """Return a page that every cache may store."""
+    made = page(request, template, status=status, **shown)
+    policy = {"Content-Security-Policy": made.headers["Content-Security-Policy"]}
+    return public_answer(bytes(made.body), _HTML, status=status, headers={**policy, **headers})
