@@ -4,7 +4,7 @@ What speaks of HTTP may enter. It may import services, the domain and the mechan
 types; never the store or the engine. Here: the application and its routes, what an endpoint is,
 and what it asks for.
 
-``serving`` is below the application: connections, and the log line. ``answers`` writes the bodies
+``connections`` and ``middleware`` are below the application. ``answers`` writes the bodies
 of answers; those of requests are read in ``app.web``. ``endpoints`` are the contract's calls, one
 module for each noun. ``pages`` are for readers. ``openapi`` describes all of it.
 """

@@ -1,6 +1,6 @@
 """Running work outside the server, in processes of its own.
 
-*How*: a host that has loaded what is needed (``forking``, ``fork_host``), many processes at work
+*How*: a host that has loaded what is needed (``forking``), many processes at work
 for many threads (``crews``), priorities (``spare_time``), what the two ends say (``channel``),
 and what a process does first (``child``). *What for*: uploads, jobs, small draws, calculations.
 Each has a module for the parent, and one named ``..._child`` for the process.

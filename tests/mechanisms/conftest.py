@@ -18,10 +18,10 @@ load_examples()
 REUSES = 20
 SHARED = {
     "kng.linear.LinearDraw.law": None,
-    "samplers.affine.choice.cheapest_route": None,
+    "samplers.affine.search.cheapest_route": None,
     "exponential.linear.equations_of": None,
     "exponential.linear.LinearDraw.law": None,
-    "samplers.gaussian_search.best_envelope": None,
+    "samplers.gaussian_ball.best_envelope": None,
     "statistics.designs.boxes.RegressionRows.trials": REUSES,
 }
 """What a draw makes of its data before it asks for bits, and for how many draws it may serve.

@@ -3,9 +3,9 @@
     l(theta) = sum_i rho_tau(y_i - x_i'theta),   rho_tau(r) = r (tau - 1{r <= 0})
 
 :mod:`records` keeps the data as integers, :mod:`law` what its two laws share (which records are
-decided on a box), :mod:`narrowing` starts a draw near the minimiser. The laws themselves are
-:mod:`gradient` (the K-norm gradient mechanism's) and :mod:`loss` (the exponential mechanism's);
-:mod:`cells` has them on polytopes, the gradient's for few distinct rows, and says which come first;
+decided on a box), :mod:`narrowing` starts a draw near the minimiser. The laws themselves, of the
+K-norm gradient mechanism and of the exponential mechanism, are in :mod:`gradient`; :mod:`cells`
+has them on polytopes, the gradient's for few distinct rows, and says which come first;
 :mod:`layers` has the gradient's for many. :mod:`search` says where the loss is least.
 
 May enter: what bounds this loss or its gradient on boxes and polytopes. May import: their engines,

@@ -5,9 +5,9 @@
 :mod:`cells` groups points into a bounded number of cells, and :mod:`field` approximates the sum of
 unit vectors on a ball. :mod:`bounds` bounds the sum on boxes, :mod:`passes` makes the passes over
 the rows that a field needs, and :mod:`source` decides when to make them. :mod:`search` finds where
-the sum is about 0, and :mod:`needle` whether the law is long and thin there. :mod:`heavy` bounds it
-near a heavy point, and :mod:`outside` far from the minimum. :mod:`law` is the law of the box
-engine, and :mod:`line` that of one column. For few rows
+the sum is about 0, and :mod:`needle` whether the law is long and thin there, or is that of one
+column. :mod:`law` is the law of the box engine, bounded near a heavy point too, and :mod:`outside`
+bounds it far from the minimum. For few rows
 :mod:`mechanisms.objectives.geometric_median` has the same law, which reads each row for every box.
 
 May enter: what bounds sums of unit vectors. May import: the box engine and ``exact``.
