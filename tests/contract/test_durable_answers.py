@@ -17,6 +17,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from app.constants import Constants
 from app.settings import Settings
 from app.store import inspecting
 from app.store.ledger.pauses import Paused
@@ -62,8 +63,8 @@ def on_tape(
     """
     create = service.create_app
 
-    def noting(settings: Settings) -> Any:
-        app: FastAPI = create(settings)
+    def noting(settings: Settings, constants: Constants) -> Any:
+        app: FastAPI = create(settings, constants)
 
         async def wrapped(scope: Any, receive: Any, send: Any) -> None:
             async def noted(message: Message) -> None:
