@@ -117,6 +117,17 @@ def test_the_kind_is_fixed_when_the_account_is_opened(admin: httpx.Client) -> No
     assert_problem(send_upload(admin, body=turned), 422, "invalid-request")
 
 
+def test_an_upload_joins_an_account_of_its_own_adjacency_that_exists(admin: httpx.Client) -> None:
+    first = upload(admin)
+    joins = {"account": first["account"], "budget": None}
+    other = spec(adjacency="add_remove", max_rows=1_000, **joins)
+    told = assert_problem(send_upload(admin, body=other), 422, "invalid-request")
+    assert "must be replace_one" in str(told["errors"])
+    unknown = spec(**{**joins, "account": "acc_" + 32 * "0"})
+    told = assert_problem(send_upload(admin, body=unknown), 422, "invalid-request")
+    assert "is not the account of a data set" in str(told["errors"])
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
