@@ -22,10 +22,12 @@ _OF_CLIENTS = ("URL", "KEY")
 """What the commands that are clients of a service read."""
 _OF_OTHERS = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_\w+)?)")
 """What Kubernetes sets where a service has the name release-desk."""
+_MISSPELT = 0.85
+"""How alike two names must be for one to be taken for the other misspelt: a letter or two."""
 
 
 def unknown_settings(names: Iterable[str]) -> dict[str, str | None]:
-    """Return the names that look like settings and are none, each with the closest real one.
+    """Return names that look like settings and are none, each with the real one it misspells.
 
     >>> unknown_settings(["RELEASE_DESK_DATA_DIR", "RELEASE_DESK_ANCHR_DIR", "HOME"])
     {'RELEASE_DESK_ANCHR_DIR': 'RELEASE_DESK_ANCHOR_DIR'}
@@ -36,7 +38,7 @@ def unknown_settings(names: Iterable[str]) -> dict[str, str | None]:
     for name in sorted(names):
         own = name.upper().removeprefix(PREFIX)
         if name.upper().startswith(PREFIX) and not (own in known or _OF_OTHERS.fullmatch(name)):
-            close = get_close_matches(own, known, n=1)
+            close = get_close_matches(own, known, n=1, cutoff=_MISSPELT)
             found[name] = f"{PREFIX}{close[0]}" if close else None
     return found
 
