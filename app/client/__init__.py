@@ -9,7 +9,7 @@ May enter: calls of the contract, and what is checked without the service. May i
 ``app`` or ``mechanisms`` but ``app.tidy``, since it is a package of its own too.
 """
 
-from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth, check_stamp
+from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth
 from app.client.datasets import AsyncDataset, Dataset
 from app.client.desk import AsyncDesk, ReleaseDesk
 from app.client.errors import (
@@ -37,6 +37,7 @@ from app.client.models import (
 from app.client.public_pages import Consistency, Inclusion, PageCheck, check_page
 from app.client.receipts import check_receipt
 from app.client.reviewing import Comment, Notice, Sheet, Sight, Version
+from app.client.stamps import check_stamp
 from app.client.uploads import DatasetVersion
 
 __all__ = [

@@ -17,10 +17,11 @@ from hashlib import sha256
 from typing import Any
 
 from app.client.answers import Answer
-from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth, check_stamp
+from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth
 from app.client.errors import ReceiptError
 from app.client.models import Receipt
 from app.client.receipts import check_receipt, signed_payload
+from app.client.stamps import check_stamp
 from app.client.steps import Call, Line, Steps
 
 # The calls about the public log, which take no key

@@ -203,7 +203,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
         return found(name, package)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
-    monkeypatch.setitem(sys.modules, "app.client.receipts", None)
+    monkeypatch.setitem(sys.modules, "app.client.signatures", None)
 
 
 @pytest.mark.usefixtures("without")
