@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.exact.once import once
-from mechanisms.geometry.smooth import Ball
+from mechanisms.geometry.balls import Ball
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.probes import Probe
 from mechanisms.randomness import Randomness

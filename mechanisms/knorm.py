@@ -40,8 +40,8 @@ from mechanisms.contract import (
 from mechanisms.domain import Schema
 from mechanisms.exact.many import Floats, Many
 from mechanisms.geometry.advisor import MOST_TRIES, Advice, adjacent_output_space_svg, advise
+from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw, NormBall
 from mechanisms.geometry.laws import noise_law, simulate
-from mechanisms.geometry.smooth import BALLS, Ball, NoiseLaw, NormBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness

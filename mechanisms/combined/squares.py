@@ -37,8 +37,8 @@ from mechanisms.contract import InvalidStatisticError, Json, Noise, Outcome, Sta
 from mechanisms.derivations import Released, parts_of
 from mechanisms.domain import Schema
 from mechanisms.exact.many import Floats
+from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.cuts import combination_factor
-from mechanisms.geometry.smooth import NoiseLaw
 from mechanisms.knorm import IntegerNoise, integer_noise
 from mechanisms.privacy import ONE_ROW, part_of
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic, Leaf, Tree, render

@@ -51,8 +51,8 @@ from scipy.sparse import csr_array
 
 from mechanisms.contract import LateNoise, Noise, Outcome
 from mechanisms.exact.many import Floats
+from mechanisms.geometry.balls import TAIL, Ball, NormBall
 from mechanisms.geometry.laws import simulate
-from mechanisms.geometry.smooth import TAIL, Ball, NormBall
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.second_order import Jet
 

@@ -45,7 +45,8 @@ from mechanisms.exact.balls import rational
 from mechanisms.exact.continuous import LazyVector
 from mechanisms.exact.floats import working_precision
 from mechanisms.exact.many import Floats
-from mechanisms.geometry.smooth import Marginal, SmoothBall, Uniforms
+from mechanisms.geometry.balls import Uniforms
+from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import LazyUniform, Randomness
 
 _GUARD_BITS = 32  # more than the arithmetic of a point can lose

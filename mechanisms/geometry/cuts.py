@@ -74,10 +74,11 @@ from scipy.special import gammaincinv, ndtr
 from mechanisms.exact.continuous import LazyVector
 from mechanisms.exact.floats import working_precision
 from mechanisms.exact.many import Floats
+from mechanisms.geometry.balls import TAIL, Uniforms
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.laws import hashed_uniforms
 from mechanisms.geometry.second_moments import SecondMomentBall
-from mechanisms.geometry.smooth import TAIL, Marginal, SmoothBall, Uniforms
+from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import Randomness
 
 # Linear combinations of the coordinates of K-norm noise: how wide 95% of one is

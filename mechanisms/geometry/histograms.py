@@ -41,9 +41,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mechanisms.exact.many import Floats
+from mechanisms.geometry.balls import NoiseLaw, Uniforms
 from mechanisms.geometry.laws import histogram_law
 from mechanisms.geometry.polytopes import Polytope, Vector
-from mechanisms.geometry.smooth import NoiseLaw, Uniforms
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_hull, hull_tries
 

@@ -45,6 +45,7 @@ from flint import arb
 
 from mechanisms.exact.floats import working_precision
 from mechanisms.exact.many import Floats
+from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.laws import (
     PROPOSALS,
     MarginalSums,
@@ -56,7 +57,7 @@ from mechanisms.geometry.laws import (
     some_products,
 )
 from mechanisms.geometry.second_moments import Kind, check_pairs, kinds
-from mechanisms.geometry.smooth import Marginal, SmoothBall, Uniforms
+from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.main_effects import (
     GUARD_BITS,

@@ -37,7 +37,8 @@ from scipy.optimize import brentq
 from scipy.special import betainc, gammaincc, gammaincinv, gammaln, ndtri
 
 from mechanisms.exact.many import Floats
-from mechanisms.geometry.smooth import TAIL, Ball, Marginal, NoiseLaw, NormBall, Uniforms
+from mechanisms.geometry.balls import TAIL, Ball, NoiseLaw, NormBall, Uniforms
+from mechanisms.geometry.smooth import Marginal
 from mechanisms.samplers.main_effects import Flags, sizes_of, tail_weights
 
 # Averages over quasi-random points, to describe noise; nothing is drawn here

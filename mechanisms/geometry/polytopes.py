@@ -26,8 +26,9 @@ from mechanisms.exact.floats import working_precision
 from mechanisms.exact.fractions import fmpq_matrix, solve
 from mechanisms.exact.many import Floats
 from mechanisms.exact.once import once
+from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.laws import hashed_uniforms
-from mechanisms.geometry.smooth import Marginal, SmoothBall, Uniforms
+from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.randomness import LazyUniform, Randomness
 

@@ -42,6 +42,7 @@ from flint import arb
 from mechanisms.exact.floats import working_precision
 from mechanisms.exact.many import Floats
 from mechanisms.exact.once import once
+from mechanisms.geometry.balls import Uniforms
 from mechanisms.geometry.laws import (
     PROPOSALS,
     MarginalSums,
@@ -52,7 +53,7 @@ from mechanisms.geometry.laws import (
     signs,
     some_products,
 )
-from mechanisms.geometry.smooth import Marginal, SmoothBall, Uniforms
+from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.main_effects import (
     GUARD_BITS,

@@ -30,7 +30,8 @@ from mechanisms.exact.continuous import LazyVector
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.exact.many import Floats
 from mechanisms.exact.once import once
-from mechanisms.geometry.smooth import Ball, Marginal, NormBall, SmoothBall, Uniforms
+from mechanisms.geometry.balls import Ball, NormBall, Uniforms
+from mechanisms.geometry.smooth import Marginal, SmoothBall
 from mechanisms.randomness import Randomness
 
 Hull = Literal["cube", "cross_polytope", "other"]

@@ -27,8 +27,8 @@ from mechanisms.contract import IN_CONFIDENCE, Inference, Noise, Outcome, Statis
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.many import Floats
 from mechanisms.functional.sanitized import CoordinateNoise, answer_slopes
+from mechanisms.geometry.balls import TAIL
 from mechanisms.geometry.laws import hashed_uniforms, simulate
-from mechanisms.geometry.smooth import TAIL
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.second_order import Jet
 

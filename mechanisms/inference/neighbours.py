@@ -42,7 +42,7 @@ from scipy.special import ndtr, ndtri
 from mechanisms.contract import Data, Inference, Outcome, Term
 from mechanisms.domain import NumberColumn
 from mechanisms.exact.fractions import decimal_text
-from mechanisms.geometry.smooth import TAIL
+from mechanisms.geometry.balls import TAIL
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.quantile import joint_sensitivity

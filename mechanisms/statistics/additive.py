@@ -22,8 +22,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from mechanisms.contract import Data, InvalidStatisticError, Json, Noise, Statistic
 from mechanisms.domain import Schema
+from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.cuts import combination_factor
-from mechanisms.geometry.smooth import NoiseLaw
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.statistics.cells.parting import Parting
 

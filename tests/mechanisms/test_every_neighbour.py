@@ -24,7 +24,7 @@ from mechanisms import composition, grouped, people, single
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
-from mechanisms.geometry.smooth import BALLS
+from mechanisms.geometry.balls import BALLS
 from mechanisms.knorm import IntegerNoise
 from mechanisms.privacy import ONE_ROW, Adjacency, Epsilon, Protected
 from mechanisms.randomness import Randomness

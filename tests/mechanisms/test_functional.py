@@ -22,8 +22,8 @@ from mechanisms.exact.many import Floats
 from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
 from mechanisms.functional.moments import regression_moments
 from mechanisms.functional.sanitized import CoordinateNoise, Rule, solve
+from mechanisms.geometry.balls import BALLS, Ball
 from mechanisms.geometry.laws import hashed_uniforms, simulate
-from mechanisms.geometry.smooth import BALLS, Ball
 from mechanisms.knorm import IntegerNoise, ball_of
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness

@@ -12,7 +12,7 @@ import pytest
 
 from mechanisms.catalog import calibrate
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
-from mechanisms.geometry.smooth import BALLS, Ball, NormBall
+from mechanisms.geometry.balls import BALLS, Ball, NormBall
 from mechanisms.knorm import IntegerNoise
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import Randomness

@@ -15,8 +15,8 @@ import pytest
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CODE_MAX, CategoryColumn, NumberColumn, Schema
+from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.histograms import HistogramBall
-from mechanisms.geometry.smooth import NoiseLaw
 from mechanisms.knorm import IntegerNoise, draw_coordinates
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
