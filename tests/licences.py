@@ -1,6 +1,6 @@
 """The licences of all packages that the service is shipped with, as their own metadata say.
 
-``python -m tests.licences`` writes the table of ``docs/operations/licences.md`` anew.
+``python -m tests.licences`` rewrites the table of ``docs/operations/licences.md``.
 """
 
 from __future__ import annotations

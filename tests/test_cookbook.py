@@ -91,6 +91,6 @@ def test_a_page_names_every_limit(kind: str) -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_mechanism_is_explained_with_its_theorem(mechanism: str) -> None:
-    told = " ".join(documents()["docs/reference/mechanisms.md"].text.split())
-    assert f"Name in requests: `{mechanism}`." in told
-    assert f'Theorem in answers: "{MECHANISMS[mechanism].THEOREM}".' in told
+    reported = " ".join(documents()["docs/reference/mechanisms.md"].text.split())
+    assert f"Name in requests: `{mechanism}`." in reported
+    assert f'Theorem in answers: "{MECHANISMS[mechanism].THEOREM}".' in reported

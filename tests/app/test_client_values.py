@@ -86,7 +86,7 @@ def test_cells_of_a_frame_are_plain() -> None:
 def test_no_float_is_sent_in_scientific_notation() -> None:
     """Whole ones that are not exact are: the service refuses such an id, and says why."""
     floats = [1e5, 1e15, -1e5, 2.0**53 - 1, 1e-7, 1e5 + 0.5, np.float64(1e5), np.float32(1e-7)]
-    told = [
+    reported = [
         "100000", "1000000000000000", "-100000", "9007199254740991", "0.0000001", "100000.5",
         "100000", "0.0000001",
     ]  # fmt: skip
@@ -95,7 +95,7 @@ def test_no_float_is_sent_in_scientific_notation() -> None:
     ]  # fmt: skip
     for frame in frames:
         cells = [row[0] for row in _cells(frame)[1:]]
-        assert cells == told[: len(cells)]
+        assert cells == reported[: len(cells)]
     assert _cells(Rows(["id"], [(1e5,), (np.float32("nan"),)])) == [["id"], ["100000"], [""]]
     inexact = [row[0] for row in _cells(Rows(["id"], [(2.0**53,), (1e20,)]))[1:]]
     assert inexact == ["9.0071992547409920e+15", "1.0000000000000000e+20"]
@@ -114,8 +114,8 @@ def test_a_frame_has_no_dialect_of_its_own(spec: dict[str, Any]) -> None:
 
 
 def test_arrays_are_lists_and_other_values_stay() -> None:
-    told = {"a": np.array([1, 2]), "b": pl.Series([0.5]), "c": (None, "x"), "d": np.float64(2)}
-    assert json.dumps(plain(told)) == '{"a": [1, 2], "b": [0.5], "c": [null, "x"], "d": 2.0}'
+    reported = {"a": np.array([1, 2]), "b": pl.Series([0.5]), "c": (None, "x"), "d": np.float64(2)}
+    assert json.dumps(plain(reported)) == '{"a": [1, 2], "b": [0.5], "c": [null, "x"], "d": 2.0}'
     moment = np.datetime64("2020-01-01T00:00:01", "ns")
     assert plain(moment) == "2020-01-01T00:00:01.000000000"
 

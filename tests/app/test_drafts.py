@@ -157,11 +157,11 @@ def test_how_the_file_is_written_is_guessed_and_its_draft_reads_it(tmp_path: Pat
     columns["tag"] |= {"lower": "2000-01-01", "upper": "2030-01-01"}
     spec |= {"adjacency": "replace_one", "budget": {"epsilon": "1"}}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
-    told = json.loads(
+    reported = json.loads(
         _run("check", tmp_path / "people.csv", tmp_path / "spec.json", "--json").stdout
     )
-    assert told["rows"] == 50
-    assert not told["warnings"]
+    assert reported["rows"] == 50
+    assert not reported["warnings"]
 
 
 def test_utf_16_is_drafted_and_read(tmp_path: Path) -> None:
@@ -239,9 +239,9 @@ def test_a_file_is_checked_as_the_service_would_read_it(tmp_path: Path) -> None:
     assert "rows: 4 read, 0 dropped" in done.stdout
     assert "x: 1 filled, 2 clamped high" in done.stdout
     assert "warning: x: 2 of 3 values lie outside the bounds" in done.stdout
-    told = json.loads(_run("check", file, spec, "--json").stdout)
-    assert told["columns"]["x"]["clamped_high"] == 2
-    assert told["warnings"][0]["column"] == "x"
+    reported = json.loads(_run("check", file, spec, "--json").stdout)
+    assert reported["columns"]["x"]["clamped_high"] == 2
+    assert reported["warnings"][0]["column"] == "x"
 
 
 def test_faults_of_the_file_are_told_by_row_and_column(tmp_path: Path) -> None:
@@ -261,9 +261,9 @@ def test_people_are_read_here_too(tmp_path: Path) -> None:
         tmp_path, {"x": {"type": "number", "lower": 0, "upper": 1}}, adjacency="add_remove",
         max_rows=10, unit={"column": "id", "max_rows": 2},
     )  # fmt: skip
-    told = _run("check", file, spec).stdout
-    assert "rows: 3 read" in told
-    assert "people: 2, half of them with 1 rows or fewer, one with 2; 0 rows left out" in told
+    reported = _run("check", file, spec).stdout
+    assert "rows: 3 read" in reported
+    assert "people: 2, half of them with 1 rows or fewer, one with 2; 0 rows left out" in reported
     few = spec.read_text().replace('"max_rows": 10', '"max_rows": 2')
     spec.write_text(few)
     refused = _run("check", file, spec)
@@ -311,11 +311,14 @@ def test_files_of_other_programs_are_read_here(tmp_path: Path, kind: str) -> Non
     assert [columns[name]["type"] for name in ("age", "score", "sex")] == [
         "integer", "number", "category",
     ]  # fmt: skip
-    told = json.loads(_run("check", file, _spec(tmp_path, COLUMNS), "--json").stdout)
-    assert told["rows"] == 3
-    assert told["columns"]["age"]["filled"] == 1
-    assert told["columns"]["score"] | {"clamped_high": 1, "filled": 1} == told["columns"]["score"]
-    assert told["columns"]["day"]["filled"] == 1
+    reported = json.loads(_run("check", file, _spec(tmp_path, COLUMNS), "--json").stdout)
+    assert reported["rows"] == 3
+    assert reported["columns"]["age"]["filled"] == 1
+    assert (
+        reported["columns"]["score"] | {"clamped_high": 1, "filled": 1}
+        == reported["columns"]["score"]
+    )
+    assert reported["columns"]["day"]["filled"] == 1
 
 
 def test_an_error_in_a_sheet_is_refused_and_not_missing(tmp_path: Path) -> None:

@@ -240,5 +240,5 @@ def test_points_that_may_separate_thousands_are_a_warning(
     list(ingest(io.BytesIO(content.encode()), spec, limits=Limits(chunk_bytes=chunk_bytes),
                 report=report))  # fmt: skip
     assert report.columns["c"].like_thousands == count
-    told = [message for _, message in report.warnings() if "12.345" in message]
-    assert len(told) == (count > 0)
+    reported = [message for _, message in report.warnings() if "12.345" in message]
+    assert len(reported) == (count > 0)

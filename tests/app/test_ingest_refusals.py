@@ -263,9 +263,9 @@ def test_limits(content: bytes, limit: dict[str, int]) -> None:
 def test_parquet_of_the_wrong_types_is_named_with_them(
     frame: pl.DataFrame, wrong: list[str]
 ) -> None:
-    told = troubles(_parquet(frame))
-    assert [(row, column) for row, column, _ in told] == [(None, name) for name in wrong]
-    for (_, _, reason), name in zip(told, wrong, strict=True):
+    reported = troubles(_parquet(frame))
+    assert [(row, column) for row, column, _ in reported] == [(None, name) for name in wrong]
+    for (_, _, reason), name in zip(reported, wrong, strict=True):
         kind = type(frame.schema[name]).__name__.lower()
         assert reason.startswith(f"has the type {kind}")
         assert " is read from " in reason

@@ -133,8 +133,8 @@ def test_parquet_and_csv_have_the_same_instants(zone: str) -> None:
         texts = instants_in.dt.strftime("%Y-%m-%dT%H:%M:%S%z")
         assert encode(("c\n" + "\n".join(texts)).encode(), spec)["c"].tolist() == expected
         # An hour that occurs twice is the first of both, so a local time may be another instant.
-        told = zip(encode(_parquet(c=local), spec)["c"].tolist(), expected, strict=True)
-        assert sum(mine != theirs for mine, theirs in told) <= 1
+        reported = zip(encode(_parquet(c=local), spec)["c"].tolist(), expected, strict=True)
+        assert sum(mine != theirs for mine, theirs in reported) <= 1
     days = encode(_parquet(c=local.dt.date()), _spec({**DATE, **_DAYS}))["c"].tolist()
     assert expected == days
 
@@ -185,9 +185,9 @@ def test_what_no_pattern_fits_is_unreadable() -> None:
 
 def test_bounds_fills_conditions_and_edges_are_local_times_of_the_zone() -> None:
     spec = _spec({**MOMENT, **NEW_YORK, "missing": "2024-03-09T20:30"}).columns["c"]
-    told = column_json(spec)
-    assert told["lower"] == "2024-01-01T05:00:00Z"
-    assert told["missing"] == "2024-03-10T01:30:00Z"
+    reported = column_json(spec)
+    assert reported["lower"] == "2024-01-01T05:00:00Z"
+    assert reported["missing"] == "2024-03-10T01:30:00Z"
     column = column_of(spec)
     assert isinstance(column, NumberColumn)
     assert column.number_of("2024-03-09T20:30") == number_of("datetime", "2024-03-10T01:30Z")

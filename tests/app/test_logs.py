@@ -58,10 +58,10 @@ def test_an_exception_is_its_class_and_its_place() -> None:
             raise RuntimeError(SECRET) from cause
     except RuntimeError as error:
         line = _line("app", "failed")
-        told = describe(error)
-    assert line["failure"] == told["failure"] == "RuntimeError"
+        reported = describe(error)
+    assert line["failure"] == reported["failure"] == "RuntimeError"
     assert line["where"][-1].startswith("test_logs.py:")
-    assert SECRET not in json.dumps(told)
+    assert SECRET not in json.dumps(reported)
 
 
 def _raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
@@ -93,16 +93,16 @@ def test_a_full_disk_is_named(own: Path) -> None:
             own,
         ),
     ):
-        told = describe(error)
-        assert (told["errno"], told["path"]) == ("ENOSPC", str(path))
-        assert SECRET not in json.dumps(told)
+        reported = describe(error)
+        assert (reported["errno"], reported["path"]) == ("ENOSPC", str(path))
+        assert SECRET not in json.dumps(reported)
 
 
 def test_no_path_but_the_services_own_is_logged(own: Path) -> None:
     for number, name in ((errno.EACCES, "EACCES"), (errno.ENOSPC, "ENOSPC")):
-        told = describe(OSError(number, SECRET, f"/home/somebody/{SECRET}.csv"))
-        assert told["errno"] == name
-        assert "path" not in told
+        reported = describe(OSError(number, SECRET, f"/home/somebody/{SECRET}.csv"))
+        assert reported["errno"] == name
+        assert "path" not in reported
     assert "errno" not in describe(ValueError(SECRET))
     assert "errno" not in describe(sqlite3.OperationalError(SECRET))
 

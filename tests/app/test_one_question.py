@@ -269,8 +269,8 @@ def written(value: Any, chance: random.Random) -> str:
     if isinstance(value, dict):
         members = list(value.items())
         chance.shuffle(members)
-        told = [f"{json.dumps(name)}:{space}{written(each, chance)}" for name, each in members]
-        return "{" + f",{space}".join(told) + "}"
+        reported = [f"{json.dumps(name)}:{space}{written(each, chance)}" for name, each in members]
+        return "{" + f",{space}".join(reported) + "}"
     if isinstance(value, list):
         return "[" + f",{space}".join(written(each, chance) for each in value) + "]"
     if isinstance(value, int) and not isinstance(value, bool):

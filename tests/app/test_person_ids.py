@@ -82,11 +82,11 @@ def test_the_vectorised_path_reads_what_one_id_at_a_time_does() -> None:
     for kind in kinds:
         for decimal in (".", ","):
             rule = IdRule(kind=kind, decimal=decimal)
-            told = [canonical_id(each, rule) for each in ids]
+            reported = [canonical_id(each, rule) for each in ids]
             texts, refused = canonical_ids(pl.Series(ids), rule)
-            assert texts.to_list() == [text for text, _ in told]
+            assert texts.to_list() == [text for text, _ in reported]
             rows = {row for mask in refused.values() for row in np.flatnonzero(mask)}
-            assert rows == {row for row, (_, why) in enumerate(told) if why is not None}
+            assert rows == {row for row, (_, why) in enumerate(reported) if why is not None}
 
 
 def test_texts_that_are_no_numbers_are_matched_exactly(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_the_spec_decides_what_is_a_number(tmp_path: Path) -> None:
             tmp_path,
         )
     problems: Any = refused.value.extras["problems"]
-    told = problems[0]
-    assert told["columns"] == [{"column": "id", "count": 1, "rows": [2]}]
+    reported = problems[0]
+    assert reported["columns"] == [{"column": "id", "count": 1, "rows": [2]}]
     assert "P7" not in str(refused.value.extras)
 
 
@@ -164,9 +164,9 @@ def test_ids_that_a_float_may_have_merged_are_refused_with_a_way_out(
         with pytest.raises(Problem) as refused:
             words(file, {"max_rows": 1}, tmp_path)
         problems: Any = refused.value.extras["problems"]
-        told = problems[0]
-        assert told["columns"] == [{"column": "id", "count": 1, "rows": [2]}]
-        assert "as integers or texts" in told["reason"]
+        reported = problems[0]
+        assert reported["columns"] == [{"column": "id", "count": 1, "rows": [2]}]
+        assert "as integers or texts" in reported["reason"]
 
 
 def test_no_spelling_gives_a_person_more_rows_in_a_later_version(tmp_path: Path) -> None:

@@ -365,7 +365,7 @@ def test_costly_plans_wait_apart_and_not_without_bound(tmp_path: Path, held: Hel
             assert found.state is ReleaseState.RELEASED
             await _preview(services, dataset, question("0.5"))
             assert spent(services, dataset) == 10**9
-            assert "3.5" in held.made, "it waits for nobody"
+            assert "3.5" in held.made, "it does not wait"
             held.let_go.set()
             assert (await anothers)["cost"] == "3.5"
             await asyncio.gather(*free)

@@ -50,9 +50,9 @@ SEED = 20_261_121
 def unnoticed() -> dict[str, set[str]]:
     """Return the columns in the table of the threat model."""
     text = (Path(__file__).parents[2] / "docs/explanation/threat-model.md").read_text("utf-8")
-    _, _, told = text.partition("### Edits that verification does not find")
+    _, _, reported = text.partition("### Edits that verification does not find")
     found: dict[str, set[str]] = {}
-    for line in told.partition("\n## ")[0].splitlines():
+    for line in reported.partition("\n## ")[0].splitlines():
         if not line.startswith("| `"):
             continue
         listed, columns = (re.findall(r"`(\w+)`", cell) for cell in line.split("|")[1:3])

@@ -29,8 +29,10 @@ def test_an_id_tells_neither_how_many_came_before_nor_when() -> None:
     ones = [sum(bit == "1" for bit in column) for column in zip(*bits, strict=True)]
     # 2,048 expected, standard deviation 32: eight of them at most, in 32 columns
     assert max(abs(number - 2048) for number in ones) < 256
-    told = "from app.store.ledger import records; print(next(records.release_ids(0))[4:12])"
-    other = subprocess.run([sys.executable, "-c", told], capture_output=True, check=True, text=True)
+    reported = "from app.store.ledger import records; print(next(records.release_ids(0))[4:12])"
+    other = subprocess.run(
+        [sys.executable, "-c", reported], capture_output=True, check=True, text=True
+    )
     assert other.stdout.strip() != begins[0]
 
 

@@ -53,8 +53,8 @@ def test_an_existing_directory_and_database_are_taken_from_others(tmp_path: Path
     data.chmod(0o755)
     file.chmod(0o644)
     with closing(Store.open(url, data_dir=data)):
-        beside = [file.with_name(f"{file.name}-{each}") for each in ("wal", "shm")]
-        assert modes(data, file, *beside) == [0o700, *[0o600] * 3]
+        next_to_it = [file.with_name(f"{file.name}-{each}") for each in ("wal", "shm")]
+        assert modes(data, file, *next_to_it) == [0o700, *[0o600] * 3]
 
 
 def test_a_directory_of_others_is_refused_with_the_command(

@@ -199,11 +199,11 @@ def test_every_form_has_the_same_numbers() -> None:
         rows, found = rows_of(answer), client_rows(answer)
         lines = [*csv.DictReader(StringIO(tidy_csv(answer)))]
         assert len(rows) == len(found) == len(lines)
-        for row, line, told in zip(rows, lines, found, strict=True):
-            assert told["value"] == row.estimate
+        for row, line, reported in zip(rows, lines, found, strict=True):
+            assert reported["value"] == row.estimate
             assert line["estimate"] == ("" if row.estimate is None else str(row.estimate))
-            assert (told["noise_low"], told["noise_high"]) == (row.noise or (None, None))
-            assert told["term"] == line["term"] == row.term
+            assert (reported["noise_low"], reported["noise_high"]) == (row.noise or (None, None))
+            assert reported["term"] == line["term"] == row.term
             assert line["statistic"] == row.statistic
 
 

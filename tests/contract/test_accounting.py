@@ -121,11 +121,11 @@ def test_an_upload_joins_an_account_of_its_own_adjacency_that_exists(admin: http
     first = upload(admin)
     joins = {"account": first["account"], "budget": None}
     other = spec(adjacency="add_remove", max_rows=1_000, **joins)
-    told = assert_problem(send_upload(admin, body=other), 422, "invalid-request")
-    assert "must be replace_one" in str(told["errors"])
+    reported = assert_problem(send_upload(admin, body=other), 422, "invalid-request")
+    assert "must be replace_one" in str(reported["errors"])
     unknown = spec(**{**joins, "account": "acc_" + 32 * "0"})
-    told = assert_problem(send_upload(admin, body=unknown), 422, "invalid-request")
-    assert "is not the account of a data set" in str(told["errors"])
+    reported = assert_problem(send_upload(admin, body=unknown), 422, "invalid-request")
+    assert "is not the account of a data set" in str(reported["errors"])
 
 
 @pytest.mark.parametrize(

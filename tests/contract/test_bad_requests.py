@@ -222,9 +222,9 @@ def test_an_unknown_field_is_told_the_fields_that_exist(
 ) -> None:
     body = {"statistic": MEAN, "epsilon": "0.1", "mecanism": SENTINEL}
     answer = analyst.post(f"/v1/datasets/{untouched}/previews", json=body)
-    told = message(answer, "body")
-    assert "Known: mechanism, " in told, "the closest comes first"
-    assert all(name in told for name in ("statistic", "epsilon", "norm"))
+    reported = message(answer, "body")
+    assert "Known: mechanism, " in reported, "the closest comes first"
+    assert all(name in reported for name in ("statistic", "epsilon", "norm"))
     assert SENTINEL not in answer.text
 
 
@@ -259,9 +259,9 @@ def test_a_misspelt_field_that_is_required_is_one_fault(
 def test_a_wrong_column_is_told_the_public_columns(analyst: httpx.Client, untouched: str) -> None:
     body = {"statistic": {"kind": "mean", "columns": ["Income" + SENTINEL]}, "epsilon": "0.1"}
     answer = analyst.post(f"/v1/datasets/{untouched}/previews", json=body)
-    told = message(answer, "statistic.columns")
-    assert "no such column; its columns are " in told
-    assert "income" in told
+    reported = message(answer, "statistic.columns")
+    assert "no such column; its columns are " in reported
+    assert "income" in reported
     assert SENTINEL not in answer.text
 
 
@@ -269,13 +269,13 @@ def test_a_category_where_numbers_are_needed_is_told_what_else_to_do(
     analyst: httpx.Client, untouched: str
 ) -> None:
     body = {"statistic": {"kind": "mean", "columns": ["income", "region"]}, "epsilon": "0.1"}
-    told = message(
+    reported = message(
         analyst.post(f"/v1/datasets/{untouched}/previews", json=body), "statistic.columns"
     )
-    assert "these are categories: region" in told
-    assert '"histogram"' in told
-    assert '"op": "=="' in told
-    assert "the share of one is the mean of a derived column" in told
+    assert "these are categories: region" in reported
+    assert '"histogram"' in reported
+    assert '"op": "=="' in reported
+    assert "the share of one is the mean of a derived column" in reported
 
 
 @pytest.mark.parametrize(("target", "words"), [("region", "== "), ("income", ">= ")])
@@ -284,10 +284,10 @@ def test_a_formula_s_target_is_told_how_to_be_true_or_false(
 ) -> None:
     regression = {"kind": "logistic_regression", "formula": f"{target} ~ income"}
     body = {"statistic": regression, "epsilon": "0.1"}
-    told = message(
+    reported = message(
         analyst.post(f"/v1/datasets/{untouched}/previews", json=body), "statistic.target"
     )
-    written = re.search(r"or in a formula (\(.*\)) ~", told)
+    written = re.search(r"or in a formula (\(.*\)) ~", reported)
     assert written is not None
     assert words in written[1]
 
@@ -349,15 +349,15 @@ def test_a_fault_is_one_entry_that_says_what_to_do(
     """A validator finds one mistake once for each form that a value may have."""
     body = {"statistic": statistic, "epsilon": "0.1"}
     answer = analyst.post(f"/v1/datasets/{untouched}/previews", json=body)
-    told = message(answer, f"statistic.{place}")
+    reported = message(answer, f"statistic.{place}")
     for part in parts:
-        assert part in told
+        assert part in reported
     assert SENTINEL not in answer.text
 
 
 def test_an_unknown_parameter_is_told_those_that_exist(analyst: httpx.Client) -> None:
-    told = message(analyst.get("/v1/releases", params={"limt": "3"}), "query")
-    assert "Known: limit" in told
+    reported = message(analyst.get("/v1/releases", params={"limt": "3"}), "query")
+    assert "Known: limit" in reported
 
 
 def test_a_fault_of_a_declared_column_names_it(curator: httpx.Client) -> None:
@@ -381,8 +381,8 @@ def test_a_declared_column_that_contradicts_itself_is_named(curator: httpx.Clien
     columns = {f"c{place}": {"type": "boolean"} for place in range(17)}
     columns["income"] = {"type": "number", "lower": 5, "upper": 1}
     answer = send_upload(curator, b"income\n1\n", spec(columns=columns))
-    told = message(answer, "spec.columns[17].lower")
-    assert told == 'lower must be below upper (column "income")'
+    reported = message(answer, "spec.columns[17].lower")
+    assert reported == 'lower must be below upper (column "income")'
 
 
 def test_columns_units_and_expressions_are_all_told_of_at_once(curator: httpx.Client) -> None:
@@ -398,12 +398,12 @@ def test_columns_units_and_expressions_are_all_told_of_at_once(curator: httpx.Cl
         ),
     )
     problem = assert_problem(answer, 422, "invalid-request")
-    told = {entry["field"]: entry["message"] for entry in problem["errors"]}
-    assert told.keys() == {
+    reported = {entry["field"]: entry["message"] for entry in problem["errors"]}
+    assert reported.keys() == {
         "spec.columns[0].lower", "spec.derive[0]", "spec.derive[2]", "spec.unit",
         "spec.unit.max_rows",
     }  # fmt: skip
-    assert "log of 0" in told["spec.derive[0]"]
+    assert "log of 0" in reported["spec.derive[0]"]
     sound = spec(columns={"age": number}, derive={"a": "log(age)"}, unit={"column": "person"})
     problem = assert_problem(send_upload(curator, b"age\n2\n", sound), 422, "invalid-request")
     places = {entry["field"] for entry in problem["errors"]}
@@ -471,9 +471,9 @@ def test_the_nearest_name_is_offered(
     analyst: httpx.Client, untouched: str, changed: dict[str, Any], words: str
 ) -> None:
     answer = analyst.post(f"/v1/datasets/{untouched}/previews", json={**ASKED, **changed})
-    told = [each["message"] for each in assert_problem(answer, 422)["errors"]]
-    assert any(words in each for each in told), told
-    assert len(told) == 1, "one mistake is one entry"
+    reported = [each["message"] for each in assert_problem(answer, 422)["errors"]]
+    assert any(words in each for each in reported), reported
+    assert len(reported) == 1, "one mistake is one entry"
 
 
 def test_what_is_no_slip_is_not_repeated(analyst: httpx.Client, untouched: str) -> None:
@@ -481,5 +481,5 @@ def test_what_is_no_slip_is_not_repeated(analyst: httpx.Client, untouched: str) 
         answer = analyst.post(f"/v1/datasets/{untouched}/previews", json={**ASKED, **changed})
         assert SENTINEL not in answer.text
         assert "did you mean" not in answer.text
-    told = message(analyst.get("/v1/datasets?limt=3"), "query")
-    assert told.startswith("unknown parameter 'limt'; did you mean 'limit'?")
+    reported = message(analyst.get("/v1/datasets?limt=3"), "query")
+    assert reported.startswith("unknown parameter 'limt'; did you mean 'limit'?")

@@ -59,8 +59,8 @@ def test_a_deleted_data_set_leaves_its_people_free_and_its_ledger(
     assert_problem(refused, 409, "dataset-archived")
     assert_problem(curator.post(f"/v1/datasets/{dataset}/archive"), 409, "dataset-archived")
     shared = {**ROOM, "budget": None, "account": found["account"]}
-    told = assert_problem(send_upload(curator, rows, spec(**shared)), 422, "invalid-request")
-    assert "is closed" in str(told["errors"])
+    reported = assert_problem(send_upload(curator, rows, spec(**shared)), 422, "invalid-request")
+    assert "is closed" in str(reported["errors"])
     again = upload(curator, rows, **ROOM, name=found["name"])
     assert again["account"] != found["account"]
     assert again["budget"]["epsilon"]["remaining"] == "3"
@@ -129,8 +129,8 @@ def test_the_newest_version_is_deleted_first_and_rows_are_added_again(
     first, _ = new(curator, "versions")
     more = file_of(people("more"))
     second = extended(curator, first["id"], more)
-    told = assert_problem(delete(curator, first["id"]), 409, "newer-version")
-    assert told["newer"] == second["id"]
+    reported = assert_problem(delete(curator, first["id"]), 409, "newer-version")
+    assert reported["newer"] == second["id"]
     assert delete(curator, second["id"]).status_code == 200
     assert kinds(curator, first["id"]) == ["open"]
     third = extended(curator, first["id"], more)
@@ -168,13 +168,13 @@ def test_the_python_client_deletes_and_replaces(
     file.write_text(rows)
     key = curator.headers["Authorization"].removeprefix("Bearer ")
     with ReleaseDesk(service.url, key) as desk:
-        told = json.loads(json.dumps(spec(**ROOM, name=found["name"])))
-        replaced = desk.replace(found["id"], file, told)
+        reported = json.loads(json.dumps(spec(**ROOM, name=found["name"])))
+        replaced = desk.replace(found["id"], file, reported)
         assert desk.dataset(found["id"]).status == "deleted"
         assert desk.dataset(found["name"]).id == replaced.id
         assert desk.check(file, {}, extends=replaced)["rows"] == 60
         assert desk.delete(replaced).status == "deleted"
-        assert desk.check(file, told)["columns"]["income"]["values"] == 60
+        assert desk.check(file, reported)["columns"]["income"]["values"] == 60
 
 
 def test_a_file_is_checked_before_it_is_uploaded_or_added(

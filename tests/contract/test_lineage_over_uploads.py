@@ -50,10 +50,10 @@ def test_people_of_another_account_are_counted_over_all_uploads(
             break
         taken.append(answer)
         mine = answer.json()
-    assert len(taken) == 1, "4 of 20 tell too little, 8 of 40 do not"
+    assert len(taken) == 1, "4 of 20 are too few to show an overlap, 8 of 40 are not"
     refused = assert_problem(answer, 409, "overlapping-dataset")
     assert refused["account"] == theirs["account"]
-    # people of nobody else are added as before
+    # people who are in no other account are added as before
     assert add(named(30, 20)).status_code == 201
 
 
@@ -110,10 +110,10 @@ def test_fifty_extensions_by_each_of_two_accounts_who_go_on_after_refusals(
                     again[who] += len(known)
                     continue
                 refused[who] += 1
-                # people of nobody else are added as before
+                # people who are in no other account are added as before
                 assert add(who, own) or who in barred
     for who in clients:
-        # Fewer than OTHERS.common people tell nothing, and a tenth is what the rule leaves.
+        # Fewer than OTHERS.common people show no overlap, and a tenth is what the rule leaves.
         assert again[who] <= 4 + min(rows.values()) // 10, (again, rows, refused)
     assert refused["attackers"] >= 40, "four of five are refused"
     assert "attackers" in barred

@@ -144,9 +144,9 @@ def test_metrics_name_nobody_and_nothing(admin: httpx.Client) -> None:
         if family.name == "release_desk_request_duration_seconds"
         for sample in family.samples
     }
-    told = {route.path for route in routes() if not getattr(route, "untimed", False)}
+    reported = {route.path for route in routes() if not getattr(route, "untimed", False)}
     assert "/v1/keys" in timed
-    assert timed <= told
+    assert timed <= reported
     assert "/v1/datasets/{dataset}/releases" not in timed
 
 

@@ -110,10 +110,10 @@ def test_an_answer_leaves_out_records_without_a_value_and_says_so(
     body = answered(curator, dataset, mean)
     assert body["value"]["income"] == pytest.approx(statistics.mean(truth.present), abs=0.1)
     said = ["Records without a value of income are left out."]
-    for told in (body, preview(curator, dataset, mean)):
-        assert told["excludes_missing"] == ["income"]
-        assert told["about_missing"] == said
-        assert "fills" not in told
+    for reported in (body, preview(curator, dataset, mean)):
+        assert reported["excludes_missing"] == ["income"]
+        assert reported["about_missing"] == said
+        assert "fills" not in reported
     assert "private" in body["guarantee"]["reduction"] or dataset["adjacency"] == "add_remove"
     both = {"kind": "mean", "columns": ["age", "income"], "where": [
         {"column": "owner", "op": "==", "value": True}
@@ -198,11 +198,14 @@ def test_a_fill_is_named_wherever_it_is_used_and_warned_of_at_a_bound(
         {"kind": "mean", "columns": ["after_rent"]},
     ):
         # what is below the bounds is clamped, a fill too: it is named as it is stored
-        for told in (answered(curator, dataset, statistic), preview(curator, dataset, statistic)):
-            assert told["fills"] == {"rent": 0}
-            assert said in told["about_missing"]
-            assert told["usefulness"]["verdict"] != "good"
-            assert "rent as 0, its lower bound" in told["usefulness"]["sentence"]
+        for reported in (
+            answered(curator, dataset, statistic),
+            preview(curator, dataset, statistic),
+        ):
+            assert reported["fills"] == {"rent": 0}
+            assert said in reported["about_missing"]
+            assert reported["usefulness"]["verdict"] != "good"
+            assert "rent as 0, its lower bound" in reported["usefulness"]["sentence"]
     dry = curator.post(
         f"/v1/datasets/{dataset['id']}/dry-runs",
         json={"statistic": {"kind": "mean", "columns": ["rent"]}, "epsilon": "1"},
@@ -228,11 +231,11 @@ def test_a_fill_is_named_wherever_it_is_used_and_warned_of_at_a_bound(
 
 def test_rows_that_come_later_keep_their_missing_cells(curator: httpx.Client) -> None:
     first, more = Truth("first"), Truth("more")
-    told = upload(
+    reported = upload(
         curator, first.file(), columns=COLUMNS, derive=DERIVE, budget={"epsilon": "1000000"}
     )
     later = curator.post(
-        f"/v1/datasets/{told['id']}/versions",
+        f"/v1/datasets/{reported['id']}/versions",
         files={"file": ("rows.csv", more.file()), "spec": (None, "{}")},
     )
     assert later.status_code == 201, later.text

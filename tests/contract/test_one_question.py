@@ -1,4 +1,4 @@
-"""One question is charged once, whoever's program asks it, and in whatever spelling."""
+"""One question is charged once, with any client and in any spelling."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_name_of_ones_own_is_for_one_question_in_any_spelling(
 def test_a_key_that_is_written_like_that_of_a_question_is_a_key(
     asker: httpx.Client, curator: httpx.Client, dataset: str
 ) -> None:
-    """Nobody gets the answer to another question than was asked."""
+    """No caller gets the answer to a question that was not asked."""
     named = ask(asker, dataset, MEAN, key=AUTO).json()["id"]
     entries = curator.get(f"/v1/datasets/{dataset}/ledger").json()["items"]
     key = next(each["idem"] for each in entries if each["release"] == named)

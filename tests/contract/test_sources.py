@@ -112,10 +112,10 @@ def test_what_is_stored_is_that_of_an_upload(
     again, same = stored(server, other["id"])
     assert files.keys() >= {"part-00000.parquet", ATTACHED}
     assert files == same
-    told = again["facts"].pop("source")
+    reported = again["facts"].pop("source")
     assert manifest == again
-    ((note),) = told.pop("files")
-    assert told == {"url": f"file://{people}/rows.csv", "mode": "copy"}
+    ((note),) = reported.pop("files")
+    assert reported == {"url": f"file://{people}/rows.csv", "mode": "copy"}
     assert note["bytes"] == len(ROWS)
     ask_ = ask(curator, other["id"], MEAN)
     assert ask_.status_code == 201
@@ -211,9 +211,9 @@ def test_files_of_several_kinds_are_refused(curator: httpx.Client, people: Path)
     for other in ("food,income,region,owner\n1,2,north,true\n", "x," + HEADER):
         (people / "2").write_text(other)
         body = assert_problem(register(curator, f"file://{people}/*"), 422, "invalid-upload")
-        ((told),) = body["problems"]
-        assert (told["file"], told["rows"]) == (2, [])
-        assert told["reason"].startswith("the file has other columns than the first one")
+        ((reported),) = body["problems"]
+        assert (reported["file"], reported["rows"]) == (2, [])
+        assert reported["reason"].startswith("the file has other columns than the first one")
     pl.read_csv(ROWS.encode()).write_parquet(people / "2")
     assert_problem(register(curator, f"file://{people}/*"), 422, "invalid-upload")
 
@@ -233,10 +233,10 @@ def test_parquet_files_may_differ_in_the_widths_of_types(
     assert parts[0]["part-00000.parquet"] == parts[1]["part-00000.parquet"]
     rows.tail(half).cast({"food": pl.String}).write_parquet(people / "2")
     body = assert_problem(register(curator, f"file://{people}/*", **account), 422, "invalid-upload")
-    ((told),) = body["problems"]
-    assert (told["file"], told["rows"]) == (2, [])
-    assert [each["column"] for each in told["columns"]] == ["food"]
-    assert told["reason"].startswith("has another kind of type than in the first file")
+    ((reported),) = body["problems"]
+    assert (reported["file"], reported["rows"]) == (2, [])
+    assert [each["column"] for each in reported["columns"]] == ["food"]
+    assert reported["reason"].startswith("has another kind of type than in the first file")
     for number, kind in (("1", pl.Int64), ("2", pl.String)):
         more = rows.head(half).with_columns(pl.lit(1).cast(kind).alias(SENTINEL))
         more.write_parquet(people / number)
@@ -247,12 +247,12 @@ def test_parquet_files_may_differ_in_the_widths_of_types(
 
 def test_sources_have_bounds(curator: httpx.Client, people: Path) -> None:
     (people / "large.csv").write_text(ROWS + "1,1,north,true\n" * 700)
-    told = assert_problem(register(curator, f"file://{people}/*.csv"), 413, "too-large")
-    assert (told["limit"], told["maximum"]) == ("max_source_bytes", 10_000)
+    reported = assert_problem(register(curator, f"file://{people}/*.csv"), 413, "too-large")
+    assert (reported["limit"], reported["maximum"]) == ("max_source_bytes", 10_000)
     for number in range(4):
         (people / f"{number}.csv").write_text(ROWS)
-    told = assert_problem(register(curator, f"file://{people}/*.csv"), 413, "too-large")
-    assert (told["limit"], told["maximum"]) == ("max_source_files", 3)
+    reported = assert_problem(register(curator, f"file://{people}/*.csv"), 413, "too-large")
+    assert (reported["limit"], reported["maximum"]) == ("max_source_files", 3)
 
 
 def test_what_is_refused_leaves_nothing(
@@ -279,8 +279,8 @@ def test_the_form_is_strict(server: Service, curator: httpx.Client) -> None:
 
 def test_without_roots_there_are_only_uploads(tmp_path: Path) -> None:
     with running(tmp_path / "data") as server, server.client() as admin:
-        told = source_fault(register(admin, "file:///srv/people/x.csv"))
-        assert "is off on this service" in told
+        reported = source_fault(register(admin, "file:///srv/people/x.csv"))
+        assert "is off on this service" in reported
         assert upload(admin)["rows"] == 40
 
 
@@ -315,9 +315,9 @@ def test_objects_in_a_store_are_taken_in_as_files_are(tmp_path: Path) -> None:
             parts = [stored(server, each)[1] for each in (one["id"], other["id"])]
             assert parts[0]["part-00000.parquet"] == parts[1]["part-00000.parquet"]
             source_fault(register(admin, "s3://figures/other/all.csv"))
-            told = register(admin, "s3://figures/people/none.csv", **account)
-            assert_problem(told, 422, "source-unreadable")
-            assert SECRET not in told.text
+            reported = register(admin, "s3://figures/people/none.csv", **account)
+            assert_problem(reported, 422, "source-unreadable")
+            assert SECRET not in reported.text
 
 
 @pytest.mark.wide
@@ -348,12 +348,12 @@ def test_how_far_a_source_is_read_is_told_to_who_registers_it_alone(tmp_path: Pa
             held_by(held),
         ):
             key, other = (make_key(admin, "curator")["secret"] for _ in range(2))
-            told = spec() | {"source": url}
+            reported = spec() | {"source": url}
             with server.client(key) as own, server.client(other) as stranger:
                 named = {"Reading": "mine 1"}
-                sent = thread.submit(own.post, "/v1/datasets", json=told, headers=named)
+                sent = thread.submit(own.post, "/v1/datasets", json=reported, headers=named)
                 far = {"reading": "mine 1", "rows": rows, "bytes": size, "of_bytes": 2 * size}
-                # A block comes in several messages, and not after each of them is it told.
+                # A block comes in several messages; progress is not reported after each one.
                 (seen,) = until_some(own)
                 assert seen == far | {"rows": seen["rows"]}
                 assert 0 < seen["rows"] <= rows
@@ -363,7 +363,7 @@ def test_how_far_a_source_is_read_is_told_to_who_registers_it_alone(tmp_path: Pa
                 assert readings(own) == []
                 assert not [*server.data_dir.glob("*/*/*.progress")]
                 twice = [("Reading", "one"), ("Reading", "two")]
-                refused = own.post("/v1/datasets", json=told, headers=twice)
+                refused = own.post("/v1/datasets", json=reported, headers=twice)
                 assert_problem(refused, 422, "invalid-request")
             again = {"account": sent.result().json()["account"], "budget": None}
             for registered in (registered_by_client, registered_by_async_client):
@@ -396,14 +396,16 @@ def until_some(client: httpx.Client) -> list[dict[str, Any]]:
     return found
 
 
-def registered_by_client(url: str, key: str, source: str, told: dict[str, Any]) -> int | None:
+def registered_by_client(url: str, key: str, source: str, reported: dict[str, Any]) -> int | None:
     with ReleaseDesk(url, key) as desk:
-        return desk.register(source, told).rows
+        return desk.register(source, reported).rows
 
 
-def registered_by_async_client(url: str, key: str, source: str, told: dict[str, Any]) -> int | None:
+def registered_by_async_client(
+    url: str, key: str, source: str, reported: dict[str, Any]
+) -> int | None:
     async def scenario() -> int | None:
         async with AsyncDesk(url, key) as desk:
-            return (await desk.register(source, told)).rows
+            return (await desk.register(source, reported)).rows
 
     return asyncio.run(scenario())

@@ -310,7 +310,8 @@ def _multipart(sent: Sent) -> bytes:
 
     texts = [part(f'name="{name}"', value.encode("utf-8", "replace")) for name, value in sent.pairs]
     files = [
-        part(f'name="{name}"; filename="{told}"', content) for name, told, content in sent.files
+        part(f'name="{name}"; filename="{reported}"', content)
+        for name, reported, content in sent.files
     ]
     return b"".join([*texts, *files, b"--fuzzed-fuzzed--\r\n"])
 

@@ -203,9 +203,9 @@ def test_a_question_that_was_asked_before_is_not_paid_for_unawares(
         assert again.links()[shown.path.rsplit("/", 1)[1]] == shown.path
         assert somebody.send(again, "Release").path == shown.path
         assert spent(admin, own) == "0.5", "a new draw is asked for by its box alone"
-        anew = somebody.send(again, "Release", fresh="yes")
-        assert anew.path != shown.path
-        assert somebody.send(again, "Release", fresh="yes").path == anew.path, "a double click"
+        repeated = somebody.send(again, "Release", fresh="yes")
+        assert repeated.path != shown.path
+        assert somebody.send(again, "Release", fresh="yes").path == repeated.path, "a double click"
         assert spent(admin, own) == "1"
 
 

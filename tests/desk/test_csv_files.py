@@ -78,5 +78,5 @@ def test_no_csv_file_runs_in_a_spreadsheet(admin: httpx.Client, chief: Browsing)
 
 def test_no_other_address_answers_csv(admin: httpx.Client) -> None:
     paths = admin.get("/openapi.json").json()["paths"]
-    told = {path for path, verbs in paths.items() if "text/csv" in str(verbs)}
-    assert told == {"/v1/datasets/{dataset}/dry-runs/rows"}
+    reported = {path for path, verbs in paths.items() if "text/csv" in str(verbs)}
+    assert reported == {"/v1/datasets/{dataset}/dry-runs/rows"}

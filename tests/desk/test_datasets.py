@@ -171,11 +171,11 @@ def test_a_grant_is_confirmed_again_where_the_total_has_changed(
     asked = curator.send(page, "Grant", epsilon="1", reason="The board decided so.")
     body = {"epsilon": "2", "reason": "another curator's"}
     admin.post(f"/v1/datasets/{dataset['id']}/grants", json=body).raise_for_status()
-    told = curator.send(asked, "Grant", status=422, confirmed="yes")
-    assert "the total has changed" in told.alerts()[0]
-    assert "from epsilon 3 to 4" in told.text
-    assert not told.tree.xpath("//input[@name='confirmed'][@checked]")
-    curator.send(told, "Grant", confirmed="yes")
+    reported = curator.send(asked, "Grant", status=422, confirmed="yes")
+    assert "the total has changed" in reported.alerts()[0]
+    assert "from epsilon 3 to 4" in reported.text
+    assert not reported.tree.xpath("//input[@name='confirmed'][@checked]")
+    curator.send(reported, "Grant", confirmed="yes")
     assert total(admin, dataset) == "4"
 
 

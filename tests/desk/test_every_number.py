@@ -144,12 +144,12 @@ def numbers_of(answer: Mapping[str, Any]) -> list[Any]:
 
 def missing(numbers: list[Any], cells: set[str], *, close: float) -> list[Any]:
     """Return the numbers that no cell holds, to within a share of each."""
-    told = [float(cell) for cell in cells if re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", cell)]
+    reported = [float(cell) for cell in cells if re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", cell)]
 
     def is_there(number: Any) -> bool:
         if isinstance(number, str):
             return number in cells
-        return any(math.isclose(number, each, rel_tol=close) for each in told)
+        return any(math.isclose(number, each, rel_tol=close) for each in reported)
 
     return [each for each in numbers if not is_there(each)]
 

@@ -104,10 +104,10 @@ def test_numbers_have_the_digits_that_are_worth_reading(
     low, high = answer["noise"]["interval_95"]["coefficients"]["income"]
     (row,) = shown.tree.xpath("//section[@aria-labelledby='numbers']//tr[th='income']")
     estimate = answer["value"]["coefficients"]["income"]
-    told = row.xpath("string(td[1])")
+    reported = row.xpath("string(td[1])")
     half = (high - low) / 2
-    assert abs(float(told.replace(",", "")) - estimate) <= half / 100
-    assert len(told.partition("e")[0].strip("-").replace(".", "").lstrip("0")) < 6
+    assert abs(float(reported.replace(",", "")) - estimate) <= half / 100
+    assert len(reported.partition("e")[0].strip("-").replace(".", "").lstrip("0")) < 6
     drawn = shown.tree.xpath(
         "//*[local-name()='svg' and @role='img']//*[local-name()='text']/text()"
     )
@@ -192,12 +192,12 @@ def hospital(admin: httpx.Client) -> str:
 
 @pytest.mark.parametrize("told", TOLD)
 def test_every_kind_of_column_and_number_has_a_page(
-    anybody: Browsing, admin: httpx.Client, hospital: str, told: str
+    anybody: Browsing, admin: httpx.Client, hospital: str, reported: str
 ) -> None:
-    found = settled(admin, ask(admin, hospital, TOLD[told])).json()
+    found = settled(admin, ask(admin, hospital, TOLD[reported])).json()
     publish(admin, found["id"])
     page = anybody.open(f"/public/releases/{found['id']}")
-    assert told in page.text
+    assert reported in page.text
     assert page.tree.xpath("//section[@aria-labelledby='numbers']//tbody/tr")
     assert anybody.open(f"/public/releases/{found['id']}/certificate").heading
 
@@ -205,10 +205,10 @@ def test_every_kind_of_column_and_number_has_a_page(
 def test_its_linked_data_can_be_read(shown: Page, answer: dict[str, Any]) -> None:
     (text,) = shown.tree.xpath("//script[@type='application/ld+json']/text()")
     assert not set("<>&") & set(text)
-    told = json.loads(text)
-    assert told["@type"] == "Dataset"
-    assert AWKWARD in told["name"]
-    assert told["url"].endswith(f"/public/releases/{answer['id']}")
+    reported = json.loads(text)
+    assert reported["@type"] == "Dataset"
+    assert AWKWARD in reported["name"]
+    assert reported["url"].endswith(f"/public/releases/{answer['id']}")
 
 
 def test_it_leads_programs_to_its_other_forms(
@@ -272,10 +272,10 @@ def test_the_page_carries_the_proof_that_its_charge_is_in_the_log(
         release = ask(admin, upload(admin)["id"]).json()["id"]
         publish(admin, release)
         address, until = f"/public/releases/{release}", time.monotonic() + PATIENCE_S
-        while "proof" not in (told := reader.client.get(f"{address}.json").json()):
+        while "proof" not in (reported := reader.client.get(f"{address}.json").json()):
             assert time.monotonic() < until
             time.sleep(0.05)
-        page, proof = reader.open(address), told["proof"]
+        page, proof = reader.open(address), reported["proof"]
         assert f"Leaf {proof['index']}, of " in page.text
         assert all(each in page.text for each in proof["path"])
         shown = page.tree.xpath("string(//details[summary='Inclusion proof']//pre)")

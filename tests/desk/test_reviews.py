@@ -101,9 +101,9 @@ def test_a_ledger_line_has_requester_key_role_and_approver_apart(
     for path in (f"/desk/datasets/{both}", f"/desk/audit?account={debit['account']}"):
         page = curator.open(path)
         (row,) = page.tree.xpath("//tr[td[contains(normalize-space(), 'debit')]]")
-        told = {cell.get("data-of"): cell.text_content().strip() for cell in row.xpath("td")}
-        assert (told["By"], told["Key"], told["Role"]) == asked
-        assert told["Approved by"] == ", ".join(debit["approved_by"])
+        reported = {cell.get("data-of"): cell.text_content().strip() for cell in row.xpath("td")}
+        assert (reported["By"], reported["Key"], reported["Role"]) == asked
+        assert reported["Approved by"] == ", ".join(debit["approved_by"])
     assert admin.get("/v1/ledger/verification").json()["ok"] is True
 
 
@@ -119,11 +119,11 @@ def test_who_asked_does_not_decide(curator: Browsing, asker: Asker, reviewed: st
 
 def test_a_vote_needs_a_reason(curator: Browsing, asker: Asker, reviewed: str) -> None:
     release = asker.asks(reviewed)
-    for wrong, told in ((" ", "is required"), ("r" * 2_001, "at most"), ("a\0b", "printable")):
+    for wrong, reported in ((" ", "is required"), ("r" * 2_001, "at most"), ("a\0b", "printable")):
         page = curator.send(sheet_of(curator, release), "Approve", status=422, reason=wrong)
-        assert told in page.tree.get_element_by_id("reason-fault").text
+        assert reported in page.tree.get_element_by_id("reason-fault").text
         again = curator.send(sheet_of(curator, release), "Comment", status=422, comment=wrong)
-        assert told in again.tree.get_element_by_id("comment-fault").text
+        assert reported in again.tree.get_element_by_id("comment-fault").text
 
 
 def test_changes_are_requested_and_sent_again(
@@ -198,10 +198,10 @@ def test_of_two_tabs_that_send_a_request_again_the_second_is_told(
     tabs = [revision_of(asker.browsing, release) for _ in range(2)]
     first, second = (asker.browsing.send(tab, "Send again", epsilon="0.25") for tab in tabs)
     assert "Version 2" in asker.browsing.send(first, "Send again").text
-    told = asker.browsing.send(second, "Send again", status=412)
-    assert told.alerts()
-    assert "Version 3" not in told.text
-    assert "awaiting review" in told.text
+    reported = asker.browsing.send(second, "Send again", status=412)
+    assert reported.alerts()
+    assert "Version 3" not in reported.text
+    assert "awaiting review" in reported.text
 
 
 def test_a_request_is_sent_again_by_who_asked_and_in_their_turn(
@@ -233,12 +233,12 @@ def test_a_request_that_the_form_cannot_hold_is_said_to_be_one(
             "id"
         ]
     )
-    for value, told in (("north", False), ("south ", True)):
+    for value, reported in (("north", False), ("south ", True)):
         where = [{"column": "region", "op": "==", "value": value}]
         answer = ask(asker.program, odd, {"kind": "count", "where": where}, epsilon="0.5")
         release = str(answer.json()["id"])
         curator.send(sheet_of(curator, release), "Request changes", reason="Less")
-        assert ("cannot hold this request" in revision_of(asker.browsing, release).text) == told
+        assert ("cannot hold this request" in revision_of(asker.browsing, release).text) == reported
 
 
 REASON = "Less, please: <0.2> is plenty.\n" + "So says the protocol. " * 20
@@ -253,8 +253,8 @@ def test_who_asked_reads_why_changes_are_wanted_and_may_withdraw(
     said = " ".join(REASON.split())
     assert said in sheet_of(asker.browsing, release).text
     inbox = asker.browsing.open("/desk/reviews")
-    told = inbox.tree.xpath(f"//section//tr[.//a[@href='/desk/reviews/{release}']]")
-    assert any(said in " ".join(each.text_content().split()) for each in told), "word for word"
+    reported = inbox.tree.xpath(f"//section//tr[.//a[@href='/desk/reviews/{release}']]")
+    assert any(said in " ".join(each.text_content().split()) for each in reported), "word for word"
     page = asker.browsing.open(f"/desk/releases/{release}")
     assert said in page.text
     assert "withdrawn" in asker.browsing.send(page, "Withdraw").text
@@ -298,9 +298,9 @@ def test_of_two_who_decide_at_once_one_is_told(
     release = asker.asks(reviewed)
     first, other = sheet_of(curator, release), sheet_of(second, release)
     curator.send(first, "Reject", reason="too dear")
-    told = second.send(other, "Approve", status=412, reason="fine")
-    assert "too dear" in told.alerts()[0]
-    assert "rejected" in told.text
+    reported = second.send(other, "Approve", status=412, reason="fine")
+    assert "too dear" in reported.alerts()[0]
+    assert "rejected" in reported.text
 
 
 def test_two_votes_are_blind_until_both_are_in(

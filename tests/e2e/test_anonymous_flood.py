@@ -42,10 +42,10 @@ async def _ask(port: int, paths: list[str], key: str, numbers: Iterator[int]) ->
         head = f"GET {path} HTTP/1.1\r\nHost: desk\r\n{key}\r\n"
         writer.write(head.encode())
         await writer.drain()
-        told = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(told.partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        reported = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(reported.partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
         await reader.readexactly(length)
-        if b"connection: close" in told:
+        if b"connection: close" in reported:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
 

@@ -100,13 +100,13 @@ def contents(wheel: bytes) -> dict[str, object]:
     return found
 
 
-def sources(folder: str, *, beside: str) -> set[str]:
+def sources(folder: str, *, within: str) -> set[str]:
     """Return the paths of a package's modules, from the folder of another on."""
     found = (ROOT / "app" / folder).rglob("*.py")
-    return {path.relative_to(ROOT / "app" / beside).as_posix() for path in found}
+    return {path.relative_to(ROOT / "app" / within).as_posix() for path in found}
 
 
-SOURCES = sources("client", beside="client") | sources("tidy", beside="") | {"py.typed"}
+SOURCES = sources("client", within="client") | sources("tidy", within="") | {"py.typed"}
 
 
 def test_every_way_of_building_it_has_all_modules(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ SERVE = f"""
 import functools, resource
 from app import main as server
 from app.constants import Constants
-# nobody is saved by time
+# time ends no request
 server.create_app = functools.partial(server.create_app, constants=Constants(head_timeout_s=60))
 resource.setrlimit(resource.RLIMIT_NOFILE, ({MOST_OPEN} // 2, {MOST_OPEN}))
 from app.cli import main

@@ -63,9 +63,9 @@ def _floods(dataset: str, released: str) -> Iterator[tuple[str, dict[str, Any]]]
         yield f"/v1/releases/{released}/derivations", {"statistic": derived}
 
 
-def _flood(url: str, key: str, asked: tuple[str, str], told: tuple[Any, Any, Any]) -> None:
+def _flood(url: str, key: str, asked: tuple[str, str], reported: tuple[Any, Any, Any]) -> None:
     """Ask from many clients, each of which goes away after a while."""
-    ready, stop, answers = told
+    ready, stop, answers = reported
     requests, lock, codes = _floods(*asked), threading.Lock(), []
 
     def ask() -> None:

@@ -32,7 +32,7 @@ DRAWER_READY_S = 0.5
 
 
 def filtered(values: int, number: int) -> bytes:
-    """Return a question that nobody has asked before, and that some records can meet."""
+    """Return a question that has not been asked before, and that some records can meet."""
     chance = random.Random(number)
     where = [
         {"column": "x", "op": "in", "value": [0, *chance.sample(range(1, 1_000_000), values - 1)]}

@@ -105,7 +105,7 @@ def held_once(space: Space, theta: list[tuple[int, ...]]) -> None:
             assert (u < np.array(box.sides) + 1e-6).all()
             found.append(point)
     inside = sorted(point for point in found if space.holds(point))
-    each_once = inside == theta  # asserted apart: two long lists take minutes to be told apart
+    each_once = inside == theta  # asserted on its own: a diff of two long lists takes minutes
     assert each_once
     assert len(found) < 8 * len(theta)
 

@@ -131,7 +131,7 @@ def _literal(number: Any) -> str:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_edges_count_what_plain_python_counts(seed: int) -> None:
-    """By the sketch where it tells the cells apart, else by the rows; both by value."""
+    """With the sketch where it separates the cells, else with the rows; both compare values."""
     rng = random.Random(100 + seed)
     from_grid = 0
     for _ in range(CASES // 10):

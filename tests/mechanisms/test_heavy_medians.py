@@ -14,7 +14,7 @@ from mechanisms.exact.many import Floats, Integers
 from mechanisms.objectives.points import Points, PointsLaw, bounds, held, law
 from mechanisms.objectives.points.bounds import Bounds, bounded
 from mechanisms.objectives.points.field import Field
-from mechanisms.objectives.points.law import beside_heavy
+from mechanisms.objectives.points.law import near_heavy
 from mechanisms.objectives.points.passes import Ball
 from mechanisms.samplers.boxes import Space
 from tests.mechanisms.test_many_points import RADIUS, SHIFT, gradient, length
@@ -60,7 +60,7 @@ def test_bounds_beside_a_heavy_point_hold(dimension: int, count: int, slanted: b
         )
         own = axes if slanted else None
         first = bounded(known.field, centre[None], half[None], axes=own)
-        found = beside_heavy(known.field, centre[None], half[None], first, own)
+        found = near_heavy(known.field, centre[None], half[None], first, own)
         sharper += found.least[0] > max(first.least[0], 0)
         inside = np.abs(np.linalg.solve(axes, np.array(heavy) - centre)) <= half - 2
         places = [heavy] if inside.all() else []
@@ -130,7 +130,7 @@ def test_a_draw_among_heavy_points_ends_soon(name: str, monkeypatch: pytest.Monk
     columns, epsilon, times = HEAVY[name]
     most = times * effort(even(len(columns)))
     assert effort(columns, epsilon, most) < most
-    monkeypatch.setattr(law, "beside_heavy", plain)
+    monkeypatch.setattr(law, "near_heavy", plain)
     assert effort(columns, epsilon, most) > most
 
 

@@ -430,22 +430,22 @@ def test_errors_are_expected_without_rows(statistic: Statistic, adjacency: Adjac
 
 @BOTH
 def test_errors_account_for_the_share_that_is_missing(adjacency: Adjacency) -> None:
-    def foreseen(statistic: Statistic, **missing: float) -> Foresight:
+    def estimated(statistic: Statistic, **missing: float) -> Foresight:
         return foresee(
             statistic, schema_of(adjacency), EPSILON, mechanism="auto", norm="auto",
             assumptions=Assumptions(rows=300, missing=tuple(missing.items())),
         )  # fmt: skip
 
     mean, some = Mean(columns=("income",)), "assumed to be missing: say in assume.missing"
-    full, tenth = foreseen(mean), foreseen(mean, income=0.9)
+    full, tenth = estimated(mean), estimated(mean, income=0.9)
     assert full.usefulness.share is not None
     assert tenth.usefulness.share is not None
     assert tenth.usefulness.share > 4 * full.usefulness.share, "it is about a tenth of the records"
     assert f"No value of income is {some}" in full.usefulness.sentence
     assert some not in tenth.usefulness.sentence
     counted = Count(where=(Condition(column="income", op="present"),))
-    assert some not in foreseen(counted).usefulness.sentence, "its noise is known"
+    assert some not in estimated(counted).usefulness.sentence, "its noise is known"
     for wrong in ({"age": 0.5}, {"income": 1.0}, {"nothing": 0.1}):
         with pytest.raises(InvalidStatisticError) as refused:
-            foreseen(mean, **wrong)
+            estimated(mean, **wrong)
         assert refused.value.field_name == "assume.missing"

@@ -95,15 +95,15 @@ def require_bounds(seed: int) -> None:
     box = (asked.field, asked.centre[None], asked.half[None])
     y = y[: len(asked.half)]
     found = bounded(*box, axes=asked.axes)
-    beside = law.beside_heavy(*box, found, asked.axes)
+    nearby = law.near_heavy(*box, found, asked.axes)
     along = bounded(*box, axes=asked.axes, ways=y[None])
     room = 1e-9 + 1e-12 * len(asked.codes)
     for place in asked.places(random):
         total = gradient(asked.codes, place, 60)
         leaning = float(np.array([float(k) for k in total]) @ y) / float(np.linalg.norm(y))
         assert along.least[0] <= leaning + room
-        assert beside.least[0] <= length(total) + room
-        assert beside.most[0] >= length(total) - room
+        assert nearby.least[0] <= length(total) + room
+        assert nearby.most[0] >= length(total) - room
 
 
 def require_all(seeds: Iterable[int]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from studies.thin import KINDS, LIMIT_S, main
+from tests.speed import slowness
 
 
 @pytest.mark.slow
@@ -14,7 +15,8 @@ from studies.thin import KINDS, LIMIT_S, main
 def test_draws_of_thin_laws_end(kind: str) -> None:
     cases = [KINDS[kind](np.random.default_rng([3, number])) for number in range(8)]
     assert len({case.rows for case in cases}) > 3
-    assert max(case.seconds() for case in cases) < LIMIT_S
+    # A draw that is ended takes LIMIT_S; half of it is the limit on a usual machine.
+    assert max(case.seconds() for case in cases) < min(LIMIT_S, LIMIT_S / 2 * slowness())
 
 
 def test_a_draw_that_takes_too_long_is_ended() -> None:

@@ -50,7 +50,7 @@ _MOST_NEAR = 1 << 12  # more are not looked through for a heavy one
 _HEAVY = 0.5  # of what all points so close weigh
 
 
-def beside_heavy(
+def near_heavy(
     field: Field, centres: Floats, halves: Floats, found: Bounds, axes: Floats | None = None
 ) -> Bounds:
     """Return bounds of |g| on boxes (k x d) that know the one heavy point close to each."""
@@ -344,7 +344,7 @@ class _Boxes:
     def _of(self, field: Field, part: slice) -> Bounds:
         centres, halves = self.centres[part], self.halves[part]
         found = bounded(field, centres, halves, axes=self.axes)
-        return beside_heavy(field, centres, halves, found, self.axes)
+        return near_heavy(field, centres, halves, found, self.axes)
 
 
 def _ball(box: Box) -> Ball:
