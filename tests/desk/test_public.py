@@ -190,7 +190,7 @@ def hospital(admin: httpx.Client) -> str:
     return str(sent["id"])
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("reported", TOLD)
 def test_every_kind_of_column_and_number_has_a_page(
     anybody: Browsing, admin: httpx.Client, hospital: str, reported: str
 ) -> None:
