@@ -33,6 +33,8 @@ RUN find /opt/release-desk -depth -type d -name tests -exec rm -r {} + \
 # read-only root none can be written later. Elsewhere than in /src, whose modules would come first.
 WORKDIR /
 RUN /opt/release-desk/bin/release-desk demo --once > /dev/null
+# What the environment consists of, as CycloneDX.
+RUN /opt/release-desk/bin/release-desk sbom > /opt/release-desk/sbom.cdx.json
 
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS slim
 COPY --from=build /opt/release-desk /opt/release-desk
@@ -42,8 +44,19 @@ RUN rm -rf /usr/share/doc /usr/share/locale /usr/share/man /usr/share/python-whe
 
 # From nothing: what was removed above is in no layer of the image.
 FROM scratch
+# Where the image comes from: `--build-arg REVISION=$(git rev-parse HEAD)` and so on.
+ARG CREATED=
+ARG REVISION=
+ARG SOURCE=
+ARG VERSION=
 LABEL org.opencontainers.image.title="Release Desk" \
-      org.opencontainers.image.licenses="MIT"
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.created="$CREATED" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.source="$SOURCE" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.base.name="docker.io/library/python:3.12-slim" \
+      org.opencontainers.image.base.digest="sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea"
 COPY --from=slim / /
 ENV LANG=C.UTF-8 \
     PATH=/opt/release-desk/bin:/usr/local/bin:/usr/bin:/bin \

@@ -34,9 +34,9 @@ serve: $(READY) ## Serve ./data on HOST:PORT
 PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(or $(JOBS),$(CORES)) --dist loadfile --no-loadscope-reorder
 CORES = $(shell getconf _NPROCESSORS_ONLN)
 
-# Some of these wait for a server or a clock: more processes than there are cores keep all busy.
-test-slow: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-test test-wide coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# Some of these wait for a server or a clock: one process more than there are cores keeps all busy.
+# Each further one costs 12 seconds of a core before its first test: modules, servers, all collected.
+test test-wide test-slow coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # The plugin of generated requests is for slow tests, and takes seconds to load. How the sources look is
 # for `make check` to say.
@@ -44,23 +44,25 @@ QUICKLY = $(PYTEST) -p no:schemathesis --in-memory $(addprefix --ignore=,$(HOUSE
 HOUSE_TESTS := tests/test_house.py tests/test_structure.py
 
 test: $(READY) ## Run the tests of every change, on every core, in minutes (JOBS=1: on one)
-	$(QUICKLY) $(if $(filter test-all,$(MAKECMDGOALS)),$(ALL_QUICK),-m '$(NOT_SLOW) and not wide and not postgres') $(ARGS)
+	$(QUICKLY) -m '$(NOT_SLOW)$(UNTRACED)$(if $(EVERY),, and not wide and not postgres)' $(ARGS)
 
 test-wide: $(READY) ## Run more cases of the same, and those on PostgreSQL
 	$(QUICKLY) -m '$(NOT_SLOW) and (wide or postgres) and not traced' $(ARGS)
 
-# In a run of every test these two are one, by processes that begin and collect once, and what
-# `coverage` runs is run by it alone.
-ALL_QUICK = -m '$(NOT_SLOW) and not traced'
+# In a run of every test these two are one, by processes that begin and collect once. Of slow tests,
+# only such a run has those that are wide too. What `coverage` runs is run by it alone.
+EVERY := $(filter test-all,$(MAKECMDGOALS))
+UNTRACED := $(if $(filter test-all coverage,$(MAKECMDGOALS)), and not traced)
 NOT_SLOW := not slow and not long
+SLOW := slow and not long$(if $(EVERY),, and not wide)
 
 test-slow: $(READY) ## Run the tests that take long: kills, faults, the browser, the image
-	$(PYTEST) -m 'slow and not timed and not long' $(ARGS)
+	$(PYTEST) -m '$(SLOW) and not timed' $(ARGS)
 
 test-timed: $(READY) ## Run those that measure how long others wait: floods, hostile uploads
-	$(PYTEST) -m 'slow and timed and not long' $(ARGS)
+	$(PYTEST) -m '$(SLOW) and timed' $(ARGS)
 
-test-all: test test-slow test-timed coverage ## Run every test
+test-all: test test-slow test-timed coverage ## Run every test, as before a release
 
 # The files and the bar are in pyproject.toml, and the tests in tests/traced.json: those that take every
 # branch, and none that take long for what two others take. One run: data of several runs do not add up

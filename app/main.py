@@ -6,14 +6,15 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 from fastapi import FastAPI
 
-from app.api.application import bare_application
+from app.api.application import bare_application, own_version
 from app.api.connections import stopping_in_order
-from app.constants import CONSTANTS, Constants
-from app.descriptors import HEAD_ROOM
+from app.api.pages.documents import documents_with
+from app.constants import CONSTANTS, HEAD_ROOM, Constants
 from app.desk.addresses import add_desk
 from app.desk.routes import refused
 from app.logs import configure_logs
@@ -22,12 +23,16 @@ from app.processes.build import build_processes
 from app.processes.confinement import warn_of_what_is_lacking
 from app.services.build import Services, build_services, in_background
 from app.services.people.rates import RateLimiter, shared_by
-from app.settings import Settings
+from app.settings import Settings, SettingsError
 from app.store import Store
-from app.web.anonymous import Anonymous
-from app.web.crowd import Crowd
+from app.vault.lineage import LineageFiles
+from app.web.anonymous import Anonymous, ConnectionLimiter
+from app.web.providers import ProviderSignIn
 from app.web.requests.uploads import UploadGate
 from app.web.state import AppState, LifespanState, PublicClock
+
+if TYPE_CHECKING:
+    from app.api.traces import Traces
 
 _COLLECT_AFTER = 50_000
 """New objects between two looks for garbage: more than requests under way hold at once."""
@@ -58,26 +63,51 @@ def create_app(settings: Settings, constants: Constants = CONSTANTS) -> FastAPI:
                         constants=constants,
                         anonymous=_anonymous(settings, constants, services),
                         clock=PublicClock(settings.response_slot_ms),
-                        crowd=_crowd(settings),
+                        limiter=_limiter(settings),
                         rates=_rates(settings, store),
+                        sign_in=ProviderSignIn(
+                            settings.resolved_oidc_providers,
+                            services.sessions,
+                            secret=LineageFiles(settings.data_dir).key(),
+                            session_s=settings.oidc_session_s,
+                            proxy=settings.resolved_sign_in_proxy,
+                        ),
                         uploads=UploadGate(constants.max_waiting_uploads),
                         refusal_page=refused,
+                        documents_with=documents_with,
                     )
                     async with _at_work(services):
                         yield {"app": state}
                 finally:
                     await services.releases.close(timeout_s=stop.left_s(settings.drain_timeout_s))
                     await services.datasets.close()
-                    await services.sights.try_writing()
+                    await services.views.try_writing()
                     # The lease last: while it holds, no other process takes over what is still
                     # being drawn.
                     await services.lease.end()
         finally:
             await anyio.to_thread.run_sync(store.close)
+            if traces is not None:
+                await anyio.to_thread.run_sync(traces.close)
 
-    app = bare_application(lifespan, origins=settings.resolved_cors_origins)
+    traces = _traces(settings)
+    app = bare_application(lifespan, origins=settings.resolved_cors_origins, traces=traces)
     add_desk(app)
     return app
+
+
+def _traces(settings: Settings) -> Traces | None:
+    """Return what sends spans to the collector of the settings; None without one."""
+    if not settings.traces_url:
+        return None
+    try:
+        from app.api.traces import traces_to  # noqa: PLC0415 - an extra, and slow to load
+    except ImportError:
+        raise SettingsError(
+            "traces_url needs more packages: "
+            "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+        ) from None
+    return traces_to(settings.traces_url, own_version())
 
 
 @asynccontextmanager
@@ -91,7 +121,7 @@ async def _at_work(services: Services) -> AsyncIterator[None]:
         in_background(services.readable.keep_looking()),
         in_background(services.log.keep()),
         in_background(services.stamps.keep()),
-        in_background(services.sights.keep_writing()),
+        in_background(services.views.keep_writing()),
         in_background(services.sending.keep_sending()),
     ):
         yield
@@ -113,8 +143,9 @@ def keep_in_memory() -> None:
 def _build(settings: Settings, store: Store, constants: Constants) -> Services:
     warn_of_shared_device(settings)
     warn_of_what_is_lacking()
-    calculated = ("app.web.requests.bodies",)
+    calculated = ("app.web.requests.questions",)
     processes = build_processes(settings, store, constants, calculated=calculated)
+    processes.calculator.start()
     return build_services(settings, store, processes, constants)
 
 
@@ -139,9 +170,9 @@ def _anonymous(settings: Settings, constants: Constants, services: Services) -> 
     )
 
 
-def _crowd(settings: Settings) -> Crowd:
+def _limiter(settings: Settings) -> ConnectionLimiter:
     most, most_each = settings.resolved_max_connections
-    return Crowd(most=most, most_each=most_each, head_room=HEAD_ROOM)
+    return ConnectionLimiter(most=most, most_each=most_each, head_room=HEAD_ROOM)
 
 
 def _bootstrap_secret(settings: Settings) -> str | None:

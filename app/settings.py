@@ -9,20 +9,185 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.descriptors import most_connections
-from app.limits import Limits
-from app.setting_rules import CLUSTER, ORIGINS, PREFIX, STORE, TOGETHER, FileSource, SettingsError
+from app.constants import most_connections
 
-__all__ = ["PREFIX", "Settings", "SettingsError"]
+__all__ = ["PREFIX", "OidcProvider", "Settings", "SettingsError"]
 
 
-class Settings(Limits):
+PREFIX = "RELEASE_DESK_"
+
+
+class SettingsError(ValueError):
+    """A setting is contradictory or its file cannot be read; names settings, never values."""
+
+
+_ORIGIN = r"https?://([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?"
+_ORIGINS = rf"^(\*|{_ORIGIN}(\s*,\s*{_ORIGIN})*)?$"
+"""As browsers send origins: a scheme, a host in small letters and no path."""
+_STORE = r"^(https://[a-z0-9.-]+|http://(127\.0\.0\.1|localhost|\[::1\]))?(:[0-9]{1,5})?$"
+_CLUSTER = (
+    r"^(tls://([A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}"
+    r"|tcp://(127(\.[0-9]{1,3}){3}|localhost|\[::1\]):[0-9]{1,5})?$"
+)
+"""What goes over a network goes by TLS."""
+_TOGETHER = (
+    ("webhook_url", "webhook_secret"),
+    ("smtp_url", "smtp_sender"),
+    ("s3_access_key_id", "s3_secret_access_key"),
+    ("s3_session_token", "s3_access_key_id"),
+    ("dask_tls_ca", "dask_tls_cert"),
+    ("dask_tls_cert", "dask_tls_key"),
+    ("dask_tls_key", "dask_tls_ca"),
+    ("dask_tls_ca", "dask_scheduler"),
+)
+"""What is no use without another one."""
+
+
+class _FileSource(PydanticBaseSettingsSource):
+    """Settings whose value is the content of the file named by ``..._FILE``."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return the content of the setting's file, or None when none is named."""
+        del field
+        name = f"{PREFIX}{field_name.upper()}"
+        path = os.environ.get(f"{name}_FILE")
+        if path is None:
+            return None, field_name, False
+        if name in os.environ:
+            raise SettingsError(f"set either {name} or {name}_FILE, not both")
+        try:
+            return Path(path).read_text("utf-8").strip(), field_name, False
+        except (OSError, UnicodeDecodeError):
+            raise SettingsError(f"the file named by {name}_FILE cannot be read") from None
+
+    def __call__(self) -> dict[str, Any]:
+        """Return every setting that comes from a file."""
+        found = {
+            name: self.get_field_value(field, name)[0]
+            for name, field in self.settings_cls.model_fields.items()
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+T = TypeVar("T")
+
+
+def _read(reads: TypeAdapter[T], value: SecretStr, wanted: str) -> T:
+    """Return what a setting says in JSON.
+
+    Raises
+    ------
+    SettingsError
+        Where it is wrong is said, and nothing of what it holds.
+    """
+    try:
+        return reads.validate_json(value.get_secret_value())
+    except ValidationError as error:
+        wrong = error.errors(include_input=False, include_context=False, include_url=False)[0]
+        where = ".".join(map(str, wrong["loc"])) or "the whole"
+        raise SettingsError(f"{wanted} is wanted; {where}: {wrong['msg']}") from None
+
+
+def _providers_in(value: SecretStr | None) -> Sequence[OidcProvider]:
+    if value is None:
+        return []
+    return _read(_PROVIDERS, value, "a JSON list of providers")
+
+
+def _proxy_in(value: SecretStr | None) -> SignInProxy | None:
+    return None if value is None else _read(_PROXY, value, "a JSON object about the proxy")
+
+
+_UPLOAD_BYTES = 4 * 2**30
+_UPLOAD_CPU_S = 1_800
+"""For each 4 GiB: enough for some 10^9 rows of ten columns."""
+
+
+_HEADER = r"^[A-Za-z0-9-]{1,60}$"
+RolesOfGroups = dict[str, Literal["auditor", "analyst", "reviewer", "curator", "admin"]]
+
+
+class OidcProvider(BaseModel):
+    """A provider of identities that people may sign in at, by OpenID Connect."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    id: str = Field(pattern=r"^[a-z0-9-]{1,40}$")
+    """What stands in addresses: its callback is `/desk/sign-in/{id}/callback`."""
+    name: str = Field(min_length=1, max_length=60)
+    """What people call it, as on the button."""
+    issuer: str = Field(pattern=r"^(https://[^\s?#]+|http://(127\.0\.0\.1|localhost)[^\s?#]*)$")
+    client_id: str = Field(min_length=1)
+    client_secret: SecretStr | None = None
+    """Without one the service is a public client, by PKCE alone."""
+    scope: str = "openid email profile"
+    person_claim: str = "email"
+    """The claim that names a person who is new to the service."""
+    groups_claim: str = "groups"
+    roles: RolesOfGroups = Field(min_length=1)
+    """The role of each group; of several the highest counts."""
+
+
+class SignInProxy(BaseModel):
+    """A reverse proxy that signs people in, and says in headers who they are.
+
+    A request with the secret in its header is believed. So the proxy replaces all four headers in
+    every request that it passes on.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    id: str = Field(pattern=r"^[a-z0-9-]{1,40}$")
+    """What stands in addresses: people sign in at `/desk/sign-in/{id}`."""
+    name: str = Field(min_length=1, max_length=60)
+    """What people call it, as on the button."""
+    secret: SecretStr = Field(min_length=32)
+    secret_header: str = Field(default="X-Sign-In-Secret", pattern=_HEADER)
+    subject_header: str = Field(default="X-Forwarded-User", pattern=_HEADER)
+    """What never changes hands: an account's id, not a name that somebody else may get."""
+    name_header: str = Field(default="X-Forwarded-Email", pattern=_HEADER)
+    """The name of a person who is new to the service."""
+    groups_header: str = Field(default="X-Forwarded-Groups", pattern=_HEADER)
+    """The groups, with commas between them."""
+    roles: RolesOfGroups = Field(min_length=1)
+    """The role of each group; of several the highest counts."""
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        headers = (self.secret_header, self.subject_header, self.groups_header)
+        named = {each.lower() for each in (*headers, self.name_header)}
+        if len({each.lower() for each in headers}) < len(headers) or (
+            self.name_header.lower() in {self.secret_header.lower(), self.groups_header.lower()}
+        ):
+            raise ValueError("the headers of secret, subject and groups have names of their own")
+        if named & {"authorization", "cookie", "host"}:
+            raise ValueError("a header has a meaning of its own")
+        return self
+
+
+_PROVIDERS = TypeAdapter(list[OidcProvider])
+_PROXY = TypeAdapter(SignInProxy)
+
+
+class Settings(BaseSettings):
     """What an operator may set.
 
     The descriptions are the reference documentation: the table in
@@ -31,6 +196,65 @@ class Settings(Limits):
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True
+    )
+
+    max_upload_bytes: int = Field(
+        default=_UPLOAD_BYTES,
+        ge=1,
+        description="Largest upload accepted, in bytes. Reading one may use half an hour of CPU "
+        "time for each 4 GiB of this limit.",
+    )
+    max_upload_rows: int = Field(
+        default=100_000_000, ge=1, description="Most rows one data set may have."
+    )
+    upload_memory_bytes: int = Field(
+        default=2**31,
+        ge=2**29,
+        description="Memory of each process that reads an upload, in bytes; "
+        "one that stores it has as much, and half a GiB, of address space.",
+    )
+    max_stored_bytes_per_day: int = Field(
+        default=2**28,
+        ge=0,
+        description="Bytes that one person's releases may take in the database in a day (UTC): "
+        "questions, plans, answers as they are reckoned beforehand, and 4 KiB each for entries; "
+        "0 for any number. Above it releases are answered 429 too-much-stored, and nothing is "
+        "charged.",
+    )
+    rate_limit_per_minute: int = Field(
+        default=6_000,
+        ge=0,
+        description="Requests that one key may send per minute, to all server processes of a "
+        "ledger together; 0 for any number. Above it requests are answered 429.",
+    )
+    anonymous_rate_limit_per_minute: int = Field(
+        default=1_200,
+        ge=0,
+        description="Requests without a valid key that one address (of IPv6, a /64 network) may "
+        "send per minute to each server process; 0 for any number. Above it requests wait for up "
+        "to a second, and are then answered 429. All addresses together may send ten times as "
+        "many. Probes count apart.",
+    )
+    trusted_proxies: str = Field(
+        default="127.0.0.1",
+        description="Addresses and networks of proxies, with commas between them, whose "
+        "`X-Forwarded-For` and `X-Forwarded-Proto` are believed, such as `10.0.0.5,10.1.0.0/16`: "
+        "limits on requests without a key and the log are about the address that they name. Empty "
+        "for none. Connections are counted by the address that they come from.",
+    )
+    max_connections: int | None = Field(
+        default=None,
+        ge=1,
+        description="Connections served at once, by each process; by default, and at most, as many "
+        "as the limit on open files leaves room for, up to 10,000. For a further one the oldest "
+        "goes that has no request; where all have one, it is answered 503 busy.",
+    )
+    max_connections_per_address: int | None = Field(
+        default=None,
+        ge=1,
+        description="Connections of one address (of IPv6, of a /64 network) served at once; by "
+        "default half of `max_connections`. Behind a proxy all have the proxy's address: set it to "
+        "`max_connections` there, and limit clients in the proxy.",
     )
 
     data_dir: Path = Field(
@@ -64,6 +288,24 @@ class Settings(Limits):
         "-hex 32` prints. Without it a new service makes one and prints it once. Another secret "
         "replaces it at the next start: the key before is revoked.",
     )
+    oidc_providers: SecretStr | None = Field(
+        default=None,
+        description="Providers of identities that people may sign in at to use the desk, as a JSON "
+        "list; see [signing in](deployment.md#signing-in-with-accounts-of-your-institution).",
+    )
+    oidc_session_s: int = Field(
+        default=3_600,
+        ge=60,
+        le=86_400,
+        description="After how many seconds who has signed in at a provider or by a proxy is sent "
+        "there again: who has left a group by then is out.",
+    )
+    proxy_sign_in: SecretStr | None = Field(
+        default=None,
+        description="A reverse proxy that signs people in to the desk and names them in headers, "
+        "as a JSON object with a secret that the proxy sends along; see "
+        "[signing in by a proxy](deployment.md#signing-in-by-a-proxy).",
+    )
     signing_key: SecretStr | None = Field(
         default=None,
         description="Ed25519 private key (PEM) that receipts are signed with; give it as a file "
@@ -83,7 +325,7 @@ class Settings(Limits):
     )
     s3_endpoint: str = Field(
         default="",
-        pattern=STORE,
+        pattern=_STORE,
         description="Where the object store is that has the roots in buckets; `http` on this "
         "machine alone. By default Amazon's of the region. Needs the extra `s3`.",
     )
@@ -181,7 +423,7 @@ class Settings(Limits):
     )
     cors_origins: str = Field(
         default="",
-        pattern=ORIGINS,
+        pattern=_ORIGINS,
         description="Sites whose pages may read answers of the API in a browser, as origins such "
         "as `https://notes.example.org` with commas between them, or `*` for every site, but then "
         "not from a public site into a private network. By default none may. The desk is never "
@@ -208,6 +450,14 @@ class Settings(Limits):
         "503. After entries that were written with a clock ahead of time, raise it until that time "
         "has come.",
     )
+    traces_url: str = Field(
+        default="",
+        pattern=r"^(https?://\S+)?$",
+        description="Where spans of requests are sent by OTLP over HTTP, such as "
+        "`http://collector:4318/v1/traces`; empty: nowhere. A span names the route, its status "
+        "and a class of durations. It needs the extra `traces`; see "
+        "[traces](README.md#traces).",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning",
         description="Least severe line in the log; at `info` there is one line per request.",
@@ -223,10 +473,23 @@ class Settings(Limits):
         description="How long a stopping service waits for what was asked to finish, in seconds.",
     )
 
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _addresses(cls, value: str) -> str:
+        found = [each.strip() for each in value.split(",") if each.strip()]
+        try:
+            for each in found:
+                ip_network(each)
+        except ValueError:
+            raise SettingsError(
+                "this is addresses and networks with commas between, such as 10.0.0.5,10.1.0.0/16"
+            ) from None
+        return ",".join(found)
+
     @field_validator("dask_scheduler", mode="before")
     @classmethod
     def _by_tls(cls, value: str) -> str:
-        if re.fullmatch(CLUSTER, value) is None:
+        if re.fullmatch(_CLUSTER, value) is None:
             raise SettingsError("this is tls://host:port, or tcp://127.0.0.1:port on this machine")
         return value
 
@@ -237,6 +500,20 @@ class Settings(Limits):
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         return text.strip() if isinstance(text, str) else text
 
+    @field_validator("oidc_providers")
+    @classmethod
+    def _providers(cls, value: SecretStr | None) -> SecretStr | None:
+        found = _providers_in(value)
+        if len({each.id for each in found}) < len(found):
+            raise SettingsError("two providers have one id")
+        return value
+
+    @field_validator("proxy_sign_in")
+    @classmethod
+    def _proxy(cls, value: SecretStr | None) -> SecretStr | None:
+        _proxy_in(value)
+        return value
+
     @field_validator("smtp_url")
     @classmethod
     def _mail(cls, value: SecretStr | None) -> SecretStr | None:
@@ -246,9 +523,12 @@ class Settings(Limits):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        for given, needed in TOGETHER:
+        for given, needed in _TOGETHER:
             if getattr(self, given) and not getattr(self, needed):
                 raise SettingsError(f"{given} needs {needed}")
+        proxy = self.resolved_sign_in_proxy
+        if proxy is not None and proxy.id in {each.id for each in self.resolved_oidc_providers}:
+            raise SettingsError("the proxy has the id of a provider")
         if self.dask_scheduler.startswith("tls:") and not self.dask_tls_ca:
             raise SettingsError("dask_scheduler needs dask_tls_ca for tls://")
         return self
@@ -264,7 +544,22 @@ class Settings(Limits):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Read arguments first, then the environment, then files the environment names."""
         del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, FileSource(settings_cls)
+        return init_settings, env_settings, _FileSource(settings_cls)
+
+    @property
+    def resolved_oidc_providers(self) -> Sequence[OidcProvider]:
+        """Return the providers that people may sign in at."""
+        return _providers_in(self.oidc_providers)
+
+    @property
+    def resolved_sign_in_proxy(self) -> SignInProxy | None:
+        """Return the proxy that signs people in, if one does."""
+        return _proxy_in(self.proxy_sign_in)
+
+    @property
+    def upload_cpu_s(self) -> int:
+        """Return the CPU time that reading one upload may take, in seconds."""
+        return _UPLOAD_CPU_S * max(-(-self.max_upload_bytes // _UPLOAD_BYTES), 1)
 
     @property
     def resolved_job_processes(self) -> int:

@@ -13,7 +13,7 @@ public, and so are the parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
@@ -22,16 +22,19 @@ from mechanisms.contract import (
     Alternative,
     Calibrate,
     Data,
+    Drawing,
     ErrorsOn,
     Json,
     Noise,
     Outcome,
+    Parameters,
     Plan,
     Statistic,
+    joined_facts,
     joined_noise,
 )
 from mechanisms.domain import Schema
-from mechanisms.privacy import PrivacyLoss, split
+from mechanisms.privacy import PrivacyLoss, definition_of, split
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.cells.parting import is_of_each_column
 from mechanisms.statistics.questions import viewed
@@ -63,7 +66,7 @@ def parts_by_column(statistic: Statistic, schema: Schema) -> Sequence[Statistic]
 
 def plan_by_column(
     plan_of_rows: Calibrate,
-    parts: Sequence[Statistic],
+    statistic: Statistic,
     schema: Schema,
     epsilon: PrivacyLoss,
     norm: str,
@@ -80,6 +83,7 @@ def plan_by_column(
     InvalidStatisticError
         What ``plan_of_rows`` raises.
     """
+    parts = parts_by_column(statistic, schema)
     columns: list[Sequence[str]] = [cast(Any, part).columns for part in parts]
     shares = split(epsilon, [Fraction(len(names)) for names in columns])
     plans = [
@@ -89,12 +93,16 @@ def plan_by_column(
     first = plans[0]
     return replace(
         first,
+        statistic=statistic,
+        schema=schema,
+        parameters=ByColumn(tuple(plan.parameters for plan in plans)),
         norm=first.norm if len({plan.norm for plan in plans}) == 1 else None,
         guarantee=replace(
             first.guarantee,
             epsilon=epsilon,
             sensitivity="; ".join(plan.guarantee.sensitivity for plan in plans),
             sensitivity_unit="one for each part, in the units that details.parts names",
+            definition=definition_of(plan.guarantee for plan in plans),
             exact=all(plan.guarantee.exact for plan in plans),
             rho=sum((plan.guarantee.zcdp for plan in plans), Fraction(0)),
             reduction=" ".join(
@@ -102,9 +110,6 @@ def plan_by_column(
             ).strip(),
         ),
         grid={"parts": [plan.grid for plan in plans]},
-        draw=_PartsDraw(tuple(plan.draw for plan in plans)),
-        errors_on=_errors_of([plan.errors_on for plan in plans]),
-        preview=lambda rows: _joined([plan.preview(rows) for plan in plans]),
         expected_ms=sum(plan.expected_ms for plan in plans),
         time_depends_on_data=any(plan.time_depends_on_data for plan in plans),
         drawn_on_boxes=any(plan.drawn_on_boxes for plan in plans),
@@ -119,7 +124,6 @@ def plan_by_column(
             for name, plan in zip(named, plans, strict=True)
             for other in plan.alternatives
         ),
-        figure=_no_figure,
         details={
             "noise": first.details.get("noise"),
             "excludes_missing": [
@@ -144,10 +148,6 @@ def plan_by_column(
     )
 
 
-def _no_figure() -> None:
-    """Draw nothing: a figure shows one part."""
-
-
 def _errors_of(parts: Sequence[ErrorsOn | None]) -> ErrorsOn | None:
     """Return the errors of all parts; None where those of one part are unknown."""
     known = [part for part in parts if part is not None]
@@ -157,16 +157,28 @@ def _errors_of(parts: Sequence[ErrorsOn | None]) -> ErrorsOn | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _PartsDraw:
-    """Draws the parts one after the other, from disjoint bits."""
+class ByColumn:
+    """The parameters of the parts, in the order of :func:`parts_by_column`."""
 
-    parts: tuple[Callable[[Data, Randomness], Outcome], ...]
+    parts: tuple[Parameters, ...]
 
-    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
-        outcomes = [draw(data, randomness) for draw in self.parts]
-        return Outcome(
-            value=_together([outcome.value for outcome in outcomes]),
-            noise=_joined([outcome.noise for outcome in outcomes]),
+    def drawing(self, statistic: Statistic, schema: Schema) -> Drawing:
+        """Return a drawing of the parts one after the other, from disjoint bits."""
+        asked = parts_by_column(statistic, schema)
+        drawn = [part.drawing(each, schema) for part, each in zip(self.parts, asked, strict=True)]
+
+        def draw(data: Data, randomness: Randomness) -> Outcome:
+            outcomes = [each.draw(data, randomness) for each in drawn]
+            return Outcome(
+                value=_together([outcome.value for outcome in outcomes]),
+                noise=_joined([outcome.noise for outcome in outcomes]),
+                facts=joined_facts([outcome.facts for outcome in outcomes]),
+            )
+
+        return Drawing(
+            draw=draw,
+            preview=lambda rows: _joined([each.preview(rows) for each in drawn]),
+            errors_on=_errors_of([each.errors_on for each in drawn]),
         )
 
 

@@ -16,6 +16,10 @@ event (Dwork & Roth 2014, Corollary 3.15, for pure epsilon). How epsilon is spli
 every part's mechanism, norm and constants, depend on the request and public facts
 alone; no part looks at another's draw.
 
+*Parts that are rho_i-zCDP*, in accounts with a delta: together they are (sum of rho_i)-zCDP, since
+Rényi divergences of independent draws add up (Bun & Steinke 2016, Lemma 1.7). Pure parts count with
+theirs.
+
 For additive parts this is one draw of the K-norm mechanism on the stacked vector, with
 the norm ``sum_i w_i ||u_i||_{K_i} / Delta_i``, whose sensitivity is 1.
 """
@@ -23,27 +27,44 @@ the norm ``sum_i w_i ||u_i||_{K_i} / Delta_i``, whose sensitivity is 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from typing import TypeVar
 
 from mechanisms.contract import (
     Alternative,
+    Calibrate,
     Data,
+    Drawing,
+    Inference,
     InvalidStatisticError,
     Noise,
     Outcome,
+    Parameters,
     Plan,
     Statistic,
+    joined_facts,
     require_valid,
 )
 from mechanisms.domain import Schema
-from mechanisms.foresight.choice import choose
-from mechanisms.privacy import Guarantee, PrivacyLoss, split
+from mechanisms.inference.bought import is_offered, why_none
+from mechanisms.privacy import (
+    PURE,
+    Guarantee,
+    PrivacyLoss,
+    definition_of,
+    split,
+)
 from mechanisms.randomness import Randomness
 from mechanisms.single import SINGLE_MECHANISMS, calibrate_by
 from mechanisms.statistics.stack import Part, Stack, within
 
+T = TypeVar("T")
+S = TypeVar("S")
+
 THEOREM = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
+THEOREM_OF_ZCDP = "Bun & Steinke 2016, Lemma 1.7 (composition), with exact shares of epsilon"
 
 # Less is of no use, and its noise would leave the floats.
 SMALLEST_EPSILON = Fraction(1, 10**12)
@@ -58,21 +79,50 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         Not a stack, a part that does not fit the schema or is not offered, or a
         part whose share of epsilon is below 1e-12.
     """
+    return _plan(statistic, schema, epsilon, norm)
+
+
+def inferring(share: Fraction) -> Calibrate:
+    """Return what plans a stack with standard errors of the parts that they are offered for.
+
+    ``share`` is what part of each such part's epsilon they may lose. The other parts keep all of
+    theirs. It raises what :func:`calibrate` raises.
+    """
+    return partial(_plan, inference=share)
+
+
+def _plan(
+    statistic: Statistic,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    norm: str,
+    /,
+    *,
+    inference: Fraction | None = None,
+) -> Plan:
     if not isinstance(statistic, Stack):
         raise InvalidStatisticError("composition releases stack", field_name="mechanism")
     require_valid(statistic, schema, "composition", norm)
     # Exact fractions that sum to epsilon: no part is charged by a rounded share.
     shares = split(epsilon, statistic.exact_shares())
-    plans = _calibrate_parts(statistic.parts, shares, schema)
+    plans = _each_once(
+        list(zip(statistic.parts, shares, strict=True)),
+        lambda index, one: _calibrate_part(index, one[0], schema, one[1], inference),
+    )
+    definition = definition_of(plan.guarantee for plan in plans)
     return Plan(
         mechanism="composition",
         norm=None,
+        statistic=statistic,
+        schema=schema,
+        parameters=Stacked(tuple(plan.parameters for plan in plans)),
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
             sensitivity="; ".join(plan.guarantee.sensitivity for plan in plans),
             sensitivity_unit="one for each part, in the units that details.parts names",
-            theorem=THEOREM,
+            theorem=THEOREM if definition == PURE else THEOREM_OF_ZCDP,
+            definition=definition,
             exact=all(plan.guarantee.exact for plan in plans),
             # zCDP adds up by itself: less than what the square of the summed epsilon would cost.
             rho=sum((plan.guarantee.zcdp for plan in plans), Fraction(0)),
@@ -82,8 +132,6 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
             "Each part is drawn independently, by the mechanism and norm that details.parts "
             "names, at its share of epsilon."
         ),
-        draw=_StackDraw(tuple(plan.draw for plan in plans)),
-        preview=lambda rows: _joined([plan.preview(rows) for plan in plans]),
         expected_ms=sum(plan.expected_ms for plan in plans),
         time_depends_on_data=any(plan.time_depends_on_data for plan in plans),
         drawn_on_boxes=any(plan.drawn_on_boxes for plan in plans),
@@ -101,62 +149,97 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
         details={
             "noise": "One law for each part; null for a part whose details say why.",
             "parts": [
-                _part_facts(part, plan) for part, plan in zip(statistic.parts, plans, strict=True)
+                _part_facts(part, plan, inferred=inference is not None)
+                for part, plan in zip(statistic.parts, plans, strict=True)
             ],
         },
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _StackDraw:
-    """Draws the parts one after the other, from disjoint bits."""
+class Stacked:
+    """The parameters of the parts of a stack."""
 
-    parts: tuple[Callable[[Data, Randomness], Outcome], ...]
+    parts: tuple[Parameters, ...]
 
-    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
-        outcomes = [draw(data, randomness) for draw in self.parts]
-        return Outcome(
-            value={"parts": [outcome.value for outcome in outcomes]},
-            noise=_joined([outcome.noise for outcome in outcomes]),
+    def drawing(self, statistic: Stack, schema: Schema) -> Drawing:
+        """Return a drawing of the parts one after the other, from disjoint bits."""
+        asked = [
+            (drawn, part.statistic) for drawn, part in zip(self.parts, statistic.parts, strict=True)
+        ]
+        parts = _each_once(asked, lambda _, one: one[0].drawing(one[1], schema))
+
+        def draw(data: Data, randomness: Randomness) -> Outcome:
+            outcomes = [each.draw(data, randomness) for each in parts]
+            return Outcome(
+                value={"parts": [outcome.value for outcome in outcomes]},
+                noise=_joined([outcome.noise for outcome in outcomes]),
+                inference=joined_inference([outcome.inference for outcome in outcomes]),
+                facts=joined_facts([outcome.facts for outcome in outcomes]),
+            )
+
+        return Drawing(
+            draw=draw, preview=lambda rows: _joined([each.preview(rows) for each in parts])
         )
 
 
-def _calibrate_parts(
-    parts: Sequence[Part], shares: Sequence[PrivacyLoss], schema: Schema
-) -> tuple[Plan, ...]:
-    """Return each part's plan; of equal parts with equal shares it is made once.
+def _each_once(parts: Sequence[T], make: Callable[[int, T], S]) -> list[S]:
+    """Return what is made of each part and its place; of equal parts it is made once.
 
-    A plan stores nothing from a draw, so drawing with one plan again takes fresh bits.
+    Nothing of it stores anything from a draw, so drawing with one again takes fresh bits.
     """
-    plans: list[Plan] = []
-    for index, (part, share) in enumerate(zip(parts, shares, strict=True)):
+    made: list[S] = []
+    for index, part in enumerate(parts):
         # parts may hold what cannot be hashed, and there are few
-        same = (at for at in range(index) if (parts[at], shares[at]) == (part, share))
-        known = next(same, None)
-        plans.append(_calibrate_part(index, part, schema, share) if known is None else plans[known])
-    return tuple(plans)
+        known = next((at for at in range(index) if parts[at] == part), None)
+        made.append(make(index, part) if known is None else made[known])
+    return made
 
 
-def _calibrate_part(index: int, part: Part, schema: Schema, epsilon: PrivacyLoss) -> Plan:
+def joined_inference(parts: Sequence[Inference | None]) -> Inference | None:
+    """Return the inference of the parts that have one, each term with its place in the stack."""
+    known = [(at, part) for at, part in enumerate(parts) if part is not None]
+    if not known:
+        return None
+    methods = dict.fromkeys(part.method for _, part in known)
+    return Inference(
+        method="; ".join(methods),
+        cost=str(sum((Fraction(part.cost) for _, part in known), Fraction(0))),
+        terms=tuple(
+            replace(term, place=("parts", at, *term.place))
+            for at, part in known
+            for term in part.terms
+        ),
+        fit=tuple(
+            replace(term, place=("parts", at, "fit", term.term))
+            for at, part in known
+            for term in part.fit
+        ),
+    )
+
+
+def _calibrate_part(
+    index: int, part: Part, schema: Schema, epsilon: PrivacyLoss, inference: Fraction | None
+) -> Plan:
     if epsilon.fraction < SMALLEST_EPSILON:
         raise InvalidStatisticError(
             "this part's share of epsilon must be at least 1e-12",
             field_name=f"parts[{index}].share",
         )
     try:
-        chosen = None
-        if part.mechanism == "auto":
-            chosen = choose(part.statistic, schema, epsilon, norm=part.norm)
-        plan = calibrate_by(
+        return calibrate_by(
             SINGLE_MECHANISMS,
             part.statistic,
             schema,
             epsilon,
-            mechanism=part.mechanism if chosen is None else chosen.mechanism,
+            mechanism=part.mechanism,
             norm=part.norm,
+            inference=inference if is_offered(part.statistic) else None,
         )
-        return plan if chosen is None else chosen.explained(plan)
     except InvalidStatisticError as error:
+        if error.field_name == "inference":  # it is the stack's own field
+            said = f"part {index + 1}: {error.detail}"
+            raise InvalidStatisticError(said, field_name="inference") from None
         raise within(index, error) from None
 
 
@@ -171,8 +254,11 @@ def _joined(parts: Sequence[Noise | None]) -> Noise | None:
     )
 
 
-def _part_facts(part: Part, plan: Plan) -> dict[str, object]:
+def _part_facts(part: Part, plan: Plan, *, inferred: bool) -> dict[str, object]:
     """Return the public facts about a part, except its grid."""
+    facts: dict[str, object] = {}
+    if inferred and not is_offered(part.statistic):
+        facts["no_inference"] = why_none(part.statistic, plan.schema.protects)
     return {
         "kind": part.statistic.kind,
         "mechanism": plan.mechanism,
@@ -183,4 +269,5 @@ def _part_facts(part: Part, plan: Plan) -> dict[str, object]:
         "theorem": plan.guarantee.theorem,
         "reason": plan.reason,
         "details": plan.details,
+        **facts,
     }

@@ -9,7 +9,7 @@ which questions a schema allows, never the data. A *mechanism* turns it into a
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
-from mechanisms.exact.once import once
-from mechanisms.geometry.balls import Ball
+from mechanisms.exact.fractions import once
+from mechanisms.geometry.smooth import Ball
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.probes import Probe
 from mechanisms.randomness import Randomness
@@ -175,8 +175,7 @@ class Term:
     reason
         Why there is no estimate, in a sentence for people.
     std_error
-        Half the width of the middle 68.3% of where the population's number may be: a standard
-        deviation where that is normal.
+        Half the width of the middle 68.3% of where the population's number may be.
     confidence_95
         Where the population's number is, sampling error and privacy noise together.
     noise_95
@@ -184,8 +183,7 @@ class Term:
     by
         The group it is of; empty for all records.
     place
-        The path of the number in the answer's ``value``, and so the key by which programs join the
-        two; empty for a number that is not in it.
+        The path of the number in the answer's ``value``; empty for a number that is not in it.
     open
         Whether the interval is uninformative: it is all that public bounds allow.
     """
@@ -218,10 +216,7 @@ class Inference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A number of an answer at the edge of the possible values, and so uninformative.
-
-    ``place`` is its path in the answer's ``value``, and ``reason`` a sentence for people.
-    """
+    """A number at the edge of the possible values: its path, and why it is uninformative."""
 
     place: tuple[str | int, ...]
     reason: str
@@ -232,17 +227,41 @@ class Outcome:
     """One sanitized answer, ready for JSON.
 
     ``edges`` are numbers that were clamped, as :func:`mechanisms.presentation.shown` finds them.
+    ``facts`` are released with it, and go into the plan's details: what a draw chose for itself.
     """
 
     value: Json
     noise: Noise | None
     inference: Inference | None = None
     edges: tuple[Edge, ...] = ()
+    facts: Json = field(default_factory=dict)
 
     def settled(self) -> Outcome:
         """Return the same outcome with its noise computed."""
         noise = self.noise
         return replace(self, noise=noise.known) if isinstance(noise, LateNoise) else self
+
+
+def joined_facts(parts: Sequence[Json]) -> Json:
+    """Return what the draws of several parts chose, as details of the parts; often nothing."""
+    return {"parts": [{"details": part} for part in parts]} if any(parts) else {}
+
+
+def with_drawn(details: Json, facts: Json) -> Json:
+    """Return a plan's details with what its draw chose, each where its part is.
+
+    >>> with_drawn({"clip": {"share": "0.25"}}, {"clip": {"bounds": {}}})
+    {'clip': {'share': '0.25', 'bounds': {}}}
+    """
+    return {**details, **{name: _merged(details.get(name), each) for name, each in facts.items()}}
+
+
+def _merged(before: object, after: object) -> object:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return with_drawn(before, after)
+    if isinstance(before, list) and isinstance(after, list):
+        return [_merged(*pair) for pair in zip(before, after, strict=True)]
+    return after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +276,9 @@ class Disturbance:
 
         V ~ N(0, (H + ridge) / rate),   H the Hessian of the sum of losses.
 
+    Where a factor's values are blocks of their own the ridge is ridge F F' theta, and V = F z with
+    a z of that law for each block.
+
     Attributes
     ----------
     ball
@@ -265,12 +287,18 @@ class Disturbance:
         Given the l1 norm of theta.
     bound
         The limit of that; None for none.
+    joined
+        F by rows; None for the identity.
+    blocks
+        The lengths of F's blocks of columns.
     """
 
     ball: Ball | None
     ridge: Fraction
     rate: Callable[[float], float]
     bound: Fraction | None
+    joined: Sequence[Sequence[Fraction]] | None = None
+    blocks: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,24 +311,64 @@ class Alternative:
     std: float | None = None
 
 
-def _no_figure() -> None:
-    """Draw nothing."""
+def no_noise(assumed_rows: int | None) -> None:  # noqa: ARG001
+    """Return no preview, for a law whose spread depends on the data."""
+    return
+
+
+def no_figure() -> None:
+    """Draw nothing, where a figure would show a part."""
+
+
+Draw = Callable[["Data", "Randomness"], "Outcome"]
+"""Draws one release."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A calibrated release: everything about it that is public, and how to draw it.
+class Drawing:
+    """What a plan does, in the process that does it; made of the plan by :class:`Parameters`.
 
-    ``grid`` and ``details`` are JSON-ready public facts (steps in the answer's
-    units; ridge, q, gamma and the like). ``draw`` is the only member that
-    touches data. ``preview`` takes an assumed row count, which only ratios
-    under add-remove need, and answers None where the law depends on the data.
+    ``draw`` is the only member that touches data. ``preview`` takes an assumed row count, which
+    only ratios under add-remove need, and answers None where the law depends on the data.
     ``figure`` draws SS Figure 1 as SVG text for a statistic of two coordinates, else None:
-    a preview shows it, and a release does not wait for it. Standard errors of a regression follow
-    from ``disturbance``; it is None where no such equation is known.
-    ``errors_on`` simulates, in floats, a number of answers about (synthetic) data from a seed. It
-    returns the absolute errors in the shape of the value, with an array for each number. None where
-    only draws give them.
+    a preview shows it, and a release does not wait for it. ``errors_on`` simulates, in floats, a
+    number of answers about (synthetic) data from a seed. It returns the absolute errors in the
+    shape of the value, with an array for each number. None where only draws give them. Standard
+    errors of a regression follow from ``disturbance``; None where no such equation is known.
+    """
+
+    draw: Draw
+    preview: Callable[[int | None], Noise | None] = no_noise
+    figure: Callable[[], str | None] = no_figure
+    errors_on: ErrorsOn | None = None
+    disturbance: Disturbance | None = None
+
+
+class Parameters(Protocol):
+    """The calibrated numbers of a mechanism, or of parts that are drawn together: public data.
+
+    A subclass is a frozen dataclass whose fields are numbers, texts and other parameters, so that
+    a plan pickles and prints as JSON; :data:`mechanisms.catalog.PARAMETERS` has each by its name.
+    Whatever else a draw needs follows from the question and the public facts it was asked with.
+    """
+
+    def drawing(self, statistic: Any, schema: Schema, /) -> Drawing:
+        """Return how this is drawn, for the question and the schema it was calibrated for.
+
+        Raises
+        ------
+        ValueError
+            It is not of that question: an earlier version may have calibrated it.
+        """
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A calibrated release, as a value: all of it is public data, and it pickles.
+
+    ``statistic`` and ``schema`` are what it was made for, and ``parameters`` how it is drawn from
+    those. ``grid`` and ``details`` are JSON-ready public facts (steps in the answer's units
+    or of what it is read off; ridge and the like). :mod:`mechanisms.catalog` writes and reads it.
 
     *What a draw costs.* ``expected_ms`` is about how many milliseconds of one ordinary
     core it takes: a function of public facts alone, measured with the rows spread
@@ -309,24 +377,59 @@ class Plan:
     says whether other values in the rows may make it shorter or longer. ``drawn_on_boxes`` says
     that some may make it hundreds of times longer, however few the rows are
     (:mod:`mechanisms.samplers.boxes`).
+
+    *What it does.* ``draw``, ``preview``, ``figure``, ``errors_on`` and ``disturbance`` are those
+    of its :class:`Drawing`, which is made when it is first asked for.
     """
 
     mechanism: str
     norm: str | None
+    statistic: Statistic
+    schema: Schema
+    parameters: Parameters
     guarantee: Guarantee
     grid: Json
     reason: str
-    draw: Callable[[Data, Randomness], Outcome]
-    preview: Callable[[int | None], Noise | None]
     expected_ms: float
     time_depends_on_data: bool
     drawn_on_boxes: bool = False
     slowness: float = 1.0
     alternatives: tuple[Alternative, ...] = ()
-    figure: Callable[[], str | None] = _no_figure
     details: Json = field(default_factory=dict)
-    disturbance: Disturbance | None = None
-    errors_on: ErrorsOn | None = None
+
+    @once
+    def drawing(self) -> Drawing:
+        """Return how it is drawn in this process."""
+        return self.parameters.drawing(self.statistic, self.schema)
+
+    @property
+    def draw(self) -> Draw:
+        """Return what draws one release."""
+        return self.drawing.draw
+
+    @property
+    def preview(self) -> Callable[[int | None], Noise | None]:
+        """Return what states the law of the noise without data."""
+        return self.drawing.preview
+
+    @property
+    def figure(self) -> Callable[[], str | None]:
+        """Return what draws the figure."""
+        return self.drawing.figure
+
+    @property
+    def errors_on(self) -> ErrorsOn | None:
+        """Return what simulates errors, if anything does."""
+        return self.drawing.errors_on
+
+    @property
+    def disturbance(self) -> Disturbance | None:
+        """Return the equation that a released theta solves, if one is known."""
+        return self.drawing.disturbance
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields alone: a drawing is made again where it is needed."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 Place = Sequence[str | int]
@@ -334,10 +437,11 @@ Place = Sequence[str | int]
 
 Reading = Callable[[Outcome], Outcome]
 """How an answer follows from another one: a public function."""
-
-ErrorLaw = Literal["linear", "linear where rows are known", "simulated"]
+ErrorLaw = Literal[
+    "linear", "linear where rows are known", "squared loss", "logistic loss", "ranks", "simulated"
+]
 """Where expected errors come from: the law of the noise, in which answers are linear (where a
-public number of rows divides them), or a simulation."""
+public number of rows divides them); a form for a loss, or for ranks; or a simulation."""
 
 NearZero = Literal["a value", "no effect", "nothing"]
 """What a number near 0 means: a value like any other, that there is no effect, or that nothing was
@@ -346,11 +450,17 @@ found, as in a count."""
 
 @dataclass(frozen=True, slots=True)
 class FieldHint:
-    """What a field of a statistic is called in a form, its help, and whether few need it."""
+    """What a field is called in a form, its help, whether few need it, and which columns it names.
+
+    ``options`` are what its choices are called, ``members`` the numbers of a value with several.
+    """
 
     label: str
     help: str
     rare: bool = False
+    columns: Literal["", "numbers", "amounts", "flags", "groups"] = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, str] = field(default_factory=dict)
 
 
 class Statistic(Protocol):
@@ -371,20 +481,23 @@ class Statistic(Protocol):
     intervals; None where nothing is clamped. ``column_by_column``: each column has a number of its
     own, which needs no other column. ``has_cells``: its columns make cells, one of which may be
     that of missing values. ``counts_records``: its numbers are counts of records.
+    ``in_unit_of_column``: they are in the unit of their column.
+
+    *Of people.* ``most_rows_per_person``: where a person may have more rows it is refused.
 
     *Of its errors.* ``error_law`` says where they come from, ``near_zero`` what a number near 0
     means. ``lies_among_values``: an answer is itself one of the rows' values, or between two.
-    ``rows_for_each_draw``: each simulated draw needs rows of its own. ``chosen_by_simulation``:
-    mechanism "auto" is the one with the least simulated error, not the first.
+    ``rows_for_each_draw``: each simulated draw needs rows of its own. ``chosen_by_error``:
+    mechanism "auto" is chosen by expected errors, and is not the first.
     ``follows_from_moments``: released moments determine it, given what it asks besides columns.
+    ``has_inference``: every answer has intervals. ``no_inference``: why none has.
 
-    *In words.* ``name`` is what people call it, if not its kind; ``name_on_diagonal`` what they
-    call the entries of a column with itself. ``precedes_columns``: people say "mean income by sex".
-    ``stated_fields`` are empty fields that a question's text states nevertheless.
+    *In words.* ``name`` is what people call it; ``name_on_diagonal`` the entries of a column with
+    itself. ``precedes_columns``: "mean income by sex". ``stated_fields``: stated though empty.
 
     *In forms.* ``hints`` are labels and help of its own fields. ``suggested``: an empty form asks
-    for it. ``compares_target``: its target may be a comparison. ``usually_conditioned``: its
-    conditions are among the first fields.
+    for it. Its target may be a comparison (``compares_target``), or is a category
+    (``explains_category``). ``usually_conditioned``: conditions are among its first fields.
     """
 
     @property
@@ -395,19 +508,20 @@ class Statistic(Protocol):
     limits: ClassVar[Mapping[str, int]]
     advice: ClassVar[Mapping[str, str]]
     probes: ClassVar[tuple[Probe, ...]]
-
     clamped_to: ClassVar[frozenset[float] | None]
+    most_rows_per_person: ClassVar[int]
     column_by_column: ClassVar[bool]
     has_cells: ClassVar[bool]
     counts_records: ClassVar[bool]
-
+    in_unit_of_column: ClassVar[bool]
     error_law: ClassVar[ErrorLaw]
     near_zero: ClassVar[NearZero]
     lies_among_values: ClassVar[bool]
     rows_for_each_draw: ClassVar[bool]
-    chosen_by_simulation: ClassVar[bool]
+    chosen_by_error: ClassVar[bool]
     follows_from_moments: ClassVar[bool]
-
+    has_inference: ClassVar[bool]
+    no_inference: ClassVar[str]
     name: ClassVar[str]
     name_on_diagonal: ClassVar[str]
     precedes_columns: ClassVar[bool]
@@ -416,6 +530,7 @@ class Statistic(Protocol):
     hints: ClassVar[Mapping[str, FieldHint]]
     suggested: ClassVar[bool]
     compares_target: ClassVar[bool]
+    explains_category: ClassVar[bool]
     usually_conditioned: ClassVar[bool]
 
     def check(self, schema: Schema) -> None:
@@ -468,8 +583,8 @@ class Statistic(Protocol):
         None where mechanisms draw this one.
         """
 
-    def as_drawn(self, mechanism: str, details: Json, /) -> Self:
-        """Return the question with what the plan of these details has decided of it."""
+    def estimand(self) -> Self:
+        """Return the question whose answer without noise this one's are compared with."""
 
 
 def meaning(text: str, *, example: object = None) -> Json:
@@ -505,7 +620,8 @@ def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> 
         drawn = None if entry is not None else statistic.drawn_by()
         if drawn is not None:
             require_valid(statistic, schema, mechanism, norm)
-            return _read_off(statistic, drawn, schema, calibrate(drawn, schema, epsilon, norm))
+            plan = calibrate(drawn, schema, epsilon, norm)
+            return replace(plan, statistic=statistic, parameters=ReadOff(plan.parameters))
         if entry is None:
             kinds = ", ".join(cls.__dataclass_fields__["kind"].default for cls in table)  # type: ignore[attr-defined]
             raise InvalidStatisticError(f"{mechanism} releases {kinds}", field_name="mechanism")
@@ -516,37 +632,24 @@ def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class ReadDraw:
-    """Draws one statistic, and reads another one off its answer."""
-
-    statistic: Statistic
-    drawn: Statistic
-    schema: Schema
-    draw: Callable[[Data, Randomness], Outcome]
-
-    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
-        """Return one release."""
-        read = self.statistic.reading(self.drawn, self.schema)
-        if read is None:
-            raise ValueError("a statistic is read off what is drawn for it")
-        return read(self.draw(data, randomness))
-
-
-def _read_off(statistic: Statistic, drawn: Statistic, schema: Schema, plan: Plan) -> Plan:
-    """Return the plan of a statistic that is read off the answer to another one.
+class ReadOff:
+    """The parameters of a statistic that is read off the answer to another one.
 
     **Privacy.** A function of a released answer keeps its guarantee, whatever the adjacency (Awan &
-    Slavkovic, Proposition 2.11). So the guarantee, its sensitivity and its theorem are the plan's.
-    Laws of the noise are not: a release states one where the reading does.
+    Slavkovic, Proposition 2.11). So the guarantee, its sensitivity and its theorem are the other
+    one's. Laws of the noise are not: a release states one where the reading does.
     """
-    return replace(
-        plan,
-        draw=ReadDraw(statistic, drawn, schema, plan.draw),
-        preview=no_noise,
-        figure=_no_figure,
-        disturbance=None,
-        errors_on=None,
-    )
+
+    drawn: Parameters
+
+    def drawing(self, statistic: Statistic, schema: Schema) -> Drawing:
+        """Return a drawing that draws the other one, and reads this one off it."""
+        other = statistic.drawn_by()
+        read = None if other is None else statistic.reading(other, schema)
+        if read is None:
+            raise ValueError("a statistic is read off what is drawn for it")
+        draw = self.drawn.drawing(other, schema).draw
+        return Drawing(draw=lambda data, randomness: read(draw(data, randomness)))
 
 
 def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: str) -> None:
@@ -562,11 +665,6 @@ def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: st
         listed = f"offers the norms {', '.join(norms)}" if norms else "has no norm to choose"
         raise InvalidStatisticError(f"{statistic.kind} by {mechanism} {listed}", field_name="norm")
     statistic.check(schema)
-
-
-def no_noise(assumed_rows: int | None) -> None:  # noqa: ARG001
-    """Return no preview, for a law whose spread depends on the data."""
-    return
 
 
 def require_numbers(

@@ -16,6 +16,10 @@ otherwise, and for regressions by the bootstrap of :mod:`mechanisms.functional.s
 result is as noisy as the parent's dimension makes it: a mean of one column out of a release of
 moments of many has the noise of all.
 
+*From ``tables``*: any count, histogram or tables of columns that one table has together, of the
+same cells or of unions of them, and of records that conditions select by whole cells
+(:mod:`mechanisms.margins.covered`).
+
 *From others*: each statistic states from what it follows
 (:mod:`mechanisms.statistics.facts.readings`), most often the same statistic of more columns.
 """
@@ -24,10 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import cast
 
 from mechanisms.contract import (
+    Inference,
     InvalidStatisticError,
     Json,
     Noise,
@@ -35,16 +40,21 @@ from mechanisms.contract import (
     Statistic,
 )
 from mechanisms.domain import Schema
+from mechanisms.gaussian import additive_noise
 from mechanisms.grouped import Groups, group_epsilon, group_facts
 from mechanisms.inference.moments import answer
-from mechanisms.knorm import integer_noise
-from mechanisms.privacy import ONE_ROW, PrivacyLoss, part_of, split
+from mechanisms.margins.covered import Source, covered, of_tables
+from mechanisms.privacy import ONE_ROW, part_of, split
 from mechanisms.statistics.cells.parting import (
     Parting,
     about_groups,
     columns_named,
     is_of_each_column,
 )
+from mechanisms.statistics.conditions import Comparison
+from mechanisms.statistics.facts.clipping import is_clipped
+from mechanisms.statistics.facts.readings import Released, Sourced
+from mechanisms.statistics.histogram import CellStatistic
 from mechanisms.statistics.questions import (
     Question,
     check_asked,
@@ -54,20 +64,11 @@ from mechanisms.statistics.questions import (
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.second_order import MomentSource
 from mechanisms.statistics.stack import Stack
+from mechanisms.statistics.tables import MarginStatistic
+
+__all__ = ["Released", "derivable", "derive", "deriving_ms", "parts_of"]
 
 _READING_MS, _SIMULATING_MS = 1.0, 15.0  # of numbers that are read off, and of a group's bootstrap
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
-    """The visible part of a release: the question, its price, and the answer."""
-
-    statistic: Statistic
-    norm: str | None
-    epsilon: PrivacyLoss
-    value: Json
-    noise: Noise | None
-    details: Json
 
 
 def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
@@ -99,6 +100,8 @@ def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
 
 
 def _derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
+    if isinstance(statistic, Sourced):
+        return statistic.derived(released, schema)
     parts = list(parts_of(released))
     refusals = []
     for part in parts:
@@ -162,8 +165,13 @@ def _asked_alike(source: Statistic) -> Iterator[tuple[str, Statistic]]:
 
 
 def _determines(source: Statistic, wanted: Statistic, schema: Schema) -> bool:
+    if is_clipped(source) or is_clipped(wanted):
+        return False
     if isinstance(source, MomentSource):
         return wanted.moment_columns(schema) is not None
+    if isinstance(source, MarginStatistic):
+        stated = isinstance(wanted, MarginStatistic) and not wanted.selecting
+        return stated or isinstance(wanted, CellStatistic)
     return wanted.reading(source, schema) is not None
 
 
@@ -179,10 +187,12 @@ def parts_of(released: Released) -> Iterator[Released]:
     for place, (part, share, value) in enumerate(zip(stack.parts, shares, values, strict=True)):
         yield Released(
             statistic=part.statistic,
+            mechanism=cast(str, facts[place]["mechanism"]),
             norm=cast(str | None, facts[place]["norm"]),
             epsilon=share,
             value=value,
             noise=_part_of(released.noise, place),
+            inference=_inference_of(released.inference, place),
             details=cast(Json, facts[place]["details"]),
         )
 
@@ -197,6 +207,18 @@ def _part_of(noise: Noise | None, place: int) -> Noise | None:
     return None if std is None or interval is None else Noise(std=std, interval_95=interval)
 
 
+def _inference_of(inference: Inference | None, place: int) -> Inference | None:
+    """Return the inference of one part of a stack, its terms placed in that part's answer."""
+    if inference is None:
+        return None
+    own = tuple(
+        replace(term, place=term.place[2:])
+        for term in inference.terms
+        if term.place[:2] == ("parts", place)
+    )
+    return replace(inference, terms=own) if own else None
+
+
 def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
     """Return the statistic as derived from one release; None where that does not determine it.
 
@@ -207,6 +229,9 @@ def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Out
     check_asked(wanted.statistic, wanted.view.schema)
     # Weighted moments do not determine unweighted ones, or those with another weight column.
     if _weights(wanted.statistic) != _weights(source.statistic):
+        return None
+    # Clamped values have other sums than the values themselves, and than those clamped otherwise.
+    if is_clipped(statistic) or is_clipped(released.statistic):
         return None
     # A name may mean different expressions in the two questions.
     shared = wanted.view.added.keys() & source.view.added.keys()
@@ -223,6 +248,8 @@ def _derive_one(statistic: Statistic, released: Released, schema: Schema) -> Out
 def _of_the_same_rows(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
     """Return the statistic from a release; None if that is of other records or other groups."""
     wanted, source = _parting(statistic, schema), _parting(released.statistic, schema)
+    if source is None and wanted is not None and not wanted.axes:
+        return _of_some_cells(statistic, released, wanted.conditions, schema)
     if source is None or wanted is None:
         return _read(statistic, released, schema) if source is wanted else None
     if source.key != wanted.key:
@@ -235,6 +262,23 @@ def _of_the_same_rows(statistic: Statistic, released: Released, schema: Schema) 
         return _read(asked, alike, facts)
     alike = replace(alike, epsilon=group_epsilon(schema, released.epsilon))
     return _read_groups(asked, alike, Groups(source.labels), facts)
+
+
+def _of_some_cells(
+    statistic: Statistic, released: Released, conditions: Sequence[Comparison], schema: Schema
+) -> Outcome | None:
+    """Return the statistic of some records, from tables of all records that distinguish them."""
+    if not isinstance(released.statistic, MarginStatistic):
+        return None
+    asked, facts = _of_all_rows(statistic, schema)
+    if not isinstance(asked, CellStatistic | MarginStatistic):
+        return None
+    source = _of_tables(released.statistic, released, schema)
+    return covered(asked, [source], facts, conditions)
+
+
+def _of_tables(statistic: MarginStatistic, released: Released, schema: Schema) -> Source:
+    return of_tables(statistic, released.value, released.epsilon, released.mechanism, schema)
 
 
 def _parting(statistic: Statistic, schema: Schema) -> Parting | None:
@@ -259,6 +303,11 @@ def _read_groups(
 
 def _read(statistic: Statistic, released: Released, schema: Schema) -> Outcome | None:
     """Return the statistic of all records, from a release of all records."""
+    if isinstance(released.statistic, MarginStatistic):
+        if not isinstance(statistic, CellStatistic | MarginStatistic):
+            return None
+        source = _of_tables(released.statistic, released, schema)
+        return covered(statistic, [source], schema)
     if isinstance(released.statistic, MomentSource):
         return _from_moments(statistic, released, released.statistic, schema)
     read = statistic.reading(released.statistic, schema)
@@ -293,6 +342,8 @@ def _from_moments(
         needed,
         layout=layout,
         coordinates=source.read_back(released.value, schema),
-        noise=integer_noise(layout.space(), str(released.norm), released.epsilon.fraction),
+        noise=additive_noise(
+            layout.space(), released.mechanism, released.norm, released.epsilon.fraction
+        ),
         schema=schema,
     )

@@ -47,8 +47,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
-from mechanisms.contract import Calibrate, Data, ErrorsOn, Json, Outcome, Plan
+from mechanisms.contract import (
+    Calibrate,
+    Data,
+    Drawing,
+    ErrorsOn,
+    Json,
+    Outcome,
+    Parameters,
+    Plan,
+    Statistic,
+)
 from mechanisms.domain import Schema
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency, PrivacyLoss
@@ -84,14 +95,37 @@ def plan_filtered(
         What the mechanism raises; the conditions do not fit the schema.
     """
     parting = statistic.parting(schema)
-    plan = calibrate(plain(statistic), replace(schema, selected=True), epsilon, norm)
+    plan = calibrate(*_about_part(statistic, schema), epsilon, norm)
     return replace(
         plan,
+        statistic=cast(Statistic, statistic),
+        schema=schema,
+        parameters=Filtered(plan.parameters),
         guarantee=replace(plan.guarantee, reduction=REDUCTIONS[schema.adjacency]),
-        draw=FilteredDraw(parting, plan.draw),
-        errors_on=_filtered(parting, plan.errors_on),
         expected_ms=plan.expected_ms + reading_ms(statistic, parting, schema),
     )
+
+
+def _about_part(statistic: Question, schema: Schema) -> tuple[Question, Schema]:
+    """Return the question about all rows of a part, and the facts that those are planned with."""
+    return plain(statistic), replace(schema, selected=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The parameters of a statistic of the rows that are selected: those of all rows of a part."""
+
+    part: Parameters
+
+    def drawing(self, statistic: Question, schema: Schema) -> Drawing:
+        """Return a drawing from the rows that meet the conditions."""
+        parting = statistic.parting(schema)
+        drawn = self.part.drawing(*_about_part(statistic, schema))
+        return replace(
+            drawn,
+            draw=FilteredDraw(parting, drawn.draw),
+            errors_on=_filtered(parting, drawn.errors_on),
+        )
 
 
 def _filtered(parting: Parting, errors_on: ErrorsOn | None) -> ErrorsOn | None:

@@ -37,37 +37,48 @@ cost rho. Under replace-one two groups cost 2 rho together, and a replacement wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import islice
 from typing import Any, cast
 
-from mechanisms import knorm
 from mechanisms.contract import (
     Calibrate,
     Data,
+    Drawing,
     Inference,
     InvalidStatisticError,
     Json,
     Noise,
     Outcome,
+    Parameters,
     Plan,
     Statistic,
     joined_noise,
+    no_figure,
     require_valid,
 )
 from mechanisms.domain import Schema
 from mechanisms.filtered import FilteredDraw
+from mechanisms.gaussian.noise import AddedGaussian
+from mechanisms.knorm import AddedNoise, Additive, CountedCells, ReadCounts, plan_counts
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, split
 from mechanisms.randomness import Randomness
-from mechanisms.statistics.additive import GroupedAdditive
+from mechanisms.statistics.additive import AdditiveStatistic, GroupedAdditive
 from mechanisms.statistics.cells.axes import MAX_CELLS
 from mechanisms.statistics.cells.parting import Merged, Parting
+from mechanisms.statistics.curves.counts import ReadFromCounts, require_few
 from mechanisms.statistics.histogram import CellStatistic
 from mechanisms.statistics.questions import Question, plain, reading_ms
+
+MOST_GROUPS_READ = 256
+"""The most groups of a statistic that reads the rows of each group: a pass over the rows for each
+group."""
+_MS_PER_GROUP = 0.2  # measured; to sum up a group's rows in a block
+_BLOCK_ROWS = 1 << 18
 
 _REDUCTIONS = {
     Adjacency.ADD_REMOVE: (
@@ -83,6 +94,13 @@ _JOINT = (
     "A replaced record may leave one group and enter another: the numbers of all groups are drawn "
     "jointly, for both at once."
 )
+_REDUCTIONS_OF_COUNTS = {
+    Adjacency.ADD_REMOVE: (
+        "One record more or less changes one count of one group: the counts of all groups are "
+        "drawn together."
+    ),
+    Adjacency.REPLACE_ONE: _JOINT,
+}
 
 
 def plan_grouped(
@@ -101,11 +119,13 @@ def plan_grouped(
         What the mechanism raises; conditions or groups do not fit the schema.
     """
     parting = statistic.parting(schema)
+    if isinstance(statistic, ReadFromCounts):
+        return _plan_counts(statistic, parting, schema, epsilon, norm)
     replaced = schema.adjacency is Adjacency.REPLACE_ONE
     if replaced and isinstance(statistic, CellStatistic):
-        return _plan_jointly(statistic, parting, schema, epsilon, norm)
-    if replaced and isinstance(statistic, GroupedAdditive):
-        jointly = _plan_sums(statistic, parting, schema, epsilon, norm)
+        return _plan_jointly(calibrate, statistic, schema, epsilon, norm)
+    if replaced and isinstance(statistic, GroupedAdditive) and isinstance(calibrate, Additive):
+        jointly = _plan_sums(calibrate, statistic, schema, epsilon, norm)
         if jointly is not None:
             return jointly
     if parting.cells * plain(statistic).answer_numbers(schema) > MAX_CELLS:
@@ -118,21 +138,51 @@ def plan_grouped(
         return calibrate(plain(statistic), facts, share, norm)
 
     plan = planned(facts)
+    if parting.cells > MOST_GROUPS_READ and _reads_rows(statistic, plan, schema):
+        raise InvalidStatisticError(
+            f"this statistic reads the rows of each group, so there are at most {MOST_GROUPS_READ} "
+            f"groups; here are {parting.cells:,}. Counts, sums, means, variances and quantiles "
+            "may have more",
+            field_name="by",
+        )
     each_ms = plan.expected_ms
     if plan.time_depends_on_data:  # it reads rows, and those of all groups are no more than all
         even = replace(facts, max_rows=_even(facts.max_rows, parting.cells))
         each_ms = planned(even).expected_ms
-    groups = Groups(parting.labels)
     return replace(
         plan,
+        statistic=cast(Statistic, statistic),
+        schema=schema,
+        parameters=Grouped(plan.parameters),
         guarantee=_guarantee(plan.guarantee, schema, epsilon),
-        draw=GroupedDraw(parting, groups, plan.draw),
-        errors_on=None,  # the others follow from one group
-        preview=lambda rows: groups.noise([plan.preview(_even(rows, parting.cells))] * len(groups)),
-        expected_ms=parting.cells * each_ms + reading_ms(statistic, parting, schema),
-        figure=_no_figure,
+        expected_ms=parting.cells * each_ms
+        + _passing_ms(parting, schema)
+        + reading_ms(statistic, parting, schema),
         details={**plan.details, "groups": parting.cells, "epsilon_per_group": str(share)},
     )
+
+
+def _reads_rows(statistic: Question, plan: Plan, schema: Schema) -> bool:
+    """Return whether each group's draw reads the rows again, by public facts alone.
+
+    Others are drawn from sums, counts and sorted cells of all groups, which one pass makes.
+    """
+    if getattr(statistic, "weights", None) is not None:
+        return True
+    if statistic.has_cells:
+        sketched = isinstance(statistic, CellStatistic) and len(statistic.axes(schema)) <= 1
+        return not sketched
+    return plan.time_depends_on_data and not hasattr(statistic, "column")
+
+
+def _passing_ms(parting: Parting, schema: Schema) -> float:
+    """Return about how long it takes to sum up very many groups, block by block of the rows.
+
+    Of few groups that is part of what each one's plan takes.
+    """
+    many = max(parting.cells - MOST_GROUPS_READ, 0)
+    known = schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else schema.max_rows
+    return _MS_PER_GROUP * many * (1 + (known or 0) // _BLOCK_ROWS)
 
 
 def group_facts(schema: Schema) -> Schema:
@@ -169,8 +219,30 @@ def _even(rows: int | None, groups: int) -> int | None:
     return None if rows is None else rows // groups
 
 
-def _no_figure() -> None:
-    """Draw nothing: a figure shows one group."""
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The parameters of a statistic in every group: each group's.
+
+    Its figure would show one group, and the errors of all follow from those of one.
+    """
+
+    group: Parameters
+
+    def drawing(self, statistic: Question, schema: Schema) -> Drawing:
+        """Return a drawing of every group, from disjoint bits."""
+        parting = statistic.parting(schema)
+        groups = Groups(parting.labels)
+        drawn = self.group.drawing(plain(statistic), group_facts(schema))
+
+        def draw(data: Data, randomness: Randomness) -> Outcome:
+            return groups.together(
+                [drawn.draw(part, randomness) for part in parts_of(data, parting)]
+            )
+
+        def preview(rows: int | None) -> Noise | None:
+            return groups.noise([drawn.preview(_even(rows, parting.cells))] * len(groups))
+
+        return Drawing(draw=draw, preview=preview)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +265,16 @@ class Groups:
             value=self.table([outcome.value for outcome in outcomes]),
             noise=self.noise([outcome.noise for outcome in outcomes]),
             inference=self.inference([outcome.inference for outcome in outcomes]),
+            facts=self.facts([outcome.facts for outcome in outcomes]),
         )
+
+    def facts(self, parts: Sequence[Json]) -> Json:
+        """Return what the groups' draws chose, each with its labels; often nothing."""
+        named = list(zip(self.labels, parts, strict=True))
+        return {
+            name: {"groups": [{"by": dict(by), **cast(Json, part[name])} for by, part in named]}
+            for name in (parts[0] if parts else {})
+        }
 
     def inference(self, parts: Sequence[Inference | None]) -> Inference | None:
         """Return the inference of all groups, each number with its group's labels."""
@@ -233,71 +314,101 @@ def _of_group(table: Json, place: int) -> Json:
     return cast(Json, rows[place]["value"])
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedDraw:
-    """Draws every group, from disjoint bits."""
-
-    parting: Parting
-    groups: Groups
-    draw: Callable[[Data, Randomness], Outcome]
-
-    def __call__(self, data: Data, randomness: Randomness) -> Outcome:
-        """Return one release."""
-        parts = parts_of(data, self.parting)
-        return self.groups.together([self.draw(part, randomness) for part in parts])
-
-
 # Sums of one column, jointly
 
 
 def _plan_sums(
-    statistic: GroupedAdditive, parting: Parting, schema: Schema, epsilon: PrivacyLoss, norm: str
+    calibrate: Additive,
+    statistic: GroupedAdditive,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    norm: str,
 ) -> Plan | None:
     """Return the plan of all groups' sums together; None where they are drawn apart."""
+    asked = cast(Question, statistic)
+    parting = asked.parting(schema)
     form = statistic.additive_in_groups(parting, schema)
     if form is None:
         return None
-    asked = cast(Question, statistic)
     # plan_form does not validate the form, and nothing else has checked this question.
-    require_valid(cast(Statistic, plain(asked)), replace(schema, selected=True), "k_norm", norm)
-    plan = knorm.plan_form(form, schema, epsilon, norm)
+    facts = replace(schema, selected=True)
+    require_valid(cast(Statistic, plain(asked)), facts, calibrate.mechanism, norm)
+    plan = calibrate.plan_form(cast(Statistic, statistic), form, schema, epsilon, norm)
     return replace(
         plan,
+        parameters=SumsInGroups(cast(AddedNoise | AddedGaussian, plan.parameters)),
         guarantee=replace(plan.guarantee, reduction=_JOINT),
         expected_ms=plan.expected_ms + reading_ms(asked, parting, schema),
-        figure=_no_figure,
         details={**plan.details, "groups": parting.cells},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SumsInGroups:
+    """The parameters of all groups' sums, which are one vector."""
+
+    noise: AddedNoise | AddedGaussian
+
+    def drawing(self, statistic: GroupedAdditive, schema: Schema) -> Drawing:
+        """Return a drawing of the sums of all groups together."""
+        parting = cast(Question, statistic).parting(schema)
+        form = statistic.additive_in_groups(parting, schema)
+        if form is None:
+            raise ValueError("the sums of these groups are drawn apart")
+        return replace(self.noise.drawing_of(form), figure=no_figure)
 
 
 # Counts and histograms, jointly
 
 
 def _plan_jointly(
+    calibrate: Calibrate,
     statistic: CellStatistic,
-    parting: Parting,
     schema: Schema,
     epsilon: PrivacyLoss,
     norm: str,
 ) -> Plan:
     asked = cast(Question, statistic)
-    whole = statistic.over_groups(Merged.of(asked.by))
-    plan = knorm.calibrate(whole, replace(schema, selected=bool(asked.where)), epsilon, norm)
-    table = _JointTable(Groups(parting.labels), statistic)
-    # The groups are cells of the histogram by now; conditions alone still choose rows.
-    chosen = Parting(parting.conditions, ())
+    parting = asked.parting(schema)
+    plan = calibrate(*_whole(statistic, schema), epsilon, norm)
     read_ms = reading_ms(asked, parting, schema) if asked.where else 0.0
-    draw = FilteredDraw(chosen, plan.draw) if asked.where else plan.draw
     return replace(
         plan,
+        statistic=cast(Statistic, statistic),
+        schema=schema,
+        parameters=CellsInGroups(plan.parameters),
         guarantee=replace(plan.guarantee, reduction=_JOINT),
-        draw=lambda data, randomness: table.outcome(draw(data, randomness)),
-        errors_on=None,
-        preview=lambda rows: table.noise(plan.preview(rows)),
         expected_ms=plan.expected_ms + read_ms,
-        figure=_no_figure,
         details={**plan.details, "groups": parting.cells},
     )
+
+
+def _whole(statistic: CellStatistic, schema: Schema) -> tuple[Statistic, Schema]:
+    """Return the histogram over groups and cells, and the facts that it is planned with."""
+    asked = cast(Question, statistic)
+    whole = statistic.over_groups(Merged.of(asked.by))
+    return whole, replace(schema, selected=bool(asked.where))
+
+
+@dataclass(frozen=True, slots=True)
+class CellsInGroups:
+    """The parameters of the histogram over groups and cells, which is cut into groups' answers."""
+
+    whole: Parameters
+
+    def drawing(self, statistic: CellStatistic, schema: Schema) -> Drawing:
+        """Return a drawing of the counts of all groups together."""
+        asked = cast(Question, statistic)
+        parting = asked.parting(schema)
+        table = _JointTable(Groups(parting.labels), statistic)
+        drawn = self.whole.drawing(*_whole(statistic, schema))
+        # The groups are cells of the histogram by now; conditions alone still choose rows.
+        chosen = Parting(parting.conditions, ())
+        draw = FilteredDraw(chosen, drawn.draw) if asked.where else drawn.draw
+        return Drawing(
+            draw=lambda data, randomness: table.outcome(draw(data, randomness)),
+            preview=lambda rows: table.noise(drawn.preview(rows)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,3 +435,68 @@ class _JointTable:
         return self.groups.table(
             [self.statistic.of_cells(list(islice(rest, each)), labels) for _ in self.groups.labels]
         )
+
+
+# Answers that are read off the counts of all groups
+
+
+def _plan_counts(
+    statistic: ReadFromCounts,
+    parting: Parting,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    norm: str,
+) -> Plan:
+    """Return the plan of one histogram over groups and cells, whatever the adjacency.
+
+    A record is in one of its cells, so it hides one record more or less, or a replaced one.
+    """
+    asked = cast(Question, statistic)
+    facts = replace(schema, selected=bool(asked.where))
+    require_valid(cast(Statistic, plain(asked)), facts, "k_norm", norm)
+    whole = _counts_of(statistic, facts)
+    require_few(parting.cells * statistic.histogram(facts).size(facts), "by")
+    plan = plan_counts(statistic, whole, facts, epsilon, norm)
+    read_ms = reading_ms(asked, parting, schema) if asked.where else 0.0
+    return replace(
+        plan,
+        schema=schema,
+        parameters=CountsInGroups(cast(ReadCounts, plan.parameters)),
+        guarantee=replace(plan.guarantee, reduction=_REDUCTIONS_OF_COUNTS[schema.adjacency]),
+        expected_ms=plan.expected_ms + read_ms,
+        details={**plan.details, "groups": parting.cells},
+    )
+
+
+def _counts_of(statistic: ReadFromCounts, schema: Schema) -> AdditiveStatistic:
+    groups = Merged.of(cast(Question, statistic).by)
+    return cast(AdditiveStatistic, statistic.histogram(schema).over_groups(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class CountsInGroups:
+    """The parameters of answers that are read off the counts of all groups together."""
+
+    whole: ReadCounts
+
+    def drawing(self, statistic: ReadFromCounts, schema: Schema) -> Drawing:
+        """Return a drawing of all groups' counts, and of what compares the groups."""
+        asked = cast(Question, statistic)
+        parting = asked.parting(schema)
+        counted = CountedCells(
+            self.whole.counts,
+            statistic,
+            _counts_of(statistic, schema),
+            replace(schema, selected=bool(asked.where)),
+            groups=parting.cells,
+        )
+        groups = Groups(parting.labels)
+
+        def draw(data: Data, randomness: Randomness) -> Outcome:
+            read = counted.read(data, randomness)
+            found = groups.together(read.outcomes)
+            return replace(found, value={**found.value, **read.compared})
+
+        # The groups are cells of the histogram by now; conditions alone still choose rows.
+        chosen = Parting(parting.conditions, ())
+        return Drawing(draw=FilteredDraw(chosen, draw) if asked.where else draw)

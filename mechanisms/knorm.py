@@ -15,18 +15,20 @@ discrete Laplace noise (l1, the histogram hull, one dimension) needs none.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, partial
 from math import sqrt
 from statistics import fmean
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from mechanisms.contract import (
     Alternative,
+    Calibrate,
     Data,
+    Drawing,
     ErrorsOn,
     InvalidStatisticError,
     Json,
@@ -38,11 +40,12 @@ from mechanisms.contract import (
     require_valid,
 )
 from mechanisms.domain import Schema
-from mechanisms.exact.many import Floats, Many
+from mechanisms.exact.floats import Floats, Many
 from mechanisms.geometry.advisor import MOST_TRIES, Advice, adjacent_output_space_svg, advise
-from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw, NormBall
 from mechanisms.geometry.laws import noise_law, simulate
+from mechanisms.geometry.smooth import BALLS, Ball, NoiseLaw, NormBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace, upper_root
+from mechanisms.margins import ranges
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_l1, draw_l2, draw_linf
@@ -55,16 +58,62 @@ from mechanisms.statistics.additive import (
     noise_describer,
     render,
 )
+from mechanisms.statistics.curves.counts import (
+    NoisyCounts,
+    ReadFromCounts,
+    ReadGroups,
+    changed_arrays,
+)
+from mechanisms.statistics.histogram import RangeCounts
 
 _SMOOTH_RATE = Fraction(1, 2**60)  # finer lattices would leave the floats that describe the noise
 _MS_PER_COORDINATE = 0.15  # measured; of the noise of one
 _MS_PER_CELL = 1e-5  # measured; of one that is read
+_READING_MS, _MS_PER_COUNT = 20.0, 0.4  # measured; of intervals that are simulated for counts
 
 NOISE = (
     "the law of the added noise, known exactly; sampling error is not in it; an interval holds 95% "
     "(on whole numbers at least that; 94% to 97% where a number combines several coordinates)"
 )
-THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 (K-norm mechanism)"
+NOISE_OF_COUNTS = (
+    "the law of the counts that the answer is read off is known exactly; the intervals of the "
+    "answer hold for it and for sampling together"
+)
+THEOREM = ranges.THEOREM
+
+
+class AdditiveNoise(Protocol):
+    """Calibrated noise for an integer vector: what draws and descriptions of it need.
+
+    See :class:`IntegerNoise` and :class:`mechanisms.gaussian.noise.GaussianNoise`.
+    """
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def refinement(self) -> int:
+        """Return how many lattice steps a lattice unit of the statistic has."""
+
+    @property
+    def uncorrelated(self) -> bool:
+        """Return whether all coordinates are uncorrelated."""
+
+    def describe(self) -> tuple[Sequence[NoiseLaw], Fraction]:
+        """Return each coordinate's law, and their unit in lattice units of the statistic."""
+
+    def correlation(self, one: int, other: int) -> float:
+        """Return the correlation of two coordinates."""
+
+    @property
+    def unit_rate(self) -> Fraction:
+        """Return what simulated vectors are divided by: then they are in lattice units."""
+
+    def simulate(self, count: int, *, seed: bytes) -> Floats:
+        """Return simulated vectors at rate 1, shape (count, m); they are never released."""
+
+    def draw(self, randomness: Randomness) -> list[int]:
+        """Return one draw, in lattice steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +184,20 @@ class IntegerNoise:
         """Return the correlation of two coordinates: zero under the l_p balls."""
         return 0.0 if isinstance(self.ball, str) else self.ball.correlation(one, other)
 
+    @property
+    def unit_rate(self) -> Fraction:
+        """Return ``epsilon / Delta`` per lattice unit of the statistic."""
+        return self.rate * self.refinement
+
+    def simulate(self, count: int, *, seed: bytes) -> Floats:
+        """Return simulated vectors at rate 1, shape (count, m)."""
+        return simulate(self.ball, self.dimension, count, seed=seed)
+
+    @property
+    def uncorrelated(self) -> bool:
+        """Return whether all coordinates are uncorrelated."""
+        return isinstance(self.ball, str)
+
     def draw(self, randomness: Randomness) -> list[int]:
         """Return one draw, in lattice steps."""
         if not isinstance(self.ball, str):
@@ -164,8 +227,103 @@ def _rings(ball: NormBall, unit: int, fineness: Fraction) -> tuple[int, int]:
     return refinement, unit * refinement // rings
 
 
-def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
-    """Return the plan of an additive release.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedNoise:
+    """The parameters of an additive release: a norm, and the numbers of :class:`IntegerNoise`."""
+
+    norm: str
+    refinement: int
+    rate_squared: Fraction
+    steps: int
+
+    @classmethod
+    def of(cls, norm: str, noise: IntegerNoise) -> AddedNoise:
+        """Return the parameters of a noise that was calibrated in this norm."""
+        return cls(
+            norm=norm,
+            refinement=noise.refinement,
+            rate_squared=noise.rate_squared,
+            steps=noise.steps,
+        )
+
+    def on(self, space: AdjacentOutputSpace) -> IntegerNoise:
+        """Return the noise, on the space it was calibrated for."""
+        named = (ball for ball in BALLS if ball == self.norm)
+        ball = space.optimal_ball if self.norm == "optimal" else next(named, None)
+        if ball is None:
+            raise ValueError("there is no such ball in this space")
+        return IntegerNoise(
+            ball, space.dimension, self.refinement, self.rate_squared, steps=self.steps
+        )
+
+    def drawing(self, statistic: AdditiveStatistic, schema: Schema) -> Drawing:
+        """Return how the statistic is drawn."""
+        return self.drawing_of(statistic.additive(schema))
+
+    def drawing_of(self, form: AdditiveForm) -> Drawing:
+        """Return how an additive form is drawn."""
+        return drawing_with(form, self.on(form.space))
+
+
+def drawing_with(form: AdditiveForm, noise: AdditiveNoise) -> Drawing:
+    """Return how an additive form is drawn with this noise."""
+    return Drawing(
+        draw=_drawing(form, noise),
+        preview=partial(_preview, form, noise),
+        figure=partial(adjacent_output_space_svg, form.space),
+        errors_on=_errors_on(form, noise),
+    )
+
+
+class PlanForm(Protocol):
+    """Plans a statistic with this additive form."""
+
+    def __call__(
+        self,
+        statistic: Statistic,
+        form: AdditiveForm,
+        schema: Schema,
+        epsilon: PrivacyLoss,
+        norm: str,
+    ) -> Plan: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Additive:
+    """The ``calibrate`` of a mechanism that adds noise to additive statistics.
+
+    ``plan_form`` plans what has been checked, be it the form of one statistic or of all groups'.
+    ``otherwise`` plans statistics without such a form, if the mechanism releases any.
+    """
+
+    mechanism: str
+    plan_form: PlanForm
+    otherwise: Calibrate | None = None
+
+    def __call__(
+        self, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /
+    ) -> Plan:
+        """Return the plan of an additive release.
+
+        Raises
+        ------
+        InvalidStatisticError
+            The statistic does not fit the schema, is not additive, or the norm is not offered.
+        """
+        if not isinstance(statistic, AdditiveStatistic):
+            if self.otherwise is not None:
+                return self.otherwise(statistic, schema, epsilon, norm)
+            raise InvalidStatisticError(
+                f"{self.mechanism} releases additive statistics", field_name="mechanism"
+            )
+        require_valid(statistic, schema, self.mechanism, norm)
+        return self.plan_form(statistic, statistic.additive(schema), schema, epsilon, norm)
+
+
+def plan_form(
+    statistic: Statistic, form: AdditiveForm, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a statistic with this form.
 
     Parameters
     ----------
@@ -176,21 +334,13 @@ def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: 
     Raises
     ------
     InvalidStatisticError
-        The statistic does not fit the schema, is not additive, or the norm is not offered.
+        The norm is not offered.
 
     Notes
     -----
     **Privacy.** Pure epsilon-DP under the schema's adjacency (Proposition 2.10).
     Under add-remove nothing but the drawn coordinates depends on the row count.
     """
-    if not isinstance(statistic, AdditiveStatistic):
-        raise InvalidStatisticError("k_norm releases additive statistics", field_name="mechanism")
-    require_valid(statistic, schema, "k_norm", norm)
-    return plan_form(statistic.additive(schema), schema, epsilon, norm)
-
-
-def plan_form(form: AdditiveForm, schema: Schema, epsilon: PrivacyLoss, norm: str) -> Plan:
-    """Return the plan of a release of an additive form, by a norm that is offered or "auto"."""
     advice = advise(form.space)
     chosen = advice.norm if norm == "auto" else norm
     ball = ball_of(form.space, chosen)
@@ -199,16 +349,15 @@ def plan_form(form: AdditiveForm, schema: Schema, epsilon: PrivacyLoss, norm: st
     return Plan(
         mechanism="k_norm",
         norm=chosen,
+        statistic=statistic,
+        schema=schema,
+        parameters=AddedNoise.of(chosen, noise),
         guarantee=guarantee_of(form.space, ball, schema, epsilon, THEOREM),
         grid=form.grid(step),
         reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
-        draw=_drawing(form, noise),
-        errors_on=_errors_on(form, noise),
-        preview=lambda rows: _preview(form, noise, rows),
-        expected_ms=_expected_ms(form, schema),
+        expected_ms=expected_ms(form, schema),
         time_depends_on_data=False,
         alternatives=_alternatives(form, advice, chosen, epsilon.fraction),
-        figure=lambda: adjacent_output_space_svg(form.space),
         details={
             "noise": NOISE,
             **form.details,
@@ -217,7 +366,112 @@ def plan_form(form: AdditiveForm, schema: Schema, epsilon: PrivacyLoss, norm: st
     )
 
 
-def _expected_ms(form: AdditiveForm, schema: Schema) -> float:
+# Statistics that are read off noisy counts
+
+
+def _calibrate_counts(
+    statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /
+) -> Plan:
+    if isinstance(statistic, RangeCounts):
+        return ranges.calibrate(statistic, schema, epsilon, norm)
+    if not isinstance(statistic, ReadFromCounts):
+        raise InvalidStatisticError("k_norm releases additive statistics", field_name="mechanism")
+    require_valid(statistic, schema, "k_norm", norm)
+    return plan_counts(statistic, statistic.histogram(schema), schema, epsilon, norm)
+
+
+def plan_counts(
+    statistic: ReadFromCounts,
+    counted: AdditiveStatistic,
+    schema: Schema,
+    epsilon: PrivacyLoss,
+    norm: str,
+) -> Plan:
+    """Return the plan of a statistic that is read off the counts of this histogram."""
+    form = counted.additive(schema)
+    plan = plan_form(statistic, form, schema, epsilon, norm)
+    return replace(
+        plan,
+        parameters=ReadCounts(cast(AddedNoise, plan.parameters)),
+        grid={"read_off": plan.grid},
+        expected_ms=plan.expected_ms + _READING_MS + _MS_PER_COUNT * form.space.dimension,
+        alternatives=(),
+        details={**plan.details, "noise": NOISE_OF_COUNTS},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCounts:
+    """The parameters of a statistic that is read off noisy counts: those of the counts.
+
+    **Privacy.** The answer and its intervals are functions of the released counts and of public
+    facts, so they have the guarantee of the counts (Awan & Slavkovic, Proposition 2.11).
+    """
+
+    counts: AddedNoise
+
+    def drawing(self, statistic: ReadFromCounts, schema: Schema) -> Drawing:
+        """Return how it is drawn of all records."""
+        counted = CountedCells(
+            self.counts, statistic, statistic.histogram(schema), schema, groups=1
+        )
+        return Drawing(draw=counted.draw, errors_on=counted.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class CountedCells:
+    """Draws the counts of a histogram over groups and cells, and reads answers off them."""
+
+    noise: AddedNoise
+    statistic: ReadFromCounts
+    histogram: AdditiveStatistic
+    schema: Schema
+    groups: int
+
+    def read(self, data: Data, randomness: Randomness) -> ReadGroups:
+        """Return the answers of all groups."""
+        form = self.histogram.additive(self.schema)
+        noise = self.noise.on(form.space)
+        drawn = draw_coordinates(form, noise, data, randomness)
+        noisy = NoisyCounts(
+            counts=self._shaped(np.array([float(each) for each in drawn]))[0],
+            noise=lambda count, seed: self._shaped(_whole_noise(noise, count, seed)),
+        )
+        read = self.statistic.read(noisy, self.schema)
+        return read if self.schema.protects.rows == 1 else read.of_rows_alone()
+
+    def draw(self, data: Data, randomness: Randomness) -> Outcome:
+        """Return the answer about all records, which are one group."""
+        (outcome,) = self.read(data, randomness).outcomes
+        return outcome
+
+    def errors(self, data: Data, count: int, seed: bytes) -> Json:
+        """Return the errors of simulated answers about all records."""
+        form = self.histogram.additive(self.schema)
+        exact = self._shaped(np.array([float(each) for each in form.total(data)]))
+        added = self._shaped(_whole_noise(self.noise.on(form.space), count, seed))
+        counts = np.concatenate([exact, exact + added])[:, 0]
+
+        def sizes(numbers: Floats) -> Floats:
+            return np.asarray(np.abs(numbers[1:] - numbers[0]))
+
+        return changed_arrays(sizes, self.statistic.curves(counts, self.schema))
+
+    def _shaped(self, counts: Floats) -> Floats:
+        """Return vectors of counts in the shape (vectors, groups, cells, 2)."""
+        return counts.reshape(-1, self.groups, counts.shape[-1] // (2 * self.groups), 2)
+
+
+def _whole_noise(noise: IntegerNoise, count: int, seed: bytes) -> Floats:
+    """Return simulated noise of counts: whole, as the lattice of counts is."""
+    per_unit = float(noise.rate * noise.refinement)
+    return np.rint(simulate(noise.ball, noise.dimension, count, seed=seed) / per_unit)
+
+
+calibrate = Additive("k_norm", plan_form, otherwise=_calibrate_counts)
+
+
+def expected_ms(form: AdditiveForm, schema: Schema) -> float:
     """Return the time of the noise, and of a pass over the rows where there is one.
 
     The library draws for a schema without a bound on its rows too; then they count for nothing.
@@ -285,7 +539,7 @@ def guarantee_of(
 
 
 def draw_coordinates(
-    form: AdditiveForm, noise: IntegerNoise, data: Data, randomness: Randomness
+    form: AdditiveForm, noise: AdditiveNoise, data: Data, randomness: Randomness
 ) -> list[Fraction]:
     """Return T(X) + V, in lattice units of the statistic: the private step, all of it."""
     added = noise.draw(randomness)
@@ -295,7 +549,7 @@ def draw_coordinates(
     ]
 
 
-def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomness], Outcome]:
+def _drawing(form: AdditiveForm, noise: AdditiveNoise) -> Callable[[Data, Randomness], Outcome]:
     laws, unit = noise.describe()
     describe = partial(noise_describer, laws=laws, unit=unit, correlation=noise.correlation)
 
@@ -314,12 +568,11 @@ def _drawing(form: AdditiveForm, noise: IntegerNoise) -> Callable[[Data, Randomn
     return draw
 
 
-def _errors_on(form: AdditiveForm, noise: IntegerNoise) -> ErrorsOn:
+def _errors_on(form: AdditiveForm, noise: AdditiveNoise) -> ErrorsOn:
     """Return how answers are simulated: many at once, after the one without noise."""
 
     def errors(data: Data, count: int, seed: bytes) -> Json:
-        per_unit = float(noise.rate * noise.refinement)
-        added = simulate(noise.ball, noise.dimension, count, seed=seed) / per_unit
+        added = noise.simulate(count, seed=seed) / float(noise.unit_rate)
         added = np.vstack([np.zeros(noise.dimension), added]).T.copy()
         totals = zip(form.total(data), added, strict=True)
         sums: Any = [Many(float(total) + each) for total, each in totals]
@@ -345,7 +598,7 @@ def _errors_of(leaf: Leaf, count: int) -> Floats:
     return errors
 
 
-def _preview(form: AdditiveForm, noise: IntegerNoise, rows: int | None) -> Noise | None:
+def _preview(form: AdditiveForm, noise: AdditiveNoise, rows: int | None) -> Noise | None:
     coordinates = form.reference(rows)
     if coordinates is None:
         return None
@@ -366,35 +619,52 @@ def _alternatives(
     form: AdditiveForm, advice: Advice, chosen: str, epsilon: Fraction
 ) -> tuple[Alternative, ...]:
     """Compare every other norm offered with the chosen one, by the laws actually drawn."""
-    space, number = form.space, _single_slope(form)
-
-    def spread(norm: str) -> tuple[Fraction, float | None]:
-        """Return the root of the mean variance, and the first number's standard deviation."""
-        laws, unit = integer_noise(space, norm, epsilon).describe()
-        typical = Fraction(sqrt(fmean(law.std**2 for law in laws))) * unit
-        if number is None:
-            return typical, None
-        place, slope = number
-        return typical, float(Fraction(laws[place].std) * unit * slope)
-
-    own, _ = spread(chosen)
+    space = form.space
+    own = spread_of(form, integer_noise(space, chosen, epsilon))
     rows = []
     for norm in offered_norms(space):
         if norm == chosen:
             continue
-        other, std = spread(norm)
-        ratio = "" if own == 0 else _compared(float(other / own))
+        other = spread_of(form, integer_noise(space, norm, epsilon))
         index = next((row.volume_index for row in advice.comparisons if row.norm == norm), 0.0)
         volume = f"; (Delta^m vol K)^(1/m) = {index:.4g}" if index else ""
         rows.append(
             Alternative(
                 mechanism="k_norm",
                 norm=norm,
-                comparison=(ratio or "the noise is negligible here") + volume,
-                std=std,
+                comparison=other.compared_with(own) + volume,
+                std=other.first,
             )
         )
     return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The root of the mean variance of all coordinates, in lattice units of the statistic.
+
+    ``first`` is the standard deviation of an answer's first number, if that reads one coordinate.
+    """
+
+    typical: Fraction
+    first: float | None
+
+    def compared_with(self, own: Spread) -> str:
+        """Return in words how large it is, in terms of the noise that is drawn."""
+        if own.typical == 0:
+            return "the noise is negligible here"
+        return _compared(float(self.typical / own.typical))
+
+
+def spread_of(form: AdditiveForm, noise: AdditiveNoise) -> Spread:
+    """Return how large this noise is on an additive form."""
+    laws, unit = noise.describe()
+    typical = Fraction(sqrt(fmean(law.std**2 for law in laws))) * unit
+    number = _single_slope(form)
+    if number is None:
+        return Spread(typical, None)
+    place, slope = number
+    return Spread(typical, float(Fraction(laws[place].std) * unit * slope))
 
 
 def _single_slope(form: AdditiveForm) -> tuple[int, Fraction] | None:

@@ -18,8 +18,9 @@ D and D' is ``L = L_1 + ... + L_m``.
 - *Bounded range.* Let each L_i vary by at most epsilon / k over y. The range of a sum is at most
   the sum of the ranges, so L varies by at most epsilon. That costs
   ``epsilon**2 / 8 = k**2 (epsilon / k)**2 / 8``.
-- *Any rho.* Let one row cost rho (a stack's, or that of groups). k rows cost ``k**2 rho`` (Bun &
-  Steinke 2016, Proposition 1.9). The two cases above agree with it.
+- *Any rho.* Let one row cost rho (a stack's, that of groups, or that of Gaussian noise, which is
+  no pure draw). k rows cost ``k**2 rho`` (Bun & Steinke 2016, Proposition 1.9). The two cases above
+  agree with it.
 
 So the price is epsilon, and in zCDP k**2 times what one row costs. For a sum, k times the
 sensitivity at epsilon is the same law. One person's *sum* with public bounds of its own is
@@ -37,6 +38,7 @@ from mechanisms.domain import Schema
 from mechanisms.privacy import ONE_ROW, Adjacency, PrivacyLoss, part_of
 
 _THEOREM = "Dwork & Roth 2014, Theorem 2.2 (groups of rows)"
+_THEOREM_OF_ZCDP = "Bun & Steinke 2016, Proposition 1.9 (groups of rows)"
 
 
 def per_row(schema: Schema, epsilon: PrivacyLoss) -> tuple[Schema, PrivacyLoss]:
@@ -78,11 +80,12 @@ def plan_for_people(
     )
     return replace(
         plan,
+        schema=schema,
         guarantee=replace(
             own,
             epsilon=epsilon,
             sensitivity_unit=f"{own.sensitivity_unit}; of one row",
-            theorem=f"{own.theorem}; {_THEOREM}",
+            theorem=f"{own.theorem}; {_THEOREM if own.is_pure else _THEOREM_OF_ZCDP}",
             rho=protects.rows**2 * own.zcdp,
             reduction=several if own.reduction is None else f"{own.reduction} {several}",
             protects=protects.words,

@@ -30,9 +30,8 @@ from mechanisms.contract import (
     Statistic,
     Term,
 )
-from mechanisms.domain import NumberColumn, Schema
+from mechanisms.domain import NumberColumn, Schema, TimeKind, number_of, text_of
 from mechanisms.statistics.stack import Stack
-from mechanisms.times import TimeKind, number_of, text_of
 
 _Change = Callable[[TimeKind, Any], Any]
 
@@ -120,6 +119,10 @@ def _unestimated(inference: Inference, places: frozenset[tuple[str | int, ...]])
 
 def _term(term: Term, statistic: Statistic, schema: Schema) -> Term:
     """Return the inference about a date or a moment as texts; its standard error stays a number."""
+    if isinstance(statistic, Stack):
+        own, rest = statistic.parts[int(term.place[1])].statistic, term.place[:2]
+        found = _term(replace(term, place=term.place[2:]), own, schema)
+        return replace(found, place=(*rest, *found.place))
     place = term.place[3:] if term.place[:1] == ("groups",) else term.place
     kind = _time_kind(statistic, schema, place)
     if kind is None:

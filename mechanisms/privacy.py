@@ -10,7 +10,7 @@ never charged by itself, so it need not be a whole number of nanos.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -173,6 +173,12 @@ def part_of(epsilon: PrivacyLoss, parts: int) -> EpsilonShare:
     return EpsilonShare(epsilon.whole, epsilon.weight / parts)
 
 
+PURE = "pure epsilon-DP"
+"""The definition of a release that is epsilon-DP, with nothing in addition."""
+ZCDP = "rho-zCDP"
+"""The definition of a release that is rho-zCDP, and epsilon-DP for no epsilon."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guarantee:
     """The guarantee of a released value, in the words that its readers see.
@@ -183,6 +189,14 @@ class Guarantee:
     standing for the cost of any epsilon-DP draw. ``reduction`` says how a filter, groups or
     a person's several rows were treated, where there are any. ``protects`` says in words
     whose presence it hides.
+
+    ``definition`` is :data:`PURE` or :data:`ZCDP`. Under the second, epsilon states the size of the
+    noise: what an epsilon-DP draw at it costs an account in zCDP, this release costs at most.
+
+    Raises
+    ------
+    ValueError
+        A release that is not pure states no rho.
     """
 
     epsilon: PrivacyLoss
@@ -190,16 +204,30 @@ class Guarantee:
     sensitivity: str
     sensitivity_unit: str
     theorem: str
-    definition: str = "pure epsilon-DP"
+    definition: str = PURE
     exact: bool = True
     rho: Fraction | None = None
     reduction: str | None = None
     protects: str = ONE_ROW.words
 
+    def __post_init__(self) -> None:
+        if not self.is_pure and self.rho is None:
+            raise ValueError("a release in zCDP states its rho")
+
+    @property
+    def is_pure(self) -> bool:
+        """Return whether the release is epsilon-DP."""
+        return self.definition == PURE
+
     @property
     def zcdp(self) -> Fraction:
         """Return the zCDP cost: ``epsilon**2 / 2`` unless a smaller one is known."""
         return pure_rho(self.epsilon) if self.rho is None else self.rho
+
+
+def definition_of(parts: Iterable[Guarantee]) -> str:
+    """Return the definition that releases meet together: pure if each of them is."""
+    return PURE if all(part.is_pure for part in parts) else ZCDP
 
 
 def pure_rho(epsilon: PrivacyLoss) -> Fraction:
@@ -210,3 +238,12 @@ def pure_rho(epsilon: PrivacyLoss) -> Fraction:
 def bounded_range_rho(epsilon: PrivacyLoss) -> Fraction:
     """Return the zCDP cost of a draw of bounded range epsilon (Cesar & Rogers 2021, Theorem 2)."""
     return epsilon.fraction**2 / 8
+
+
+KNG_THEOREM = "Reimherr & Awan 2019 (KNG), Theorem 3.1"
+"""The theorem behind the K-norm gradient mechanism."""
+
+EXPONENTIAL_THEOREM = (
+    "McSherry & Talwar 2007 (exponential mechanism); McKenna & Sheldon 2020, Theorem 1"
+)
+"""The theorem behind the exponential mechanism."""

@@ -17,9 +17,13 @@ COLUMNS: Mapping[str, Mapping[str, Any]] = {
     "x": {"type": "number", "lower": -1, "upper": 1},
     "y": {"type": "number", "lower": -1, "upper": 1},
     "yes": {"type": "boolean"},
-    "group": {"type": "category", "values": ["a", "b", "c"]},
+    "group": {
+        "type": "category",
+        "values": ["a", "b", "c"],
+        "within": {"column": "half", "of": {"a": "first", "b": "second", "c": "second"}},
+    },
 }
-"""The columns of every pair, as a data set's specification has them."""
+"""The columns of every pair, as a data set's specification has them; ``half`` is in no file."""
 
 Row = tuple[float, float, int, str]
 """The cells of a row, in the columns' order."""

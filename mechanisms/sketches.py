@@ -52,7 +52,7 @@ from mechanisms.domain import (
     presence_values,
     summed,
 )
-from mechanisms.exact.once import once
+from mechanisms.exact.fractions import once
 
 Ordered = tuple[NDArray[np.integer[Any]], NDArray[np.int64]]
 """Distinct integers, ascending, and how often each occurs."""

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from mechanisms.auditing import Audit, audit_counts
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, Schema
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import ArrayData
@@ -167,6 +167,7 @@ def audit_epsilon(
     events: Mapping[str, Callable[[Drawn], bool]],
     *,
     confidence: float = 0.999,
+    pure: bool = True,
 ) -> Audit:
     """Bound epsilon from below by draws under two neighbouring data sets.
 
@@ -174,12 +175,14 @@ def audit_epsilon(
     probability is replaced by its one-sided Clopper-Pearson bound; the level is
     shared among all events, both directions and both bounds (Bonferroni), so
     all of them hold at once with probability ``confidence``. Choose the events
-    before looking at the draws.
+    before looking at the draws. Unless the mechanism is ``pure``, the bound is
+    that of ``sqrt(2 rho)``.
     """
     return audit_counts(
         {name: (sum(map(event, first)), sum(map(event, second))) for name, event in events.items()},
         trials=(len(first), len(second)),
         confidence=confidence,
+        pure=pure,
     )
 
 

@@ -2,6 +2,8 @@
 
     D_g = {(row, g_1(row), ..., g_k(row)) : row in D}
 
+They are derived for a question, or levels above a category (:class:`NestedColumn`).
+
 **Privacy.** D_g and D'_g are neighbours exactly as D and D' are, and the schema of the view is
 public (:mod:`mechanisms.expressions.derived`). So a plan made for the view's schema and drawn on
 the view of the data has the plan's guarantee, under either adjacency, at no cost.
@@ -16,16 +18,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cache, lru_cache, partial, reduce
-from typing import Generic
+from typing import ClassVar, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.contract import Block, Data, ErrorsOn, InvalidStatisticError, Outcome, Plan, T
+from mechanisms.contract import Block, Data, Drawing, ErrorsOn, InvalidStatisticError, T
 from mechanisms.domain import (
     CategoryColumn,
     Column,
+    Nested,
     NumberColumn,
     Schema,
     Values,
@@ -45,12 +49,71 @@ from mechanisms.expressions.derived import (
     NamedError,
     derived_columns,
 )
-from mechanisms.expressions.presence import is_strict
-from mechanisms.randomness import Randomness
+from mechanisms.expressions.factors import factors_of
 from mechanisms.sketches import Ordered, Sketch, exact_gram
 
 _MOST_REMEMBERED_ROWS = 1 << 24  # 128 MiB of values
 _MS_PER_PRODUCT = 3e-7  # to add up a product of two codes
+
+
+@dataclass(frozen=True, slots=True)
+class NestedColumn:
+    """A level above a category, which is a public table of that category's values.
+
+    ``optional`` says whether the category keeps its missing cells. ``of_presence`` marks the column
+    that says whether a record has a value.
+    """
+
+    column: CategoryColumn | NumberColumn
+    nested: Nested
+    optional: bool
+    of_presence: bool = False
+
+    ms_per_row: ClassVar[float] = 1e-6
+    strict: ClassVar[bool] = True
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Return the category, or what says whether a record has a value of it."""
+        return (presence_of(self.nested.source) if self.of_presence else self.nested.source,)
+
+    @property
+    def values_read(self) -> tuple[str, ...]:
+        """Return the category."""
+        return (self.nested.source,)
+
+    @property
+    def misses(self) -> tuple[str, ...]:
+        """Return the category, if it keeps its missing cells."""
+        return self.values_read if self.optional else ()
+
+    def presence(self) -> NestedColumn:
+        """Return the boolean that says whether a record has a value of the level."""
+        boolean = NumberColumn(Fraction(0), Fraction(1), boolean=True)
+        return replace(self, column=boolean, of_presence=True)
+
+    @property
+    def key(self) -> str:
+        """Return a text that no other table of the same column shares."""
+        return f"{'presence of ' if self.of_presence else ''}{self.nested.codes}"
+
+    def values(self, block: Mapping[str, Values]) -> Values:
+        """Return the values of some rows, from those of what it reads."""
+        (found,) = (block[name] for name in self.reads)
+        if self.of_presence:
+            return found
+        return np.array(self.nested.codes, dtype=np.int32)[found]
+
+    def counts(self, below: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how often each value occurs, from the counts of the category's values."""
+        codes = np.array(self.nested.codes[: len(below)], dtype=np.int64)
+        size = self.nested.codes[-1] + (len(below) == len(self.nested.codes))
+        found = np.zeros(size, dtype=np.int64)
+        np.add.at(found, codes, below)
+        return found
+
+
+Added = DerivedColumn | NestedColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +124,22 @@ class RowView:
     """
 
     schema: Schema
-    added: Mapping[str, DerivedColumn] = field(default_factory=dict)
+    added: Mapping[str, Added] = field(default_factory=dict)
     _keys: dict[str, Hashable] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, schema: Schema) -> RowView:
+        """Return the view with the levels above categories alone."""
+        added: dict[str, Added] = {}
+        waiting = dict(schema.nested)
+        while waiting:  # from below: a level may be that of a level
+            for name in [each for each in waiting if waiting[each].source not in waiting]:
+                nested, column = waiting.pop(name), schema.columns[name]
+                assert isinstance(column, CategoryColumn)
+                added[name] = NestedColumn(column, nested, name in schema.optional)
+                if name in schema.optional:
+                    added[presence_of(name)] = added[name].presence()
+        return cls(schema, added)
 
     def adding(self, definitions: Mapping[str, Definition], places: Mapping[str, str]) -> RowView:
         """Return this view with more columns; ``places`` say where each is asked for.
@@ -87,7 +164,14 @@ class RowView:
             if each.misses:  # right behind it: what comes next may ask whether it is missing
                 added[presence_of(name)] = each.presence()
                 optional.add(name)
-        schema = replace(self.schema, columns=columns, optional=frozenset(optional))
+        schema = replace(
+            self.schema,
+            columns=columns,
+            optional=frozenset(optional),
+            factors=factors_of(
+                {name: each.tree for name, each in made.items()}, columns, self.schema.factors
+            ),
+        )
         return RowView(schema, added)
 
     def key(self, name: str) -> Hashable:
@@ -119,7 +203,7 @@ class RowView:
     def presences(self, name: str) -> Iterator[str]:
         """Yield the columns that must have a value for this one to have one; often none."""
         made = self.added.get(name)
-        if made is None or not is_strict(made.tree):
+        if made is None or not made.strict:
             if name in self.schema.optional:
                 yield name
             return
@@ -136,9 +220,16 @@ class RowView:
             yield name
 
     def with_missing_cells(self, names: Collection[str]) -> RowView:
-        """Return the view with one value more of these categories, for records without one."""
+        """Return the view with one value more of these categories, for records without one.
+
+        Levels above them have one, too.
+        """
         if not names:
             return self
+        names, before = {*names}, -1
+        while len(names) > before:
+            before = len(names)
+            names |= {level for level, each in self.schema.nested.items() if each.source in names}
         wider = {
             name: with_missing_cell(column)
             if name in names and isinstance(column, CategoryColumn)
@@ -164,19 +255,14 @@ class RowView:
         """Return the data as the view shows them."""
         return ViewedData(self, data) if self.added else data
 
-    def plan(self, plan: Plan) -> Plan:
-        """Return a plan for the view's schema as one for the data set's own rows."""
+    def drawing(self, drawn: Drawing) -> Drawing:
+        """Return a drawing from the view as one from the data set's own rows."""
         if not self.added:
-            return plan
-
-        def draw(data: Data, randomness: Randomness) -> Outcome:
-            return plan.draw(self.over(data), randomness)
-
-        errors_on = plan.errors_on
+            return drawn
+        errors_on = drawn.errors_on
         return replace(
-            plan,
-            draw=draw,
-            expected_ms=plan.expected_ms + self.expected_ms,
+            drawn,
+            draw=lambda data, randomness: drawn.draw(self.over(data), randomness),
             errors_on=None if errors_on is None else self._errors(errors_on),
         )
 
@@ -186,8 +272,11 @@ class RowView:
     @property
     def expected_ms(self) -> float:
         """Return about how long computing the added columns and their sums takes."""
-        made = sum(each.ms_per_row for each in self.added.values())
-        summed = _MS_PER_PRODUCT * (len(self.added) + 2) ** 2
+        if not self.added:
+            return 0.0
+        derived = [each for each in self.added.values() if isinstance(each, DerivedColumn)]
+        made = sum(each.ms_per_row for each in derived)
+        summed = _MS_PER_PRODUCT * (len(derived) + 2) ** 2 if derived else 0.0
         return (made + summed) * self.schema.row_bound
 
 
@@ -263,7 +352,10 @@ class ViewedData:
 
     def category_counts(self, column: str) -> NDArray[np.int64]:
         """Return how often each declared value of a category column occurs."""
-        return self.data.category_counts(column)
+        made = self.view.added.get(column)
+        if not isinstance(made, NestedColumn):
+            return self.data.category_counts(column)
+        return made.counts(self.category_counts(made.nested.source))
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         """Yield blocks of rows in stored order."""
@@ -315,7 +407,7 @@ class ViewedData:
     def _is_kept(self, name: str) -> bool:
         """Return whether a column is remembered: not one that is as quickly made as read."""
         made = self.view.added.get(name)
-        if made is None or made.column.boolean:
+        if not isinstance(made, DerivedColumn) or made.column.boolean:
             return False
         return self.view.schema.row_bound <= _MOST_REMEMBERED_ROWS
 
@@ -359,11 +451,11 @@ class _Shown(Generic[T]):
 
 def added_json(view: RowView, names: Sequence[str]) -> dict[str, dict[str, object]]:
     """Return the public facts about added columns, ready for JSON."""
-    return {name: _public_facts(view.added[name]) for name in names if name in view.added}
+    found = ((name, view.added.get(name)) for name in names)
+    return {name: _public_facts(made) for name, made in found if isinstance(made, DerivedColumn)}
 
 
 def _public_facts(made: DerivedColumn) -> dict[str, object]:
-    facts: Column = made.column
-    assert isinstance(facts, NumberColumn)
+    facts = made.column
     bounds = [float(facts.lower), float(facts.upper)]
     return {"expr": str(made.tree), "bounds": bounds}

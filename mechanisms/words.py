@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-MOST_LISTED = 20  # a sentence of more is no sentence
+MOST_LISTED = 25  # all kinds of statistics; a sentence of more is no sentence
 _LONGEST_COMPARED = 40  # the work grows with both lengths, and the caller chooses one
 _MOST_COMPARED = 1_000
 """A refusal takes a few hundredths of a second at most, however many names there are."""

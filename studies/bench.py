@@ -17,6 +17,7 @@ from studies import (
     accuracy,
     base_measure,
     boxes,
+    clipping,
     draws,
     jobs,
     ledger,
@@ -79,6 +80,18 @@ def bench_base_measure() -> None:
     for row in base_measure.study():
         errors = "  ".join("  slow" if each is None else f"{each:6.3f}" for each in row.errors)
         _say(f"  {row.setting:<16} {errors}   {row.length:5.2f}   rule p={row.rule}")
+
+
+def bench_clipping() -> None:
+    """Print the errors of clipped means by the share of epsilon for bounds and what is beyond."""
+    _say("Clipped means: mean error relative to the mean, by the rule for private bounds")
+    found = list(clipping.study())
+    for row in found:
+        rule = "none" if row.share is None else f"share {row.share}, {row.beyond} / epsilon_1"
+        setting = f"{row.values}, n {row.rows}, upper {row.upper:.0e}, epsilon {row.epsilon}"
+        _say(f"  {setting:<66} {rule:<26} {row.error:8.3g}")
+    for (share, beyond), (middle, worst) in sorted(clipping.regrets(found).items()):
+        _say(f"  share {share}, {beyond} / epsilon_1: regret {middle:.2f}, at most {worst:.4g}")
 
 
 def bench_long_answers() -> None:
@@ -204,6 +217,7 @@ SECTIONS: dict[str, Callable[[], None]] = {
     "linear": bench_linear,
     "base": bench_base_measure,
     "long": bench_long_answers,
+    "clip": bench_clipping,
     "slack": bench_slack,
     "logistic": bench_logistic,
     "tilt": bench_tilt,

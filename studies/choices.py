@@ -1,13 +1,13 @@
-"""Whether ``auto`` takes the mechanism that errs least, for linear regressions of other data.
+"""Whether ``auto`` takes what errs least, for linear regressions of other data.
 
 ``python -m studies.choices`` prints the mean Euclidean distance of scaled coefficients to least
-squares by each mechanism, the choice of ``auto``, and the ratio of its error to the least one. Each
-draw has a data set of its own, which the mechanisms share. Targets have residuals of deviation 0.1.
-The rule was found on :data:`FOUND_ON`; :data:`FRESH` was evaluated afterwards.
+squares by each candidate (mechanisms, and objective perturbation by squared loss or by thresholds
+of Huber's), the choice of ``auto``, and the ratio of its error to the least one. Each draw has a
+data set of its own, which the candidates share; of real data, an even sample.
 
 Features are uniform on a part of their bounds (``spread``), off centre where that is not all of
-them, and correlate by ``rho``; ``flags`` of them are 1 in one record of 20 and else 0. The ratio's
-standard error is that of a ratio of paired means.
+them, and correlate by ``rho``; ``flags`` of them are 1 in one record of 20 and else 0. Residuals
+have a law and a deviation. The ratio's standard error is that of a ratio of paired means.
 """
 
 from __future__ import annotations
@@ -15,29 +15,34 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from mechanisms.catalog import calibrate
+from mechanisms.contract import Plan
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.foresight.choice import choose
+from mechanisms.perturbation.thresholds import Law, residuals
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.randomness import system_randomness
+from mechanisms.randomness import Randomness, system_randomness
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
 
 Values = NDArray[np.float64]
 
-MECHANISMS = ("kng", "functional", "objective_perturbation")
+MECHANISMS = ("kng", "functional")
+LOSSES: tuple[float | None, ...] = (None, 1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
+"""Squared loss, and thresholds of Huber's in scaled units."""
+CANDIDATES = (*MECHANISMS, *("squared" if each is None else f"{each:g}" for each in LOSSES))
 _UNIT = NumberColumn(lower=Fraction(-1), upper=Fraction(1))
 _FLAG = NumberColumn(lower=Fraction(0), upper=Fraction(1), boolean=True)
 _SHARE = 0.05
 _OFF_CENTRE = 0.3
-_ERROR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,9 @@ class Setting:
     flags: int = 0
     length: float = 0.5
     """The l1 norm of the slopes, in scaled units."""
+    law: Law = "normal"
+    error: float = 0.1
+    """The deviation of residuals, in scaled units."""
     adjacency: Adjacency = Adjacency.REPLACE_ONE
 
     @property
@@ -64,6 +72,20 @@ class Setting:
     def statistic(self) -> LinearRegression:
         """Return the question."""
         return LinearRegression(target="y", features=self.names, bound=self.bound)
+
+    def plans(self) -> dict[str, Plan]:
+        """Return the plan of each candidate, and that of ``auto``."""
+        schema, epsilon, asked = self.schema(), Epsilon.parse(self.epsilon), self.statistic
+        found = {
+            name: calibrate(asked, schema, epsilon, mechanism=name)
+            for name in (*MECHANISMS, "auto")
+        }
+        for name, threshold in zip(CANDIDATES[len(MECHANISMS) :], LOSSES, strict=True):
+            fit = replace(asked, loss="squared")
+            if threshold is not None:
+                fit = replace(asked, loss="huber", threshold=threshold)
+            found[name] = calibrate(fit, schema, epsilon, mechanism="objective_perturbation")
+        return found
 
     def schema(self) -> Schema:
         """Return the public facts."""
@@ -84,7 +106,7 @@ class Setting:
         slopes = rng.standard_normal(len(self.names))
         slopes *= self.length / np.abs(slopes).sum()
         centred = (features - features.mean(axis=0)) @ slopes
-        target = np.clip(centred + _ERROR * rng.standard_normal(self.rows), -1, 1)
+        target = np.clip(centred + self.error * rng.choice(residuals(self.law), self.rows), -1, 1)
         values = dict(zip(self.names, features.T, strict=True))
         for name in self.names[: self.flags]:
             values[name] = (values[name] + 1) / 2
@@ -138,6 +160,12 @@ FRESH = (
     Setting(40_000, 13, 5.0, "0.5", rho=0.2, length=0.8),
     Setting(70_000, 6, epsilon="0.2", adjacency=ADD),
 )
+LAWS: tuple[Setting, ...] = tuple(
+    Setting(rows, coefficients, spread=spread, law=law, error=error)
+    for rows, coefficients, spread in ((1_000, 4, 1.0), (10_000, 6, 0.25), (50_000, 3, 1.0))
+    for law, error in product(get_args(Law), (0.05, 0.2))
+)
+"""Residuals of other laws and deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,31 +179,40 @@ class Row:
     ratio_se: float
 
 
-def study(settings: tuple[Setting, ...], draws: int, seed: int = 18) -> Iterator[Row]:
+def study(
+    settings: tuple[Setting, ...],
+    draws: int,
+    seed: int = 18,
+    randomness: Randomness | None = None,
+) -> Iterator[Row]:
     """Yield a row for each setting."""
+    bits = randomness or system_randomness()
     for setting in settings:
-        choice = choose(
-            setting.statistic, setting.schema(), Epsilon.parse(setting.epsilon), norm="auto"
-        )
-        assert choice is not None
-        found = _errors(setting, draws, np.random.default_rng(seed))
+        plans = setting.plans()
+        chosen = plans.pop("auto")
+        taken = chosen.mechanism
+        if taken == "objective_perturbation":
+            taken = f"{chosen.details.get('threshold', 'squared'):g}"
+        found = _errors(setting, plans, draws, np.random.default_rng(seed), bits)
         means = {name: float(each.mean()) for name, each in found.items()}
-        taken, least = found[choice.mechanism], found[min(means, key=means.__getitem__)]
-        ratio = float(taken.mean() / least.mean())
-        spread = float(np.std(taken - ratio * least)) / float(least.mean()) / np.sqrt(draws)
-        yield Row(setting, means, choice.mechanism, ratio, spread)
+        own, least = found[taken], found[min(means, key=means.__getitem__)]
+        ratio = float(own.mean() / least.mean())
+        spread = float(np.std(own - ratio * least)) / float(least.mean()) / np.sqrt(draws)
+        yield Row(setting, means, taken, ratio, spread)
 
 
-def _errors(setting: Setting, draws: int, rng: np.random.Generator) -> dict[str, Values]:
-    schema, epsilon = setting.schema(), Epsilon.parse(setting.epsilon)
-    plans = {
-        name: calibrate(setting.statistic, schema, epsilon, mechanism=name) for name in MECHANISMS
-    }
-    found: dict[str, list[float]] = {name: [] for name in MECHANISMS}
+def _errors(
+    setting: Setting,
+    plans: dict[str, Plan],
+    draws: int,
+    rng: np.random.Generator,
+    bits: Randomness,
+) -> dict[str, Values]:
+    found: dict[str, list[float]] = {name: [] for name in plans}
     for _ in range(draws):
         data, truth = setting.sample(rng)
         for name, plan in plans.items():
-            value = plan.draw(data, system_randomness()).value["coefficients"]
+            value = plan.draw(data, bits).value["coefficients"]
             assert isinstance(value, dict)
             found[name].append(float(np.linalg.norm(setting.scaled(value) - truth)))
     return {name: np.array(each) for name, each in found.items()}
@@ -189,11 +226,12 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=80, help="data sets of each setting")
     parser.add_argument("--fresh", action="store_true", help="only the settings in FRESH")
     given = parser.parse_args()
-    for row in study(FRESH if given.fresh else FOUND_ON + FRESH, given.draws):
+    sys.stdout.write(f"rows ...  {' '.join(CANDIDATES)}\n")
+    for row in study(FRESH if given.fresh else FOUND_ON + FRESH + LAWS, given.draws):
         one = row.setting
         asked = f"{one.rows:,} {one.coefficients} {one.bound:g} {one.epsilon} {one.adjacency.value}"
-        design = f"{one.spread:g} {one.rho:g} {one.flags} {one.length:g}"
-        errors = " ".join(f"{row.errors[name]:.3f}" for name in MECHANISMS)
+        design = f"{one.spread:g} {one.rho:g} {one.flags} {one.length:g} {one.law} {one.error:g}"
+        errors = " ".join(f"{row.errors[name]:.3g}" for name in CANDIDATES)
         ratio = f"{row.ratio:.2f} ± {row.ratio_se:.2f}"
         sys.stdout.write(f"{asked}  {design}  {errors}  {row.taken} {ratio}\n")
         sys.stdout.flush()

@@ -9,7 +9,8 @@ slopes are counted, not the intercept.
 deviation 0.1, slopes of both signs, all in scaled units. By ``moments`` the regression is derived
 from a release of them. *Logistic* is the design of Awan and Wang (arXiv 2303.05328): one feature
 2 Beta(1/2, 1/2) - 1, log-odds 1/2 + 2 x. Their repro samples cover 0.994 at mean width 0.969 in
-5,139 s, and DP-CI-ERM 0.824 at 0.770, at n = 1000 and epsilon 1.
+5,139 s, and DP-CI-ERM 0.824 at 0.770, at n = 1000 and epsilon 1. *Correlations* are of two columns
+of the housing file, whose rows are the population: data sets are drawn from them.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from app.demo import DEMO_DATA, HOUSING
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Outcome, Plan
 from mechanisms.derivations import Released, derive
@@ -32,6 +35,7 @@ from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.moments import Moments
@@ -63,7 +67,7 @@ class Design(Protocol):
         """Return the population's numbers: those of the last terms of an answer."""
 
     @property
-    def statistic(self) -> LinearRegression | LogisticRegression | Quantile: ...
+    def statistic(self) -> LinearRegression | LogisticRegression | Quantile | Correlation: ...
 
     def schema(self) -> Schema:
         """Return the public facts."""
@@ -86,11 +90,15 @@ class Linear:
     features: int
     spread: float = 1.0
     adjacency: Adjacency = REPLACE
+    loss: Literal["auto", "squared", "huber"] = "squared"
+    heavy: bool = False
+    """Whether residuals have the law of Student's t of 3 degrees of freedom."""
 
     @property
     def name(self) -> str:
         """Return the design in a few words."""
-        return f"linear, {self.features} slopes, spread {self.spread:g}"
+        more = (", Huber" if self.loss == "huber" else "") + (", heavy" if self.heavy else "")
+        return f"linear, {self.features} slopes, spread {self.spread:g}{more}"
 
     @property
     def truths(self) -> Values:
@@ -102,7 +110,7 @@ class Linear:
     def statistic(self) -> LinearRegression:
         """Return the question."""
         names = tuple(f"x{place}" for place in range(self.features))
-        return LinearRegression(target="y", features=names)
+        return LinearRegression(target="y", features=names, loss=self.loss)
 
     def schema(self) -> Schema:
         """Return the public facts."""
@@ -111,7 +119,10 @@ class Linear:
     def sample(self, rng: np.random.Generator) -> ArrayData:
         """Return a data set drawn from the population."""
         features = rng.uniform(-self.spread, self.spread, (self.rows, self.features))
-        target = _INTERCEPT + features @ self.truths + rng.normal(0, _ERROR, self.rows)
+        residuals = rng.normal(0, _ERROR, self.rows)
+        if self.heavy:
+            residuals = _ERROR * rng.standard_t(3, self.rows) / np.sqrt(3)
+        target = _INTERCEPT + features @ self.truths + residuals
         names = (*self.statistic.names, "y")
         table = dict(zip(names, (*features.T, target), strict=True))
         return ArrayData.from_values(self.schema(), table)
@@ -183,6 +194,48 @@ class Median:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Housing:
+    """The correlation of two columns in rows drawn from the housing file."""
+
+    rows: int
+    columns: tuple[str, str]
+    adjacency: Adjacency = REPLACE
+
+    @property
+    def name(self) -> str:
+        """Return the design in a few words."""
+        return "correlation, " + " ".join(name[:9] for name in self.columns)
+
+    @property
+    def truths(self) -> Values:
+        """Return the correlation in the file."""
+        one, two = self._file().T
+        return np.array([np.corrcoef(one, two)[0, 1]], dtype=np.float64)
+
+    @property
+    def statistic(self) -> Correlation:
+        """Return the question."""
+        return Correlation(columns=self.columns)
+
+    def schema(self) -> Schema:
+        """Return the public facts."""
+        columns = dict.fromkeys(self.columns, _UNIT)
+        for name in self.columns:
+            low, high = (Fraction(str(HOUSING["columns"][name][end])) for end in ("lower", "upper"))
+            columns[name] = NumberColumn(lower=low, upper=high)
+        return Schema(columns, self.adjacency, self.rows, max_rows=10 * self.rows)
+
+    def sample(self, rng: np.random.Generator) -> ArrayData:
+        """Return a data set drawn from the population."""
+        rows = rng.choice(self._file(), self.rows)
+        return ArrayData.from_values(self.schema(), dict(zip(self.columns, rows.T, strict=True)))
+
+    def _file(self) -> Values:
+        frame = pl.read_csv(DEMO_DATA / "california_housing.csv").fill_null(0)
+        return frame.select(self.columns).to_numpy().astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """A design, and how its numbers are released: without a share from ``moments``."""
 
@@ -225,6 +278,16 @@ SETTINGS = (
     ),
     *(
         Setting(
+            design=Linear(rows=rows, features=features, loss="huber", heavy=heavy),
+            epsilon="1",
+            mechanism="objective_perturbation",
+            share=_THIRD,
+        )
+        for rows, features in ((2_000, 1), (10_000, 3))
+        for heavy in (False, True)
+    ),
+    *(
+        Setting(
             design=Median(rows=rows, adjacency=adjacency),
             epsilon="1",
             mechanism="kng",
@@ -232,6 +295,15 @@ SETTINGS = (
         )
         for adjacency in (REPLACE, ADD)
         for rows in (1_000, 10_000)
+    ),
+    *(
+        Setting(design=Housing(rows=10_000, columns=columns), epsilon=epsilon)
+        for columns in (
+            ("population", "households"),
+            ("median_income", "median_house_value"),
+            ("total_rooms", "housing_median_age"),
+        )
+        for epsilon in ("1", "20")
     ),
 )
 
@@ -290,6 +362,7 @@ def _from_moments(setting: Setting) -> Infer:
         outcome = plan.draw(data, system_randomness())
         released = Released(
             statistic=asked,
+            mechanism=plan.mechanism,
             norm=plan.norm,
             epsilon=epsilon,
             value=outcome.value,

@@ -156,14 +156,21 @@ def server(directory: Path, settings: Mapping[str, int]) -> Iterator[int]:
     )
     process.start()
     try:
-        _wait_until_ready(port)
+        wait_until_ready(port)
         yield port
     finally:
         process.terminate()
         process.join(15)
 
 
-def _wait_until_ready(port: int) -> None:
+def wait_until_ready(port: int) -> None:
+    """Return once the service on a port answers.
+
+    Raises
+    ------
+    RuntimeError
+        It did not within a minute.
+    """
     for _ in range(600):
         try:
             if httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5).status_code == 200:
@@ -199,7 +206,8 @@ def send_upload(port: int, name: str, columns: Mapping[str, object], rows: str) 
     return str(answer.json()["id"])
 
 
-def _mean_request(dataset: str, prefix: str) -> load.RequestBytes:
+def mean_request(dataset: str, prefix: str) -> load.RequestBytes:
+    """Return what asks for the same mean, each time under another Idempotency-Key."""
     body = b'{"statistic":{"kind":"mean","columns":["x"]},"epsilon":"0.001"}'
     headers = {"Authorization": f"Bearer {KEY}"}
     path, place = f"/v1/datasets/{dataset}/releases", b"{key}"
@@ -215,7 +223,7 @@ def rows_ratio(port: int, *, rounds: int = 6, requests: int = 150) -> float:
     for turn in range(rounds):
         for rows, dataset in datasets.items():
             result = load.run(
-                port, _mean_request(dataset, f"n-{rows}-{turn}"), total=requests, connections=1
+                port, mean_request(dataset, f"n-{rows}-{turn}"), total=requests, connections=1
             )
             assert set(result.statuses) == {201}, result.statuses
             if turn:  # the first round warms up
@@ -236,7 +244,7 @@ def throughput(port: int, *, connections: int = 64, turns: int = 12) -> Throughp
     releases: list[Run] = []
     flushes: list[float] = []
     for turn in range(turns + 1):
-        release = _mean_request(dataset, f"load-{turn}")
+        release = mean_request(dataset, f"load-{turn}")
         bare.append(_run(port, lambda _: bare_request, total=1200, connections=connections))
         releases.append(_run(port, release, total=960, connections=connections))
         assert set(bare[-1].load.statuses) == {200}, bare[-1].load.statuses

@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from types import FrameType
@@ -64,15 +65,14 @@ class Case:
         before = signal.signal(signal.SIGPROF, _too_long)
         start = time.process_time()
         gc.disable()  # an exception in what is called when garbage is collected ends nothing
-        signal.setitimer(signal.ITIMER_PROF, limit_s, _AGAIN_S)
-        try:
-            self.plan.draw(self.data, seeded_randomness(seed))
-        except _TooLongError:
-            pass
-        finally:
+        with suppress(_TooLongError):  # the signal may also come right after the draw
+            with suppress(_TooLongError):
+                signal.setitimer(signal.ITIMER_PROF, limit_s, _AGAIN_S)
+                self.plan.draw(self.data, seeded_randomness(seed))
             signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.signal(signal.SIGPROF, before)
-            gc.enable()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+        gc.enable()
         return time.process_time() - start
 
     @property

@@ -21,9 +21,8 @@ import polars as pl
 from app.domain.columns import NumberSpec
 from app.domain.datasets import ColumnsSpec
 from app.processes.upload_reading import SHARED, checked_blocks
-from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import KEY_BYTES
-from app.uploads.storing import write_files
+from app.uploads.storing import ReadingTask, Tally, write_files
 from app.uploads.trouble import Limits
 from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency

@@ -1,16 +1,17 @@
 """The order of the test files, which cases are wide, and where the tests write.
 
 The longest files come first, so that no core ends long after the others. How long each file takes
-is kept in ``durations.json`` beside this file. Refresh it, on a quiet machine, with
+is kept in ``durations.json`` next to this file. Refresh it, on a quiet machine, with
 ``make test-all ARGS=--record-durations``.
 
-Cases that take long, and whose siblings take the same way through the code, are left to
-``make test-wide``: ``wide_cases.json`` names them.
+Cases that take long, and whose siblings take the same way through the code, are marked ``wide``,
+which ``wide_cases.json`` does too. They are left to ``make test-wide``, and slow ones to
+``make test-all``.
 
 ``make coverage`` runs the files of ``traced.json``, and traced they take twice the time. What the
-list names beside a file is left out: it takes long, and no branch that two others do not take.
+list names next to a file is left out: it takes long, and no branch that two others do not take.
 
-With ``--in-memory`` all that the tests write lies in memory, where there is enough of it. Thousands
+With ``--in-memory`` all that the tests write is in memory, where there is enough of it. Thousands
 of commits are flushed, and each would wait for the disk; that they are flushed is proved otherwise
 (``tests/app/test_flushes.py``).
 """
@@ -65,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.getoption("--in-memory") and holds_files(MEMORY):
         os.environ["TMPDIR"] = str(MEMORY)
-        tempfile.tempdir = None  # it is looked for anew
+        tempfile.tempdir = None  # it is looked for again
     if config.getoption("--record-durations"):
         config.pluginmanager.register(Recorder())
 
@@ -81,7 +82,7 @@ def holds_files(directory: Path) -> bool:
 
 
 def longest_first(files: list[str], seconds: dict[str, float]) -> list[str]:
-    """Return files by falling duration; one that nobody has timed yet comes first."""
+    """Return files by falling duration; one that no one has timed yet comes first."""
     return sorted(files, key=lambda name: -seconds.get(name, float("inf")))
 
 
@@ -118,7 +119,7 @@ def has_none_of(wanted: str, path: Path, left_out: list[str] | None) -> bool:
     text = path.read_text("utf-8")
     if "not slow" in wanted:
         return WHOLLY_SLOW.search(text) is not None
-    if wanted.startswith("slow and timed"):
+    if re.search(r"(?<!not )\btimed\b", wanted):
         return "mark.timed" not in text
     return wanted.startswith("slow") and PARTLY_SLOW.search(text) is None
 

@@ -52,9 +52,14 @@ def shipped() -> list[str]:
 def licence_of(name: str) -> str:
     """Return a package's licence."""
     about = metadata(name)
-    told = about.get("License-Expression") or about.get("License") or ""
-    if told and len(told) <= _LONG and "\n" not in told and told not in _CLASSIFIERS:
-        return told
+    reported = about.get("License-Expression") or about.get("License") or ""
+    if (
+        reported
+        and len(reported) <= _LONG
+        and "\n" not in reported
+        and reported not in _CLASSIFIERS
+    ):
+        return reported
     classified = [each for each in about.get_all("Classifier") or () if each.startswith("License")]
     return " OR ".join(_CLASSIFIERS[_last(each)] for each in classified)
 

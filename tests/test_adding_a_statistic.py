@@ -15,24 +15,26 @@ from pathlib import Path
 import pytest
 
 from app.services.generated import sources
+from mechanisms.catalog import STATISTICS
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
 ROOT = Path(__file__).parents[1]
 WALK = "from tests.further.statistics import register; register(); import tests.further.walk"
-WORDS = frozenset({"count", "mean", "sum", "std", "variance", "moments"})
+WORDS = frozenset({"count", "mean", "sum", "std", "tables", "variance", "moments"})
 """Kinds that are also words of column specifications and of answers."""
 CLASSES = frozenset(each.__name__ for each in SINGLE_STATISTICS.values())
 MAY_IMPORT = (
     "mechanisms/kng/", "mechanisms/exponential/", "mechanisms/perturbation/",
     "mechanisms/functional/", "mechanisms/inference/", "mechanisms/statistics/",
+    "mechanisms/analysis/",
 )  # fmt: skip
 """Mechanisms: each lists the classes that it draws, or has standard errors for, in one table. And
-statistics, which are made of others."""
+statistics and analyses, which are made of others."""
 GENERATED = frozenset(sources())
 REGISTRY = "mechanisms/statistics/registry.py"
 OWN = {
     "mechanisms/" + each.__module__.removeprefix("mechanisms.").replace(".", "/") + ".py"
-    for each in SINGLE_STATISTICS.values()
+    for each in STATISTICS.values()
 }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,6 +74,42 @@ def test_wide_cases_are_of_functions_that_are_there() -> None:
     for file, functions in WIDE_CASES.items():
         text = (ROOT / file).read_text("utf-8")
         assert [name for name in functions if f"\ndef {name}(" not in text] == [], file
+
+
+def test_every_file_has_a_test_that_continuous_integration_runs() -> None:
+    """What is left to `make test-all` is more of the same, and no file of its own."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        name = str(path.relative_to(ROOT))
+        assert runs_with_every_change(path.read_text("utf-8"), TRACED.get(name)), name
+
+
+def test_a_file_of_further_cases_alone_is_found() -> None:
+    wide = "@pytest.mark.wide\ndef test_a(): ...\n"
+    served = "pytestmark = pytest.mark.postgres\n"
+    slow = "@pytest.mark.parametrize('x', [pytest.param(1, marks=pytest.mark.slow)])\n"
+    assert not runs_with_every_change(wide, [])
+    assert runs_with_every_change(wide + "def test_b(): ...\n", None)
+    assert not runs_with_every_change(served + "def test_b(): ...\n", [ON_POSTGRESQL])
+    assert not runs_with_every_change(served + "def test_b(): ...\n", None)
+    assert runs_with_every_change(served + "def test_b(): ...\n", [])
+    assert runs_with_every_change(f"{served}{slow}def test_b(x): ...\n", None)
+
+
+def runs_with_every_change(text: str, left_out: list[str] | None) -> bool:
+    """Return whether `.ci/run` runs a test of a file; given what is not traced, if any is."""
+    tree = ast.parse(text)
+    served = re.search(r"^pytestmark = .*\bmark\.postgres\b", text, re.MULTILINE)
+    slow = re.search(r"^pytestmark = .*\bmark\.slow\b", text, re.MULTILINE)
+    traced = left_out is not None and ON_POSTGRESQL not in left_out
+    for each in tree.body:
+        if not isinstance(each, ast.FunctionDef) or not each.name.startswith("test_"):
+            continue
+        marks = [ast.unparse(mark) for mark in each.decorator_list]
+        if {"pytest.mark.wide", "pytest.mark.long"} & {*marks}:
+            continue
+        if not served or slow or traced or any("pytest.mark.slow" in mark for mark in marks):
+            return True
+    return False
 
 
 def test_what_coverage_leaves_out_is_there() -> None:

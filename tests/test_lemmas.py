@@ -22,9 +22,9 @@ from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.second_moments import SecondMomentBall
 from mechanisms.knorm import integer_noise
 from mechanisms.objectives import losses
-from mechanisms.objectives.gradient_norms import InterceptHullNorm
+from mechanisms.objectives.design import InterceptHullNorm
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.samplers.intervals import GridCodes, draw_scored_point
+from mechanisms.samplers.intervals import GridCodes, draw_scored_place
 from mechanisms.statistics import quantile
 from mechanisms.statistics.moments import Moments
 from mechanisms.testing import seeded_randomness
@@ -169,7 +169,7 @@ def _scores(twelfths: int, coded: int) -> dict[int, Fraction]:
     seen: dict[int, Fraction] = {}
     randomness, rate = seeded_randomness(7), Fraction(1, 100)
     for _ in range(100):
-        at, exponent = draw_scored_point(
+        at, exponent = draw_scored_place(
             grid, level=Fraction(twelfths, 12), rate=rate, randomness=randomness
         )
         seen[at] = exponent / rate

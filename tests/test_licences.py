@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.licences import PAGE, TABLE, licence_of, locked, shipped, table
+from tests.tiers import in_one
 
 
 def rows() -> list[str]:
@@ -25,7 +24,7 @@ def test_the_page_tells_of_nothing_else() -> None:
     assert len(names) > 25
 
 
-@pytest.mark.parametrize("name", shipped())
+@in_one("name", shipped())
 def test_what_shares_alike_is_explained(name: str) -> None:
     """Permissive licences ask for their text alone; of others the page says what they ask for."""
     if any(word in licence_of(name) for word in ("GPL", "MPL", "EPL")):

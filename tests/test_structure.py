@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,21 @@ def test_a_folder_without_a_package_is_found(tmp_path: Path) -> None:
 def test_the_house_is_sound(package: str) -> None:
     """No circle of files or folders, no crowded folder, and every package says what it is."""
     assert structure.faults(structure.modules_of(ROOT, package)) == []
+
+
+MOST_FILES, MOST_SHORT = 520, 30
+"""Files of the product, and those of them that are short: lower both when there are fewer."""
+
+
+def _is_short(text: str) -> bool:
+    """Return whether a file has fewer than 60 lines, and more than a docstring."""
+    body = ast.parse(text).body
+    return text.count("\n") < 60 and not (len(body) == 1 and isinstance(body[0], ast.Expr))
+
+
+def test_the_house_has_few_files_and_seldom_short_ones() -> None:
+    packages = ("app", "mechanisms", "migrations")
+    texts = [path.read_text("utf-8") for each in packages for path in (ROOT / each).rglob("*.py")]
+    assert len(texts) <= MOST_FILES, f"{len(texts)} files: merge what is read together"
+    short = sum(map(_is_short, texts))
+    assert short <= MOST_SHORT, f"{short} short files: a short one belongs to what uses it"

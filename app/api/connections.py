@@ -7,7 +7,7 @@ next moment is refused. So before that it serves on for a while, with ``/readyz`
 uvicorn leaves open is closed here, below the application, so that a client who dawdles costs one
 socket for a bounded time and never a thread, a task or memory: a request head that does not end, a
 body that trickles, an answer that is not read, heads without bound, and connections without number
-(:mod:`app.web.crowd`). What leaves instead of an answer is a problem like any other.
+(:mod:`app.web.anonymous`). What leaves instead of an answer is a problem like any other.
 
 A connection looks at itself once a second; a request costs it a few
 assignments.
@@ -39,7 +39,7 @@ from app.api.answers.problems import refusal
 from app.api.middleware import address_in, safe_headers
 from app.constants import Constants
 from app.domain.problems import Problem
-from app.web.crowd import Crowd, Entry
+from app.web.anonymous import Admission, Connection, ConnectionLimiter
 
 _SHORTEST_S = 1.0
 """What is handed over at the end gets so long in any case."""
@@ -135,22 +135,23 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.url = b""  # until a request names one
         self._constants: Constants = self.app_state["app"].constants
-        self._crowd: Crowd = self.app_state["app"].crowd
+        self._limiter: ConnectionLimiter = self.app_state["app"].limiter
+        self._connection = Connection(self.dismiss)
         self._unread_s = 0.0
         self._behind = False
         self._answered: RequestResponseCycle | None = None
         self._await(_Phase.HEAD)
         self._watch = self.loop.call_later(_TICK_S, self._look)
-        entry = self._crowd.enter(self, self.client[0] if self.client else "")
-        if entry is Entry.REFUSED:
+        admission = self._limiter.admit(self._connection, self.client[0] if self.client else "")
+        if admission is Admission.REFUSED:
             self._refuse(Problem("busy"))
-        elif entry is Entry.HEAD_ROOM:
+        elif admission is Admission.HEAD_ROOM:
             self.app = _InHeadRoom(self.app)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop watching, and leave."""
         self._watch.cancel()
-        self._crowd.leave(self)
+        self._limiter.remove(self._connection)
         self._give_up()
         super().connection_lost(exc)
 
@@ -187,7 +188,7 @@ class PatientProtocol(HttpToolsProtocol):
             self.app = _Refusal(_head_too_long(limit))
         self._behind = False
         self._await(_Phase.BODY)
-        self._crowd.is_served(self)
+        self._limiter.mark_busy(self._connection)
         super().on_headers_complete()
         if not self.pipeline:
             self._answered = self.cycle
@@ -210,7 +211,7 @@ class PatientProtocol(HttpToolsProtocol):
         super().on_response_complete()
         self._since = self.loop.time()
         if not self.pipeline and self.cycle.response_complete:
-            self._crowd.is_quiet(self)
+            self._limiter.mark_quiet(self._connection)
 
     def dismiss(self) -> None:
         """Close a connection that is quiet, for another's sake, with a word if it has begun."""
@@ -328,7 +329,7 @@ class _InHeadRoom:
                 message.setdefault("headers", []).append((b"connection", b"close"))
             await send(message)
 
-        await self._app({**scope, "crowded": True}, receive, send_the_last)
+        await self._app({**scope, "in_head_room": True}, receive, send_the_last)
 
 
 def _head_too_long(limit: int) -> Problem:

@@ -1,26 +1,40 @@
-"""What endpoints ask for: the services, the caller, the body."""
+"""What endpoints ask for: the services, the caller, the body.
+
+A route that states each thing about itself once; documents, tests and logs read it there.
+
+*Who may call it* is the caller its function asks for (``Analyst``, ``Curator``, ``Admin``), or
+:data:`ANYONE`. *What it takes* is the model of its ``json_body``, or a model in its
+``openapi_extra``. *What it may refuse* it names with ``documented``; what every key or body may
+be refused for is added here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
-from fastapi import Depends, Path
+from fastapi import APIRouter, Depends, Path
 from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.domain.policies import Role
+from app.api.answers.problems import described, problem_answer, query_names
+from app.domain.policies import Right
 from app.domain.problems import Problem, invalid_request
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, tag_of_release
 from app.services.releases.receipts import LongAnswer, SentAnswer
 from app.services.releases.releases import ReleaseRecord
-from app.web.requests.bodies import answer_in, made_of, request_in
-from app.web.requests.fields import Request as RequestBody
+from app.web.anonymous import admit, serve_anyone
+from app.web.requests.questions import answer_in, made_of, request_in
 from app.web.requests.schemas import ReceiptRequest
 from app.web.requests.validation import unknown_parameter
+from app.web.requests.values import RequestBody
 from app.web.state import AppState
 
 _ID = "An opaque id, as the service gave it."
@@ -43,7 +57,7 @@ async def _state(request: Request) -> AppState:
 State = Annotated[AppState, Depends(_state)]
 
 
-async def caller_of(request: Request, role: Role) -> Caller:
+async def caller_of(request: Request, right: Right) -> Caller:
     """Return who sent a request, which counts against the key's rate.
 
     Raises
@@ -51,7 +65,8 @@ async def caller_of(request: Request, role: Role) -> Caller:
     Problem
         ``unauthorized``, ``rate-limited``, ``forbidden``; ``invalid-request``
         for a query parameter that the route does not have; ``busy`` in the head room
-        beyond the most connections, which is for admins and for who reads the metrics.
+        beyond the most connections, which is for admins and for who reads the metrics;
+        ``not-found`` for a data set or a release that is not there for them.
     """
     state = state_of(request)
     try:
@@ -62,26 +77,30 @@ async def caller_of(request: Request, role: Role) -> Caller:
     state.anonymous.note_person()
     request.scope["caller"] = known
     # After the key is known: only then is it known whether it is an operator's.
-    if request.scope.get("crowded") and not known.role.may_act_as(Role.METRICS):
+    if request.scope.get("in_head_room") and not known.role.may(Right.WATCH):
         raise Problem("busy")
-    # Before the role is judged: a refusal counts against the rate as well.
+    # Before the right is judged: a refusal counts against the rate as well.
     await state.rates.take(known.key)
-    known.require(role)
+    known.require(right)
     if request.scope["query_string"]:
         _check_query(request)
+    # Before the body is judged: a refusal of that says that the data set is there.
+    await state.services.keys.access.require(
+        known, request.scope["path_params"], leaving=state.clock.answer
+    )
     return known
 
 
 @dataclass(frozen=True, slots=True)
-class CallerAtLeast:
-    """The dependency that requires at least this role; the route's role is read from it."""
+class CallerWith:
+    """The dependency that requires a right; what the route takes is read from it."""
 
-    role: Role
+    right: Right
 
     # a coroutine, because key look-ups belong on the event loop (see KeyService)
     async def __call__(self, request: Request) -> Caller:
         """Return who sent a request."""
-        return await caller_of(request, self.role)
+        return await caller_of(request, self.right)
 
 
 def _check_query(request: Request) -> None:
@@ -90,12 +109,6 @@ def _check_query(request: Request) -> None:
     for name in request.query_params:
         if name not in known:
             raise invalid_request("query", unknown_parameter(sorted(known), name))
-
-
-def query_names(needs: Dependant) -> set[str]:
-    """Return the query parameters of a route and of all it depends on."""
-    own = {field.alias for field in needs.query_params}
-    return own.union(*map(query_names, needs.dependencies))
 
 
 def _bearer(request: Request) -> bytes:
@@ -108,10 +121,13 @@ def _bearer(request: Request) -> bytes:
     return bytes(secret.strip())
 
 
-Analyst = Annotated[Caller, Depends(CallerAtLeast(Role.ANALYST))]
-Curator = Annotated[Caller, Depends(CallerAtLeast(Role.CURATOR))]
-Admin = Annotated[Caller, Depends(CallerAtLeast(Role.ADMIN))]
-Watcher = Annotated[Caller, Depends(CallerAtLeast(Role.METRICS))]
+Reader = Annotated[Caller, Depends(CallerWith(Right.READ))]
+Analyst = Annotated[Caller, Depends(CallerWith(Right.ASK))]
+Overseer = Annotated[Caller, Depends(CallerWith(Right.OVERSEE))]
+Reviewer = Annotated[Caller, Depends(CallerWith(Right.DECIDE))]
+Curator = Annotated[Caller, Depends(CallerWith(Right.CURATE))]
+Admin = Annotated[Caller, Depends(CallerWith(Right.ADMINISTER))]
+Watcher = Annotated[Caller, Depends(CallerWith(Right.WATCH))]
 
 
 def _headers(request: Request, name: bytes) -> list[bytes]:
@@ -298,3 +314,173 @@ def _names(condition: str, tag: str) -> bool:
     """Return whether an If-Match names the tag (strong comparison, RFC 9110 13.1.1)."""
     named = [part.strip() for part in condition.split(",")]
     return condition.strip() == "*" or tag in (*named, *map(tag_of_release, named))
+
+
+# A route that states each thing about itself once; documents, tests and logs read it there
+
+
+ANYONE: dict[str, Any] = {"security": []}
+"""The ``openapi_extra`` of a route that needs no key."""
+
+_KEYED = ("unauthorized", "forbidden", "invalid-request", "rate-limited")
+_OPEN = ("rate-limited",)
+_WITH_BODY = ("too-large", "unsupported-media-type", "invalid-request")
+_UNTIMED, _KEPT, _PROBE = "untimed", "kept", "probe"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def untimed(function: Function) -> Function:
+    """Keep the duration of a call out of the log: it depends on rows or on the noise drawn."""
+    vars(function)[_UNTIMED] = True
+    return function
+
+
+def kept(function: Function) -> Function:
+    """Let anyone keep an answer, until something public changes: it is the same for everyone."""
+    vars(function)[_KEPT] = True
+    return function
+
+
+def probe(function: Function) -> Function:
+    """Have a call wait for no other request without a key."""
+    vars(function)[_PROBE] = True
+    return function
+
+
+class Endpoint(APIRoute):
+    """A route of the contract.
+
+    Attributes
+    ----------
+    right
+        What it takes to call it; None: anyone may, without a key.
+    body
+        What reads its JSON body, if it takes one.
+    models
+        Every model of its request bodies, for the OpenAPI document.
+    untimed
+        Whether its duration must not be published.
+    kept
+        Whether anyone may keep its answer, which is the same for everyone.
+    probe
+        Whether it says how the service is, and waits for no other request without a key.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        asked = [each.call for each in _within(self.dependant)]
+        rights = [call.right for call in asked if isinstance(call, CallerWith)]
+        bodies: list[TakesJson] = [c for c in asked if isinstance(c, JsonBody | SentBack)]
+        extra = dict(self.openapi_extra or {})
+        # At the start, rather than later with an endpoint that is open to all by mistake.
+        if len(rights) != (0 if extra.get("security") == [] else 1):
+            raise TypeError(f"{path} does not say, once, who may call it")
+        self.right: Right | None = rights[0] if rights else None
+        self.body: TakesJson | None = bodies[0] if bodies else None
+        self.untimed = bool(vars(endpoint).get(_UNTIMED))
+        self.kept = bool(vars(endpoint).get(_KEPT))
+        self.probe = bool(vars(endpoint).get(_PROBE))
+        if self.body is not None:
+            content = {"application/json": {"schema": {"$ref": self.body.model}}}
+            extra["requestBody"] = {"required": True, "content": content}
+        self.models: set[type[BaseModel]] = set()
+        self.openapi_extra = self._referring(extra)
+        self.responses = described(self.responses, self._always_refused())
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; one that needs no key has its bounds (:mod:`app.web.anonymous`)."""
+        if self.right is not None:
+            await super().handle(scope, receive, send)
+        elif self.probe:
+            await admit(scope, probe=True)
+            await super().handle(scope, receive, send)
+        else:
+            await serve_anyone(super().handle, scope, receive, send, kept=self.kept)
+
+    def _always_refused(self) -> tuple[str, ...]:
+        """Return the problems that its key and its body alone may lead to."""
+        keyed = _OPEN if self.right is None else _KEYED
+        return (*keyed, *(_WITH_BODY if self.models else ()))
+
+    def _referring(self, part: Any) -> Any:
+        """Return a part of the description with models replaced by their names, and keep them."""
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            self.models.add(part)
+            return f"#/components/schemas/{part.__name__}"
+        if isinstance(part, Mapping):
+            return {name: self._referring(inner) for name, inner in part.items()}
+        return [self._referring(inner) for inner in part] if isinstance(part, list) else part
+
+
+class DirectEndpoint(Endpoint):
+    """An endpoint without the framework's machinery, for what is asked most.
+
+    The framework resolves an endpoint's dependencies for every request, which takes longer
+    than to charge for a small release and to draw it. A direct endpoint is a coroutine of the
+    request, its caller and its body, in this order, and is documented like any other; its
+    parameters, which the framework does not see, are declared in ``openapi_extra``.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        if self.right is None or self.body is None:
+            raise TypeError(f"{path} is direct, and does not take a caller and a body")
+        self._needs = self.right, self.body
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. Of what the endpoint raises, problems are answered here."""
+        if scope["method"] not in (self.methods or ()):  # the framework answers 405, as everywhere
+            await super().handle(scope, receive, send)
+            return
+        request, (right, read) = Request(scope, receive, send), self._needs
+        response: Response
+        try:
+            caller = await caller_of(request, right)
+            response = await self.endpoint(request, caller, await self._read(request, read))
+        except Problem as problem:
+            response = problem_answer(request, problem)
+        await response(scope, receive, send)
+
+    async def _read(self, request: Request, read: TakesJson) -> Any:
+        """Return the body. If its answers leave at ticks, so does a refusal of the body."""
+        try:
+            return await read(request)
+        except Problem:
+            if not self.untimed:
+                raise
+            async with state_of(request).clock.answer():
+                raise
+
+
+class DirectRoutes:
+    """Has direct endpoints answer before the framework looks for a route.
+
+    Their paths with another method are the framework's, as all other paths are.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
+        self._app = app
+        self._routes = [route for route in routes if isinstance(route, DirectEndpoint)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        for route in self._routes:
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(found)
+                await route.handle(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def router_of(prefix: str, tag: str, *, direct: bool = False) -> APIRouter:
+    """Return a router whose routes are endpoints."""
+    return APIRouter(prefix=prefix, tags=[tag], route_class=DirectEndpoint if direct else Endpoint)
+
+
+def _within(needs: Dependant) -> Iterator[Dependant]:
+    """Yield all that a route depends on, however indirectly."""
+    for each in needs.dependencies:
+        yield each
+        yield from _within(each)

@@ -8,8 +8,7 @@ May enter: what an audit asks, counts and reports. It knows the service by its c
 may import that and the bounds of :mod:`mechanisms.auditing`.
 """
 
-from app.audit.pairs import Offer
-from app.audit.report import Findings, Terms, as_html, as_json, as_text
+from app.audit.report import Findings, Offer, Terms, as_html, as_json, as_text
 from app.audit.running import OnDraws, audit
 
 __all__ = ["Findings", "Offer", "OnDraws", "Terms", "as_html", "as_json", "as_text", "audit"]

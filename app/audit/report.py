@@ -23,6 +23,11 @@ at most that of as many trials of one probability (Hoeffding 1956). So the Clopp
 of 2m trials holds, and epsilon >= log(q / (1 - q)). That is one bound in place of two, on twice the
 draws: it needs about half as many draws of a frequent event, and says less of a rare one.
 
+*In accounts with a delta* an offer may promise rho-zCDP. Its bound is that of ``sqrt(2 rho)``, the
+epsilon of the same charge (:mod:`mechanisms.auditing`). Of guesses: the order-alpha divergence of
+two laws, to the power of e, is convex in both. So that of an event of probability q and one of
+1 - q is at most the larger one of the event under D and D', and of its complement under D' and D.
+
 *Scores.* An event is that a score lies above a cut, or does not. The scores are each number of the
 answer and, for p = 1, 2, infinity,
 
@@ -39,19 +44,87 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined, Template
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from app.audit.pairs import Offer
-from mechanisms.auditing import audit_counts
+from mechanisms.auditing import audit_counts, certified_epsilon
+from mechanisms.catalog import STATISTICS
+from mechanisms.probes import COLUMNS, Pair, Probe
+
+# What is on offer: each statistic by each mechanism and norm, under each adjacency
+
+_NO_NORM = "auto"
+PURE = "pure"
+"""How accounts without a delta are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One line of the catalog under one adjacency; the norm is ``auto`` where there is none.
+
+    ``accounting`` is that of the account it is asked for in: ``pure``, or else ``zcdp``.
+    """
+
+    statistic: str
+    mechanism: str
+    norm: str
+    adjacency: str
+    accounting: str = PURE
+
+    def __str__(self) -> str:
+        return "/".join((self.statistic, self.mechanism, self.norm, self.adjacency))
+
+    def matches(self, pattern: str) -> bool:
+        """Return whether each part of a pattern such as ``mean/l1`` names a part of this offer."""
+        return set(pattern.split("/")) <= set(str(self).split("/"))
+
+
+def offers_in(catalog: Iterable[Mapping[str, Any]], patterns: Sequence[str]) -> list[Offer]:
+    """Return the catalog's offers that a pattern matches; without one all of them."""
+    every = [
+        Offer(line["statistic"], line["mechanism"], norm, adjacency, line["accounting"][0])
+        for line in catalog
+        for norm in line["norms"] or [_NO_NORM]
+        for adjacency in line["adjacencies"]
+    ]
+    return [
+        offer
+        for offer in every
+        if not patterns or any(offer.matches(pattern) for pattern in patterns)
+    ]
+
+
+# Which neighbours each offer is tried with: those that its statistic names
+
+__all__ = ["ADD_REMOVE", "COLUMNS", "MAX_ROWS", "Pair", "Probe", "probe_of"]
+
+ADD_REMOVE = "add_remove"
+MAX_ROWS = 100  # any public bound above the pairs' own few rows
+
+
+def probe_of(offer: Offer) -> Probe | None:
+    """Return what an offer is tried with; None of one that is not known here.
+
+    The narrowest is taken: one for its mechanism before one for its adjacency.
+    """
+    statistic = STATISTICS.get(offer.statistic)
+    meant = [
+        probe
+        for probe in (() if statistic is None else statistic.probes)
+        if probe.mechanism in (None, offer.mechanism) and probe.adjacency in (None, offer.adjacency)
+    ]
+    narrow = [(probe.mechanism is not None, probe.adjacency is not None) for probe in meant]
+    return meant[narrow.index(max(narrow))] if meant else None
+
 
 # What an audit has found: of each offer the promise, the certified bound, and a verdict
 
@@ -81,8 +154,8 @@ class Terms:
         For how long draws are asked for.
     alone
         Whether each draw is a release of its own, and not one of up to 20 parts of a stack.
-    wishes
-        Which offers, as :meth:`Offer.is_meant_by` reads them; none for all.
+    patterns
+        Which offers, as :meth:`Offer.matches` reads them; none for all.
     """
 
     epsilon: str = "1"
@@ -90,7 +163,7 @@ class Terms:
     confidence: float = 0.999
     seconds: float = 240.0
     alone: bool = False
-    wishes: Sequence[str] = ()
+    patterns: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +240,9 @@ class Bound:
     event: str
 
 
-def certified(first: Floats, second: Floats, *, confidence: float, offers: int) -> Bound:
+def certified(
+    first: Floats, second: Floats, *, confidence: float, offers: int, pure: bool = True
+) -> Bound:
     """Return a lower bound on epsilon from draws (rows) of numbers (columns) of two data sets.
 
     Parameters
@@ -178,6 +253,8 @@ def certified(first: Floats, second: Floats, *, confidence: float, offers: int) 
         Of all bounds of the audit together.
     offers
         How many those are.
+    pure
+        Whether epsilon-DP is promised, and not rho-zCDP.
     """
     draws = min(len(first), len(second))
     choosing = draws // _CHOOSE
@@ -189,8 +266,8 @@ def certified(first: Floats, second: Floats, *, confidence: float, offers: int) 
     hits = (event.hits(first[choosing:draws]), event.hits(second[choosing:draws]))
     apart = (0, counted) if event.towards else (counted, 0)
     return Bound(
-        epsilon=event.certifies(hits, counted, confidence=each),
-        reachable=event.certifies(apart, counted, confidence=each),
+        epsilon=event.certifies(hits, counted, confidence=each, pure=pure),
+        reachable=event.certifies(apart, counted, confidence=each, pure=pure),
         counted=counted,
         hits=hits,
         event=str(event),
@@ -244,15 +321,18 @@ class _Event:
         above = int(np.count_nonzero(self.score.of(draws) > self.cut))
         return above if self.above else len(draws) - above
 
-    def certifies(self, hits: tuple[int, int], draws: int, *, confidence: float) -> float:
+    def certifies(
+        self, hits: tuple[int, int], draws: int, *, confidence: float, pure: bool
+    ) -> float:
         """Return the lower bound on epsilon that the hits among each data set's draws certify."""
         if not self.guessed:
             trials = (draws, draws)
-            return audit_counts({"chosen": hits}, trials=trials, confidence=confidence).epsilon
+            found = audit_counts({"chosen": hits}, trials=trials, confidence=confidence, pure=pure)
+            return found.epsilon
         # Right are the hits where it speaks for, and the misses among the others.
         right = draws + hits[self.towards] - hits[1 - self.towards]
-        odds = float(_odds(np.array([right]), 2 * draws, 1 - confidence)[0])
-        return max(0.0, float(np.log(odds))) if odds > 0 else 0.0
+        share = float(_lowest(np.array([right]), 2 * draws, 1 - confidence)[0])
+        return certified_epsilon(share, 1 - share, pure=pure)
 
 
 def _chosen(first: Floats, second: Floats, *, level: float) -> _Event:

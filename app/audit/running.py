@@ -15,9 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from app.audit.guests import Guests, ThrowAways
-from app.audit.pairs import Offer, Pair, Probe, offers_in, probe_of
-from app.audit.report import Finding, Findings, Floats, Terms, certified
+from app.audit.keys import DELTA, AuditKeys, NeighbourDatasets, Place
+from app.audit.report import (
+    PURE,
+    Finding,
+    Findings,
+    Floats,
+    Offer,
+    Probe,
+    Terms,
+    certified,
+    offers_in,
+    probe_of,
+)
 from app.client import ProblemError, Release
 
 OnDraws = Callable[[int, int], None]
@@ -56,6 +66,11 @@ class _Arm:
     last: int = 0
     took_s: float = 0.0
 
+    @property
+    def place(self) -> Place:
+        """Return which data sets it is asked of."""
+        return self.probe.pair, self.offer.adjacency, self.offer.accounting
+
     def refuse(self, problem: ProblemError) -> None:
         """Note that the desk refuses to answer."""
         self.note = f"refused: {problem.code}: {problem.detail}"
@@ -67,7 +82,13 @@ class _Arm:
             note = self.note or "there was no time to ask"
             return Finding(self.offer, terms.epsilon, note=note)
         first, second = (_table(draws[:count]) for draws in self.drawn)
-        bound = certified(first, second, confidence=terms.confidence, offers=offers)
+        bound = certified(
+            first,
+            second,
+            confidence=terms.confidence,
+            offers=offers,
+            pure=self.offer.accounting == PURE,
+        )
         return Finding(self.offer, terms.epsilon, count, bound, self.note)
 
 
@@ -85,15 +106,15 @@ async def audit(url: str, key: str | None, terms: Terms, on_draws: OnDraws) -> F
         It could not be reached.
     """
     began, began_at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    async with Guests(url, key) as guests:
-        catalog = [line async for line in guests.admin.catalog()]
-        offers = offers_in(catalog, terms.wishes)
+    async with AuditKeys(url, key) as keys:
+        catalog = [line async for line in keys.admin.catalog()]
+        offers = offers_in(catalog, terms.patterns)
         probes = ((offer, probe_of(offer)) for offer in _mixed(offers))
         arms = [_Arm(offer, probe) for offer, probe in probes if probe is not None]
         parts = 1 if terms.alone else _most_parts(catalog)
-        async with ThrowAways(guests, _costs(arms, terms)) as datasets:
+        async with NeighbourDatasets(keys, _costs(arms, terms)) as datasets:
             asking = _Asking(
-                guests=guests,
+                keys=keys,
                 datasets=datasets,
                 terms=terms,
                 parts=parts,
@@ -120,14 +141,14 @@ class _Asking:
     def __init__(
         self,
         *,
-        guests: Guests,
-        datasets: ThrowAways,
+        keys: AuditKeys,
+        datasets: NeighbourDatasets,
         terms: Terms,
         parts: int,
         on_draws: OnDraws,
         arms: Sequence[_Arm],
     ) -> None:
-        self._guests, self._datasets, self._terms = guests, datasets, terms
+        self._keys, self._datasets, self._terms = keys, datasets, terms
         self._parts, self._on_draws, self._arms = parts, on_draws, arms
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._turns_of_jobs = asyncio.Semaphore(_JOBS_AT_ONCE)
@@ -222,10 +243,10 @@ class _Asking:
             part = {"statistic": statistic, "mechanism": mechanism, "norm": norm}
             statistic = {"kind": _STACK, "parts": [part] * count}
             mechanism = norm = "auto"
-        dataset = self._datasets.id(arm.probe.pair, offer.adjacency, side)
+        dataset = self._datasets.id(arm.place, side)
         # A stack parts its epsilon evenly: each draw then has what was promised.
         epsilon = str(Decimal(self._terms.epsilon) * count)
-        release = await self._guests.release(
+        release = await self._keys.release(
             dataset, statistic, epsilon=epsilon, mechanism=mechanism, norm=norm
         )
         began = time.monotonic()
@@ -233,8 +254,8 @@ class _Asking:
             arm.is_job = True
             passed_s = time.monotonic() - began
             await asyncio.sleep(max(_LOOK_AGAIN_S, _LOOK_AGAIN_SHARE * passed_s))
-            look = partial(self._guests.admin.released, release.id)
-            release = await self._guests.patiently(look)
+            look = partial(self._keys.admin.released, release.id)
+            release = await self._keys.patiently(look)
         value = _value_of(release)
         return [_numbers(part) for part in (value["parts"] if count > 1 else [value])]
 
@@ -263,14 +284,19 @@ def _most_parts(catalog: Sequence[Mapping[str, Any]]) -> int:
     )
 
 
-def _costs(arms: Sequence[_Arm], terms: Terms) -> dict[tuple[Pair, str], str]:
-    """Return the budget that each pair's data sets need."""
-    each = math.ceil(Decimal(terms.epsilon) * terms.draws)
-    asked: dict[tuple[Pair, str], int] = {}
-    for arm in arms:
-        place = (arm.probe.pair, arm.offer.adjacency)
-        asked[place] = asked.get(place, 0) + each
-    return {place: str(total) for place, total in asked.items()}
+def _costs(arms: Sequence[_Arm], terms: Terms) -> dict[Place, str]:
+    """Return the epsilon of the budget that each pair's data sets need."""
+    asked = Counter(arm.place for arm in arms)
+    return {place: _budget(place, count * terms.draws, terms) for place, count in asked.items()}
+
+
+def _budget(place: Place, draws: int, terms: Terms) -> str:
+    *_, accounting = place
+    if accounting == PURE:
+        return str(math.ceil(Decimal(terms.epsilon) * draws))
+    # rho-zCDP is (rho + 2 sqrt(rho log(1 / delta)), delta)-DP (Bun & Steinke 2016, Proposition 1.3)
+    rho = draws * float(terms.epsilon) ** 2 / 2
+    return str(math.ceil(rho + 2 * math.sqrt(rho * math.log(1 / float(DELTA)))))
 
 
 def _numbers(value: object) -> list[float]:

@@ -1,5 +1,5 @@
 """``python -m app.cli``, where ``release-desk`` is not installed."""
 
-from app.cli.commands import main
+from app.cli import main
 
 main()

@@ -1,17 +1,17 @@
-"""The commands about a data set's budget: what is left, grants, and caps on persons."""
+"""The commands about who may use a data set: its budget, caps, access, groups, and pauses."""
 
 from __future__ import annotations
 
 import click
 
 from app.cli.caution import YES, require_meant, require_meant_grant
-from app.cli.remote import as_json_option, connected, print_rows
-from app.client import ReleaseDesk
+from app.cli.remote import as_json_option, connected, datasets, print_rows
+from app.client import Access, ReleaseDesk
 
 _REASON = click.option("--reason", required=True, help="Stored in the ledger.")
 
 
-@click.command("budget")
+@datasets.command("budget")
 @click.argument("dataset")
 @connected
 def datasets_budget(desk: ReleaseDesk, *, dataset: str) -> None:
@@ -27,7 +27,7 @@ def datasets_budget(desk: ReleaseDesk, *, dataset: str) -> None:
         click.echo(f"yours: cap {budget.yours['cap']}  remaining {budget.yours['remaining']}")
 
 
-@click.command("grant")
+@datasets.command("grant")
 @click.argument("dataset")
 @click.option("--epsilon", required=True, help='What is added, as a decimal, e.g. "0.5".')
 @_REASON
@@ -46,7 +46,7 @@ def datasets_grant(
     click.echo(f"total {desk.budget(dataset).epsilon.total}")
 
 
-@click.command("cap")
+@datasets.command("cap")
 @click.argument("dataset")
 @click.argument("person")
 @click.option("--epsilon", help="What PERSON may use at most; without it the cap is lifted.")
@@ -60,13 +60,87 @@ def datasets_cap(
     click.echo(f"cap {cap.epsilon or 'none'}  used {cap.used}")
 
 
-@click.command("caps")
+@datasets.command("caps")
 @click.argument("dataset")
 @as_json_option
 @connected
 def datasets_caps(desk: ReleaseDesk, *, dataset: str, as_json: bool) -> None:
     """List the caps on the budget of DATASET."""
     print_rows(desk.caps(dataset), ("person", "epsilon", "used"), as_json=as_json)
+
+
+# The commands about who may see a data set
+
+_PERSON = click.option("--person", "persons", multiple=True, help="A person, by their key's.")
+
+
+@datasets.command("access")
+@click.argument("dataset")
+@connected
+def datasets_access(desk: ReleaseDesk, *, dataset: str) -> None:
+    """Print who may see DATASET, next to admins and auditors."""
+    _print_access(desk.access(dataset))
+
+
+@datasets.command("restrict")
+@click.argument("dataset")
+@_PERSON
+@click.option("--group", "groups", multiple=True, help="A group; a provider's as ID:NAME.")
+@_REASON
+@connected
+def datasets_restrict(
+    desk: ReleaseDesk,
+    *,
+    dataset: str,
+    persons: tuple[str, ...],
+    groups: tuple[str, ...],
+    reason: str,
+) -> None:
+    """Hide DATASET, and all that shares its budget, from everyone who is not named."""
+    _print_access(desk.restrict(dataset, persons=persons, groups=groups, reason=reason))
+
+
+@datasets.command("unrestrict")
+@click.argument("dataset")
+@_REASON
+@connected
+def datasets_unrestrict(desk: ReleaseDesk, *, dataset: str, reason: str) -> None:
+    """Open DATASET to everyone whose role allows it."""
+    desk.unrestrict(dataset, reason=reason)
+    _print_access(None)
+
+
+def _print_access(access: Access | None) -> None:
+    if access is None:
+        click.echo("everyone")
+        return
+    for what, names in (("person", access.persons), ("group", access.groups)):
+        for name in names:
+            click.echo(f"{what}  {name}")
+
+
+@click.group()
+def groups() -> None:
+    """Make and list groups of persons, whom access lists may name."""
+
+
+@groups.command("set")
+@click.argument("name")
+@_PERSON
+@_REASON
+@connected
+def groups_set(desk: ReleaseDesk, *, name: str, persons: tuple[str, ...], reason: str) -> None:
+    """Let exactly these persons be in the group NAME (admins)."""
+    group = desk.set_group(name, persons=persons, reason=reason)
+    click.echo(f"{group.name}  {len(group.persons)} persons")
+
+
+@groups.command("list")
+@as_json_option
+@connected
+def groups_list(desk: ReleaseDesk, *, as_json: bool) -> None:
+    """List the groups, and who is in them (curators)."""
+    print_rows(desk.groups(), ("name", "persons"), as_json=as_json)
 
 
 # The commands that pause and resume people and data sets of a running service

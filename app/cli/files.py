@@ -21,19 +21,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from app.cli.audits import report_lines
 from app.cli.refusals import REFUSED, extra_lines
-from app.cli.remote import as_json_option, connected, parsed, print_rows
+from app.cli.remote import as_json_option, connected, datasets, parsed, print_rows
 from app.client import Dataset, ReleaseDesk
-from app.client.progress import Reading
+from app.client.questions import Reading
 from app.constants import CONSTANTS
 from app.domain.problems import Problem
-from app.domain.upload_problems import UploadReport
+from app.domain.upload_reports import UploadReport
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from app.uploads.dictionaries.described import Dictionary
+    from app.uploads.drafting.samples import Dictionary
 
 Command = Callable[..., None]
 
@@ -48,7 +47,7 @@ _NOT_STATED = (
 _CHECK = click.option("--check", is_flag=True, help="Only report how the service would read it.")
 
 
-@click.command("upload")
+@datasets.command("upload")
 @_FILE
 @_SPEC
 @_CHECK
@@ -73,7 +72,7 @@ def datasets_upload(
             _tell(desk.replace(replaces, sent, wanted), wanted)
 
 
-@click.command("register")
+@datasets.command("register")
 @click.argument("source")
 @_SPEC
 @connected
@@ -87,7 +86,7 @@ def datasets_register(desk: ReleaseDesk, *, source: str, spec: BinaryIO) -> None
     _tell(desk.register(source, wanted), wanted)
 
 
-@click.command("extend")
+@datasets.command("extend")
 @click.argument("dataset")
 @click.argument(
     "file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -125,7 +124,7 @@ def datasets_extend(
                 _tell(desk.extend(dataset, sent, wanted))
 
 
-@click.command("versions")
+@datasets.command("versions")
 @click.argument("dataset")
 @as_json_option
 @connected
@@ -149,7 +148,7 @@ def _tell(dataset: Dataset, spec: Mapping[str, Any] | None = None) -> None:
     click.echo(dataset.id)
 
 
-@click.command("draft")
+@datasets.command("draft")
 @_FILE
 @click.option(
     "--dictionary",
@@ -165,8 +164,8 @@ def datasets_draft(*, file: Path, dictionary: Path | None) -> None:
     it states: types, labels, values, codes for missing values, units and valid ranges. Bounds,
     values and the budget stay empty otherwise: they are public, and what the rows hold is not.
     """
-    from app.uploads.dictionaries.described import DictionaryError  # noqa: PLC0415
     from app.uploads.drafting.drafts import drafted_file  # noqa: PLC0415 - it loads what reads files
+    from app.uploads.drafting.samples import DictionaryError  # noqa: PLC0415
     from app.uploads.trouble import UnreadableError  # noqa: PLC0415
 
     name = file.name.partition(".")[0]
@@ -183,7 +182,7 @@ def datasets_draft(*, file: Path, dictionary: Path | None) -> None:
     click.echo(json.dumps(draft.spec, indent=2, ensure_ascii=False))
 
 
-@click.command("check")
+@datasets.command("check")
 @_FILE
 @_SPEC
 @as_json_option
@@ -219,7 +218,7 @@ def _read(file: Path, spec: bytes) -> UploadReport:
     from app.uploads.prf import Prf  # noqa: PLC0415
     from app.uploads.recognition import PARQUET, ZIP  # noqa: PLC0415
     from app.uploads.row_digests import KEY_BYTES  # noqa: PLC0415
-    from app.web.requests.bodies import spec_in  # noqa: PLC0415 - it loads all statistics
+    from app.web.requests.questions import spec_in  # noqa: PLC0415 - it loads all statistics
 
     columns = spec_in(spec, CONSTANTS.max_columns).columns
     report = UploadReport()
@@ -295,8 +294,8 @@ def dictionary_of(file: Path) -> Dictionary:
     DictionaryError, click.ClickException
         It is none, or cannot be read.
     """
-    from app.uploads.dictionaries.described import statistical_dictionary  # noqa: PLC0415
-    from app.uploads.dictionaries.reading import dictionary_in  # noqa: PLC0415 - as below
+    from app.uploads.drafting.dictionaries import dictionary_in  # noqa: PLC0415 - as below
+    from app.uploads.drafting.samples import statistical_dictionary  # noqa: PLC0415
 
     if file.suffix.lower() not in STATISTICAL:
         return dictionary_in(file.read_bytes())
@@ -329,3 +328,27 @@ def _statistical(file: Path, *, user_missing: bool) -> tuple[pl.DataFrame, Any]:
     except Exception as error:  # whatever a reader thinks of a file that is none
         name = type(error).__name__
         raise click.ClickException(f"{file.name} cannot be read as {kind}: {name}") from None
+
+
+# How a file was read, in lines for people
+
+
+def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the rows and people, each column with anything to report, then the warnings."""
+    yield f"rows: {report['rows']} read, {report['rows_dropped']} dropped"
+    if (people := report.get("people")) is not None:
+        yield (
+            f"people: {people['people']}, half of them with {people['median_rows']} rows or fewer, "
+            f"one with {people['most_rows']}; {people['rows_left_out']} rows left out, "
+            f"{people['rows_without_id']} without an id"
+        )
+    for name, counts in report["columns"].items():
+        parts = [
+            f"{count} {member.replace('_', ' ')}"
+            for member, count in counts.items()
+            if count and member != "values"
+        ]
+        if parts:
+            yield f"{name}: {', '.join(parts)}"
+    for warning in report["warnings"]:
+        yield f"warning: {warning['column']}: {warning['message']}"

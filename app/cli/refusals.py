@@ -48,16 +48,37 @@ def unknown_settings(names: Iterable[str]) -> dict[str, str | None]:
 REFUSED, UNREACHABLE = 1, 3
 
 
+def require_scheme(url: str) -> None:
+    """Pass for the address of a service.
+
+    Raises
+    ------
+    click.BadParameter
+        It does not begin with ``http://`` or ``https://``.
+    """
+    if not url.lower().startswith(("http://", "https://")):
+        scheme = "http" if url.startswith(("localhost", "127.")) else "https"
+        raise click.BadParameter(
+            f"{url} does not begin with http:// or https://. Try {scheme}://{url}.",
+            param_hint=f"--url (or {PREFIX}URL)",
+        )
+
+
 @contextmanager
-def refusals(url: str | None = None) -> Iterator[None]:
-    """Turn the client's errors into sentences on stderr and an exit code."""
+def refusals(url: str | None = None, *, key: str | None = "") -> Iterator[None]:
+    """Turn the client's errors into sentences on stderr and an exit code.
+
+    ``key`` is the key that the service was asked with, None where there was none.
+    """
     try:
         yield
     except ProblemError as problem:
         click.echo(f"refused: {problem.status} {problem.code}: {problem.detail}", err=True)
         for line in extra_lines(problem.extras):
             click.echo(f"  {line}", err=True)
-        if problem.remedy is not None:
+        if problem.code == "unauthorized" and key is None:
+            click.echo(f"Set {PREFIX}KEY to your API key, or give it with --key.", err=True)
+        elif problem.remedy is not None:
             click.echo(problem.remedy, err=True)
         sys.exit(REFUSED)
     except ReceiptError as error:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 import click
 
@@ -16,11 +16,11 @@ from app.cli.caution import (
     require_meant,
     require_worth,
 )
-from app.cli.refusals import REFUSED, refusals
+from app.cli.refusals import REFUSED, refusals, require_scheme
 from app.client import ReleaseDesk, check_page, check_receipt
 from app.client.answers import Answer, Numbers
-from app.client.progress import expected_words
 from app.client.public_pages import is_page
+from app.client.questions import expected_words
 from app.client.tables import lines_of
 from app.settings import PREFIX
 
@@ -76,7 +76,8 @@ def connected(command: Command) -> Command:
     @click.option("--key", envvar=f"{PREFIX}KEY", help=f"API key; better in {PREFIX}KEY.")
     @wraps(command)
     def with_desk(*, url: str, key: str | None, **options: object) -> None:
-        with refusals(url), ReleaseDesk(url, key) as desk:
+        require_scheme(url)
+        with refusals(url, key=key), ReleaseDesk(url, key) as desk:
             named = options.get("dataset")
             if isinstance(named, str) and not named.startswith(_ID):
                 options["dataset"] = desk.dataset(named).id
@@ -93,7 +94,9 @@ def keys() -> None:
 @keys.command("create")
 @click.argument("name")
 @click.option(
-    "--role", required=True, type=click.Choice(["admin", "curator", "analyst", "metrics"])
+    "--role",
+    required=True,
+    type=click.Choice(["admin", "curator", "reviewer", "analyst", "auditor", "metrics"]),
 )
 @click.option("--expires", help="Moment after which the key is refused, ISO 8601.")
 @click.option(
@@ -146,6 +149,15 @@ def keys_revoke(desk: ReleaseDesk, *, key_id: str, yes: bool) -> None:
     require_meant(lambda: _revoked(desk, key_id), yes=yes)
     desk.revoke_key(key_id)
     click.echo(f"revoked {key_id}")
+
+
+@keys.command("allow-sign-in")
+@click.argument("key_id")
+@connected
+def keys_allow_sign_in(desk: ReleaseDesk, *, key_id: str) -> None:
+    """Let somebody sign in at their provider again, whose key of a sign-in, KEY_ID, is revoked."""
+    desk.allow_sign_in(key_id)
+    click.echo(f"allowed {key_id}")
 
 
 def _revoked(desk: ReleaseDesk, key_id: str) -> Iterator[str]:
@@ -263,7 +275,7 @@ def releases_ask(
     The same request again gives the stored answer, uncharged, but with --fresh.
     """
     question = parsed(statistic, "STATISTIC")
-    choice = {"epsilon": epsilon, "mechanism": mechanism, "norm": norm, **_wish(inference)}
+    choice = {"epsilon": epsilon, "mechanism": mechanism, "norm": norm, **_inference_of(inference)}
     require_worth(desk, dataset, question, choice, careful=careful)
     release = desk.release(
         dataset,
@@ -324,7 +336,7 @@ def releases_preview(
     """Say how noisy STATISTIC would be, and whether that is worth it; free, reads no data."""
     if epsilon is None and accuracy is None:
         raise click.UsageError("give an --epsilon, or the --accuracy that you want")
-    options = _wish(inference)
+    options = _inference_of(inference)
     if assume is not None:
         options["assume"] = parsed(assume, "--assume")
     if accuracy is not None:
@@ -335,6 +347,31 @@ def releases_preview(
     if seen.job is not None:
         click.echo(f"a job: {expected_words(seen.job)}", err=True)
     print_numbers(seen, seen.model_dump_json(), as_table=as_table)
+
+
+@releases.command("plan")
+@click.argument("dataset")
+@click.argument("study", type=click.File("r"))
+@as_json_option
+@connected
+def releases_plan(desk: ReleaseDesk, *, dataset: str, study: TextIO, as_json: bool) -> None:
+    """Say what the questions in STUDY (a JSON file, - for input) would cost together; free.
+
+    STUDY has a list of "questions", each with its "statistic", and an "epsilon" or an "accuracy".
+    """
+    questions = parsed(study.read(), "STUDY").get("questions")
+    if not isinstance(questions, list) or not all(isinstance(each, dict) for each in questions):
+        raise click.UsageError('STUDY must be a JSON object with a list of "questions"')
+    plan = desk.plan(dataset, questions)
+    if as_json:
+        click.echo(plan.model_dump_json())
+        return
+    rows = plan.rows()
+    print_cells([list(rows[0]), *(list(row.values()) for row in rows)])
+    for place in plan.unpriced:
+        click.echo(f"question {place + 1}: no epsilon is known to reach its accuracy", err=True)
+    if not plan.fits:
+        click.echo("There is not enough left for all of them.", err=True)
 
 
 @releases.command("list")
@@ -420,7 +457,7 @@ def releases_check(
         sys.exit(REFUSED)
 
 
-def _wish(share: str | None) -> dict[str, Any]:
+def _inference_of(share: str | None) -> dict[str, Any]:
     """Return what a request for standard errors adds to a question."""
     return {} if share is None else {"inference": {"share": share}}
 
@@ -466,8 +503,13 @@ def print_rows(items: Iterable[Answer], columns: Sequence[str], *, as_json: bool
             click.echo(item.model_dump_json())
         return
     rows = [[_on_a_line(getattr(item, name)) for name in columns] for item in items]
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows):
+    print_cells([columns, *rows])
+
+
+def print_cells(rows: Sequence[Sequence[str]]) -> None:
+    """Print cells side by side, a line for each row."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
 
@@ -475,3 +517,124 @@ def print_rows(items: Iterable[Answer], columns: Sequence[str], *, as_json: bool
 def _on_a_line(value: object) -> str:
     """Return a value as text without ends of lines."""
     return " ".join(str(value or "").splitlines())
+
+
+@releases.command("derive")
+@click.argument("release")
+@click.argument("statistic")
+@click.option(
+    "--with",
+    "together_with",
+    multiple=True,
+    metavar="RELEASE",
+    help="Combine it with this release of the same data set; may be given again.",
+)
+@AS_TABLE
+@AS_SUMMARY
+@connected
+def releases_derive(
+    desk: ReleaseDesk,
+    *,
+    release: str,
+    statistic: str,
+    together_with: tuple[str, ...],
+    as_table: bool | None,
+    as_summary: bool,
+) -> None:
+    """Compute STATISTIC (JSON) from RELEASE (an id); free, reads no data."""
+    question = parsed(statistic, "STATISTIC")
+    derived = desk.derive(release, question, together_with=together_with)
+    text = derived.summary() if as_summary else derived.model_dump_json()
+    print_numbers(derived, text, as_table=False if as_summary else as_table)
+
+
+# The commands that ask for synthetic numbers: free, and without real people
+
+
+@releases.command("dry-run")
+@click.argument("dataset")
+@click.argument("statistic")
+@click.option("--epsilon", required=True, help="The price that the release would have.")
+@_MECHANISM
+@_NORM
+@click.option("--assume", help="What to make the rows of, as JSON; see `releases preview`.")
+@connected
+def releases_dry_run(
+    desk: ReleaseDesk, *, dataset: str, statistic: str, assume: str | None, **choice: str
+) -> None:
+    """Release STATISTIC (JSON) of synthetic rows in DATASET's form: free, reads no data."""
+    options: dict[str, Any] = {} if assume is None else {"assume": parsed(assume, "--assume")}
+    run = desk.dry_run(dataset, parsed(statistic, "STATISTIC"), **choice, **options)
+    click.echo(run.model_dump_json())
+
+
+@datasets.command("synthetic")
+@click.argument("dataset")
+@connected
+def datasets_synthetic(desk: ReleaseDesk, *, dataset: str) -> None:
+    """Print synthetic rows in DATASET's form, as a CSV file: free, reads no data."""
+    sys.stdout.buffer.write(desk.synthetic_rows(dataset))
+
+
+@releases.command("synthetic")
+@click.argument("release")
+@click.option("--rows", type=int, default=10_000, show_default=True, help="How many.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same makes the same.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="Of the file.",
+)
+@click.option("--about", is_flag=True, help="Print what describes the file instead, as JSON.")
+@connected
+def releases_synthetic(
+    desk: ReleaseDesk, *, release: str, rows: int, seed: int, form: str, about: bool
+) -> None:
+    """Print synthetic rows of RELEASE, a release of tables, as a file: free, reads no data."""
+    made = desk.synthetic(release, rows=rows, seed=seed, format=form)
+    if about:
+        click.echo(made.model_dump_json())
+    else:
+        sys.stdout.buffer.write(made.body)
+
+
+# The commands that write programs: a release or a question, ready to run
+
+_LANGUAGE = click.option(
+    "--language",
+    type=click.Choice(["python", "r", "notebook"]),
+    default="python",
+    show_default=True,
+    help="A script in Python or in R, or a Jupyter notebook.",
+)
+
+
+@releases.command("script")
+@click.argument("release")
+@_LANGUAGE
+@connected
+def releases_script(desk: ReleaseDesk, *, release: str, language: str) -> None:
+    """Print RELEASE (an id) as a program that reads it; it holds no key."""
+    click.echo(desk.script(release, language=language), nl=False)
+
+
+@datasets.command("script")
+@click.argument("dataset")
+@click.argument("statistic")
+@click.option("--epsilon", required=True, help="The price that the release would have.")
+@_MECHANISM
+@_NORM
+@click.option("--assume", help="What to assume of the rows, as JSON; see `releases preview`.")
+@_LANGUAGE
+@connected
+def datasets_script(
+    desk: ReleaseDesk, *, dataset: str, statistic: str, assume: str | None, **choice: Any
+) -> None:
+    """Print a program that previews STATISTIC (JSON) of DATASET, rehearses and can release it."""
+    options: dict[str, Any] = {} if assume is None else {"assume": parsed(assume, "--assume")}
+    asked = parsed(statistic, "STATISTIC")
+    text = desk.dataset(dataset).script(asked, **choice, **options)
+    click.echo(text, nl=False)

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from app.cli.caution import YES, require_meant
-from app.cli.remote import as_json_option, connected, parsed, print_rows
+from app.cli.ledger import audit
+from app.cli.remote import as_json_option, connected, datasets, parsed, print_rows, releases
 from app.client import ReleaseDesk, Sheet
 
 _REASON = click.option(
@@ -20,7 +21,7 @@ _SEEN = click.option(
 )
 
 
-@click.command("review")
+@releases.command("review")
 @click.argument("release")
 @as_json_option
 @connected
@@ -31,7 +32,7 @@ def releases_review(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
         click.echo(line)
 
 
-@click.command("approve")
+@releases.command("approve")
 @click.argument("release")
 @click.option("--reason", required=True, help="Stored in the ledger.")
 @_SEEN
@@ -45,7 +46,7 @@ def releases_approve(
     click.echo(desk.approve(release, reason=reason, seen=seen).status)
 
 
-@click.command("reject")
+@releases.command("reject")
 @click.argument("release")
 @_REASON
 @_SEEN
@@ -59,7 +60,7 @@ def releases_reject(
     click.echo(desk.reject(release, reason=reason, seen=seen).status)
 
 
-@click.command("request-changes")
+@releases.command("request-changes")
 @click.argument("release")
 @_REASON
 @_SEEN
@@ -71,7 +72,7 @@ def releases_request_changes(
     click.echo(desk.request_changes(release, reason=reason, seen=seen).status)
 
 
-@click.command("revise")
+@releases.command("revise")
 @click.argument("release")
 @click.argument("statistic")
 @click.option("--epsilon", required=True, help='The new price as a decimal, e.g. "0.5".')
@@ -92,7 +93,7 @@ def releases_revise(
     click.echo(desk.revise(release, asked, purpose=purpose, **choice).status)
 
 
-@click.command("comment")
+@releases.command("comment")
 @click.argument("release")
 @click.argument("text")
 @click.option("--private", is_flag=True, help="Among reviewers; the requester does not see it.")
@@ -102,7 +103,7 @@ def releases_comment(desk: ReleaseDesk, *, release: str, text: str, private: boo
     click.echo(desk.comment(release, text, private=private).at)
 
 
-@click.command("comments")
+@releases.command("comments")
 @click.argument("release")
 @as_json_option
 @connected
@@ -111,7 +112,7 @@ def releases_comments(desk: ReleaseDesk, *, release: str, as_json: bool) -> None
     print_rows(desk.comments(release), ("at", "person", "private", "text"), as_json=as_json)
 
 
-@click.command("versions")
+@releases.command("versions")
 @click.argument("release")
 @as_json_option
 @connected
@@ -134,7 +135,7 @@ def inbox(desk: ReleaseDesk, *, unread: bool, mark: bool, as_json: bool) -> None
         desk.mark_read(notices[start : start + 200])
 
 
-@click.command("access-log")
+@audit.command("access-log")
 @click.option("--release", help="Only of this release.")
 @as_json_option
 @connected
@@ -144,7 +145,7 @@ def audit_access_log(desk: ReleaseDesk, *, release: str | None, as_json: bool) -
     print_rows(desk.audit(release=release), columns, as_json=as_json)
 
 
-@click.command("edit")
+@datasets.command("edit")
 @click.argument("dataset")
 @click.argument("changes")
 @click.option("--reason", required=True, help="Stored in the ledger.")
@@ -187,6 +188,8 @@ def _lines(sheet: Sheet) -> Iterator[str]:
     yield f"by         {asker['person']}{_history(asker)}"
     yield f"purpose    {sheet.purpose or 'none was given'}"
     yield f"cost       epsilon {cost['epsilon']}, {100 * cost['share']:.3g}% of what is left"
+    for said in sheet.members.get("for_one_person", ()):
+        yield f"one person {said}"
     yield f"expected   {worth['verdict']}: {worth['sentence']}"
     for said in sheet.members.get("about_missing", ()):
         yield f"missing    {said}"
@@ -251,7 +254,7 @@ _UNPUBLISHED = (
 )
 
 
-@click.command("publish")
+@releases.command("publish")
 @click.argument("release")
 @click.option("--reason", required=True, help="Stored in the ledger, and shown to the public.")
 @YES
@@ -262,7 +265,7 @@ def releases_publish(desk: ReleaseDesk, *, release: str, reason: str, yes: bool)
     click.echo(desk.publish(release, reason=reason).address)
 
 
-@click.command("unpublish")
+@releases.command("unpublish")
 @click.argument("release")
 @click.option("--note", required=True, help="Stored in the ledger, and shown at the address.")
 @YES
@@ -273,7 +276,7 @@ def releases_unpublish(desk: ReleaseDesk, *, release: str, note: str, yes: bool)
     click.echo(desk.unpublish(release, note=note).status)
 
 
-@click.command("publication")
+@releases.command("publication")
 @click.argument("release")
 @connected
 def releases_publication(desk: ReleaseDesk, *, release: str) -> None:
@@ -281,7 +284,7 @@ def releases_publication(desk: ReleaseDesk, *, release: str) -> None:
     click.echo(desk.publication(release).model_dump_json())
 
 
-@click.command("export")
+@datasets.command("export")
 @click.argument("dataset")
 @click.argument("form", type=click.Choice(["registry", "datacite", "croissant"]))
 @connected

@@ -24,7 +24,7 @@ from app.cli.local import (
     system_errors,
 )
 from app.cli.refusals import refusals
-from app.descriptors import most_accepted, raise_descriptor_limit
+from app.constants import most_accepted, raise_descriptor_limit
 from app.logs import START, configure_logs
 from app.settings import PREFIX, Settings
 

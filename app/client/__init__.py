@@ -20,27 +20,32 @@ from app.client.errors import (
     UnreachableError,
 )
 from app.client.models import (
+    Access,
     Balance,
     Budget,
     Cap,
     Derivation,
     DryRun,
     Entry,
+    Group,
     Key,
     Preview,
     Publication,
     Receipt,
     ReceiptCheck,
     Release,
+    StudyPlan,
+    SyntheticRows,
     Verification,
 )
 from app.client.public_pages import Consistency, Inclusion, PageCheck, check_page
 from app.client.receipts import check_receipt
-from app.client.reviewing import Comment, Notice, Sheet, Sight, Version
+from app.client.reviewing import Comment, Notice, Sheet, Version, View
 from app.client.stamps import check_stamp
 from app.client.uploads import DatasetVersion
 
 __all__ = [
+    "Access",
     "AsyncDataset",
     "AsyncDesk",
     "Balance",
@@ -55,6 +60,7 @@ __all__ = [
     "Derivation",
     "DryRun",
     "Entry",
+    "Group",
     "Inclusion",
     "Key",
     "MissingPackageError",
@@ -69,10 +75,12 @@ __all__ = [
     "Release",
     "ReleaseDesk",
     "Sheet",
-    "Sight",
+    "StudyPlan",
+    "SyntheticRows",
     "UnreachableError",
     "Verification",
     "Version",
+    "View",
     "check_checkpoint",
     "check_growth",
     "check_page",

@@ -23,7 +23,6 @@ from decimal import Decimal
 from typing import Any, ClassVar, Self, TextIO
 
 from app.client.errors import ClientError
-from app.client.summary import summary_of
 from app.client.tables import (
     Row,
     cell,
@@ -33,7 +32,9 @@ from app.client.tables import (
     name_of,
     polars_of,
     rows_of,
+    summary_of,
 )
+from app.tidy.printed import Printed, printed
 
 # Values as the service reads them: in the JSON of a question, and in the cells of a data frame
 
@@ -269,6 +270,38 @@ class Numbers(Answer):
         """Return :meth:`rows` as lines of aligned columns; no text where there are no numbers."""
         rows = self.rows()
         return "\n".join([*lines_of(rows), *self.about_missing]) if rows else ""
+
+    def to_table(self, form: str = "text") -> str:
+        """Return a summary as the table that journals print: ``text``, ``markdown`` or ``latex``.
+
+        A column for each group, a row for each measure, with confidence intervals.
+
+        Raises
+        ------
+        ValueError
+            It is no summary, or there is no such form.
+        """
+        table = self._printed()
+        forms = {"text": table.text, "markdown": table.markdown, "latex": table.latex}
+        if form not in forms:
+            raise ValueError(f"form is one of {', '.join(forms)}")
+        return forms[form]()
+
+    def to_word(self) -> bytes:
+        """Return the table of :meth:`to_table` as a Word document (.docx).
+
+        Raises
+        ------
+        ValueError
+            It is no summary.
+        """
+        return self._printed().word()
+
+    def _printed(self) -> Printed:
+        table = printed(self.members)
+        if table is None:
+            raise ValueError("only a released summary is printed as a table: see to_text()")
+        return table
 
     def summary(self) -> str:
         """Return estimates, standard errors and intervals as a table, as R prints one.

@@ -9,40 +9,50 @@ keys are sent once.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from app.client.answers import members_of
 from app.client.datasets import Facts
 from app.client.errors import ProblemError
 from app.client.models import (
+    Access,
     Budget,
     Cap,
     Derivation,
     DryRun,
     Entry,
+    Group,
     Key,
     Pause,
     Preview,
     Publication,
     ReceiptCheck,
     Release,
+    StudyPlan,
+    SyntheticRows,
     Verification,
 )
-from app.client.progress import OnWait
 from app.client.public_pages import LogCalls
-from app.client.questions import Amount, Question, amount, key_to_send, question
+from app.client.questions import Amount, OnWait, Question, amount, key_to_send, question
 from app.client.releasing import (
+    Call,
+    CellPages,
+    Line,
+    Listing,
+    Pages,
+    Steps,
     deriving,
     dry_running,
+    planning,
     previewing,
     publishing,
     release_in,
     releasing,
     scripting,
+    synthesizing,
 )
 from app.client.reviewing import ReviewCalls, at
-from app.client.steps import Call, Line, Listing, Pages, Steps
 from app.client.uploads import UploadCalls
 
 D = TypeVar("D", bound=Facts)
@@ -162,6 +172,53 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
         """Yield the caps on a data set's budget (curators)."""
         return Pages(f"{_of(dataset)}/caps", Cap.model_validate)
 
+    @Call
+    def access(self, dataset: Facts | str) -> Steps[Access | None]:
+        """Return who may see a data set; None: everyone whose role allows it (curators)."""
+        response = yield from self.line.read(f"{_of(dataset)}/access")
+        return _access_in(response.content)
+
+    @Call
+    def restrict(
+        self,
+        dataset: Facts | str,
+        *,
+        persons: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        reason: str,
+    ) -> Steps[Access | None]:
+        """Let only these persons and groups, admins and auditors see a data set (curators).
+
+        So it is with all data sets that share its budget account. For everyone else they and
+        their releases do not exist.
+        """
+        access = {"persons": [*persons], "groups": [*groups]}
+        return (yield from self._set_access(dataset, access, reason))
+
+    @Call
+    def unrestrict(self, dataset: Facts | str, *, reason: str) -> Steps[None]:
+        """Open a data set to everyone whose role allows it (curators)."""
+        yield from self._set_access(dataset, None, reason)
+
+    def _set_access(
+        self, dataset: Facts | str, access: Mapping[str, Any] | None, reason: str
+    ) -> Steps[Access | None]:
+        body = {"access": access, "reason": reason}
+        response = yield from self.line.repeatable("PUT", f"{_of(dataset)}/access", json=body)
+        return _access_in(response.content)
+
+    @Call
+    def set_group(self, name: str, *, persons: Sequence[str], reason: str) -> Steps[Group]:
+        """Say who is in a group; without persons it is empty (admins)."""
+        body = {"name": name, "persons": [*persons], "reason": reason}
+        response = yield from self.line.repeatable("PUT", "/v1/groups", json=body)
+        return Group.model_validate_json(response.content)
+
+    @Listing
+    def groups(self) -> Pages[Group]:
+        """Yield the groups that admins have made (curators)."""
+        return Pages("/v1/groups", Group.model_validate)
+
     # Releases
 
     @Call
@@ -183,6 +240,17 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
         """
         body = {**question(statistic, epsilon, mechanism, norm), **options}
         return (yield from previewing(self.line, _id(dataset), body))
+
+    @Call
+    def plan(
+        self, dataset: Facts | str, questions: Sequence[Mapping[str, Any]]
+    ) -> Steps[StudyPlan]:
+        """Say what several questions would cost together; free, reads no data.
+
+        Each has a ``statistic``, and an ``epsilon`` or the ``accuracy`` that is wanted, like the
+        body of a preview.
+        """
+        return (yield from planning(self.line, _id(dataset), questions))
 
     @Call
     def dry_run(
@@ -290,6 +358,29 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
         moments are combined, weighted by what is known of their noise.
         """
         return (yield from deriving(self.line, at(release), statistic, together_with))
+
+    @Call
+    def synthetic(
+        self, release: Release | str, *, rows: int = 10_000, seed: int = 0, format: str = "csv"
+    ) -> Steps[SyntheticRows]:
+        """Make synthetic rows of a release of tables; free, reads no data.
+
+        They are drawn from a graphical model of the released tables: ``to_frame()``,
+        ``to_polars()`` or ``records()`` of the answer. The same ``seed`` makes the same file.
+        ``format``: ``csv``, or ``parquet`` for its ``body`` alone.
+        """
+        body = {"rows": rows, "seed": seed, "format": format}
+        return (yield from synthesizing(self.line, at(release), body))
+
+    @Listing
+    def cells(self, release: Release | str, *, table: int | None = None) -> Pages[dict[str, Any]]:
+        """Yield the cells of a release of tables, or the numbers of one of groups, each a dict.
+
+        They are read page by page, so that large answers need little memory. ``table``: only the
+        cells of this table, counted from 0.
+        """
+        only = None if table is None else str(table)
+        return CellPages(f"{at(release)}/cells", dict, {"table": only})
 
     @Listing
     def releases(self, *, status: str | None = None) -> Pages[Release]:
@@ -400,6 +491,12 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
         yield from self.line.send("DELETE", f"/v1/keys/{key}")
 
     @Call
+    def allow_sign_in(self, key: str) -> Steps[None]:
+        """Let a person sign in at their provider again, whose key of a sign-in, by its id, is
+        revoked (admins)."""
+        yield from self.line.repeatable("POST", f"/v1/keys/{key}/sign-in")
+
+    @Call
     def pause(
         self, what: str, name: str, *, reason: str, cancel_waiting: bool = False
     ) -> Steps[int]:
@@ -428,6 +525,11 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
     def catalog(self) -> Pages[dict[str, Any]]:
         """Yield every statistic and mechanism on offer, with its norms, theorem and limits."""
         return Pages("/v1/catalog", dict)
+
+
+def _access_in(content: bytes) -> Access | None:
+    found = members_of(content)["access"]
+    return None if found is None else Access.model_validate(found)
 
 
 def _id(dataset: Facts | str) -> str:

@@ -44,7 +44,7 @@ def check_checkpoint(note: str, public_keys: str | bytes) -> Checkpoint:
         The package cryptography is not installed.
     """
     try:
-        from app.client.signatures import is_signed  # noqa: PLC0415
+        from app.client.receipts import is_signed  # noqa: PLC0415
     except ImportError:
         raise MissingPackageError(_NO_PACKAGE) from None
     try:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from app.client.answers import Answer
-from app.client.kinds.methods import Methods
-from app.client.models import Budget, DryRun, Preview, Release
-from app.client.progress import OnWait
+from app.client.methods import Methods
+from app.client.models import Budget, DryRun, Preview, Release, StudyPlan
 from app.client.questions import (
     Amount,
     Fields,
+    OnWait,
     Options,
     Question,
     Selected,
@@ -28,8 +28,18 @@ from app.client.questions import (
     parted,
     question,
 )
-from app.client.releasing import dry_running, previewing, question_scripting, releasing
-from app.client.steps import Awaiting, Blocking, Call, Line, Steps
+from app.client.releasing import (
+    Awaiting,
+    Blocking,
+    Call,
+    Line,
+    Steps,
+    dry_running,
+    planning,
+    previewing,
+    question_scripting,
+    releasing,
+)
 from app.client.tables import html_of
 
 _COLUMN = ("type", "lower", "upper", "values", "expr")
@@ -109,6 +119,20 @@ class Asked(Methods, Facts):
         return (yield from previewing(self._line, self.id, body))
 
     @Call
+    def plan(self, questions: Sequence[Mapping[str, Any]]) -> Steps[StudyPlan]:
+        """Say what several questions would cost together; free, reads no data.
+
+        Each has a ``statistic``, and an ``epsilon`` or the ``accuracy`` that is wanted, like the
+        body of a preview.
+
+        >>> mean = {"kind": "mean", "columns": ["income"], "by": ["sex"]}  # doctest: +SKIP
+        >>> plan = wages.plan([{"statistic": mean, "accuracy": 50}])  # doctest: +SKIP
+        >>> plan.charge["amount"], plan.fits  # doctest: +SKIP
+        ('0.8', True)
+        """
+        return (yield from planning(self._line, self.id, questions))
+
+    @Call
     def release(
         self,
         /,
@@ -175,7 +199,7 @@ class Asked(Methods, Facts):
         body = {**question(asked, epsilon, mechanism, norm), **options}
         return (yield from question_scripting(self._line, self.id, body, language))
 
-    # Further methods: app.client.kinds.methods has one for each kind
+    # Further methods: app.client.methods has one for each kind
 
     @Call
     def median(

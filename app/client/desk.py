@@ -19,7 +19,7 @@ import httpx
 from app.client.calls import Calls
 from app.client.datasets import AsyncDataset, Dataset
 from app.client.errors import UnreachableError
-from app.client.steps import Awaiting, Blocking, Glance, Line, Pause, Steps
+from app.client.releasing import Awaiting, Blocking, Glance, Line, Pause, Steps
 
 T = TypeVar("T")
 

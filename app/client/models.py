@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from app.client.answers import Answer, Numbers
+from app.client.errors import ClientError
+from app.client.tables import Row, typed_columns, typed_frame_of
+from app.tidy.names import words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,22 @@ class Cap(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Access(Answer):
+    """Who may see a data set, next to admins and auditors."""
+
+    persons: list[str]
+    groups: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Answer):
+    """Persons under one name, whom lists of access may name."""
+
+    name: str
+    persons: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pause(Answer):
     """A person or a data set (``what``) that an operator has paused."""
 
@@ -72,6 +91,59 @@ class Preview(Numbers):
     assume: dict[str, Any] | None = None
     review: bool = False
     job: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPlan(Answer):
+    """What several questions would cost together; nothing is charged or set aside.
+
+    ``questions`` are their previews. ``charge`` and ``remaining`` are amounts with a ``unit``, and
+    ``fits`` says whether the one is within the other. ``unpriced`` has the places, from 0, of
+    questions whose accuracy has no known epsilon.
+    """
+
+    questions: Sequence[Preview] = field(repr=False)
+    charge: Mapping[str, str]
+    remaining: Mapping[str, str]
+    fits: bool
+    unpriced: Sequence[int] = ()
+
+    @classmethod
+    def _read(cls, name: str, value: Any) -> Any:
+        return [Preview.model_validate(each) for each in value] if name == "questions" else value
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return a row for each question, and one for all: what it asks, its price and verdict."""
+        rows = [
+            {
+                "question": asked_in(each.statistic),
+                "epsilon": each.epsilon,
+                "charge": f"{each.charge['amount']} {each.charge['unit']}",
+                "verdict": (each.usefulness or {}).get("verdict") or "",
+            }
+            for each in self.questions
+        ]
+        total = f"{self.charge['amount']} {self.charge['unit']}"
+        left = f"of {self.remaining['amount']}" if self.fits else "more than is left"
+        return [*rows, {"question": "all", "epsilon": "", "charge": total, "verdict": left}]
+
+
+def asked_in(statistic: Mapping[str, Any]) -> str:
+    """Return a question in short: its kind, formula or columns, and groups.
+
+    >>> asked_in({"kind": "mean", "columns": ["income"], "by": ["sex"]})
+    'mean of income by sex'
+    """
+    pair = [statistic[name] for name in ("time", "event", "score", "label") if name in statistic]
+    columns = statistic.get("columns") or pair
+    about = statistic.get("formula") or ", ".join(map(str, columns))
+    groups = ", ".join(map(_group_in, statistic.get("by") or []))
+    kind = words(str(statistic["kind"]))
+    return f"{kind}{f' of {about}' if about else ''}{f' by {groups}' if groups else ''}"
+
+
+def _group_in(group: Any) -> str:
+    return str(group.get("column", group)) if isinstance(group, Mapping) else str(group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -186,6 +258,67 @@ class Derivation(Numbers):
     dataset: str
     value: dict[str, Any]
     guarantee: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticRows(Answer):
+    """Synthetic rows of a release of tables: post-processing, free, and of no real person.
+
+    ``body`` is the file, ``guarantee`` the release's. ``tables`` says of every released table how
+    far that of the rows is from it, and ``unmeasured`` names pairs of columns without a table.
+    """
+
+    release: str
+    statement: str
+    rows: int
+    seed: int
+    format: str
+    sha256: str
+    columns: Sequence[Mapping[str, Any]]
+    guarantee: Mapping[str, Any]
+    tables: Sequence[Mapping[str, Any]]
+    unmeasured: Sequence[Sequence[str]]
+    body: bytes = field(default=b"", repr=False, compare=False)
+
+    def records(self) -> list[Row]:
+        """Return the rows as dictionaries of texts, booleans, numbers, dates and times.
+
+        Raises
+        ------
+        ClientError
+            The file is not CSV.
+        """
+        names = [str(each["name"]) for each in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in zip(*self._values(), strict=True)]
+
+    def to_frame(self) -> Any:
+        """Return the rows as a data frame of pandas.
+
+        Raises
+        ------
+        MissingPackageError
+            pandas is not installed.
+        ClientError
+            The file is not CSV.
+        """
+        return typed_frame_of("pandas", "to_frame", self.columns, self._values())
+
+    def to_polars(self) -> Any:
+        """Return the rows as a data frame of Polars.
+
+        Raises
+        ------
+        MissingPackageError
+            polars is not installed.
+        ClientError
+            The file is not CSV.
+        """
+        return typed_frame_of("polars", "to_polars", self.columns, self._values())
+
+    def _values(self) -> list[list[Any]]:
+        if self.format != "csv":
+            raise ClientError(f"only CSV is read here: ask for it, or read the {self.format} body")
+        return typed_columns(self.body.decode("utf-8"), self.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

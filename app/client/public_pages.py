@@ -21,8 +21,8 @@ from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth
 from app.client.errors import ReceiptError
 from app.client.models import Receipt
 from app.client.receipts import check_receipt, signed_payload
+from app.client.releasing import Call, Line, Steps
 from app.client.stamps import check_stamp
-from app.client.steps import Call, Line, Steps
 
 # The calls about the public log, which take no key
 

@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 from app.client.answers import Answer, members_of
 from app.client.models import Release
 from app.client.questions import Amount, Question, question
-from app.client.releasing import release_in
-from app.client.steps import Call, Line, Listing, Pages, Steps
+from app.client.releasing import Call, Line, Listing, Pages, Steps, release_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class Notice(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight(Answer):
+class View(Answer):
     """Somebody has seen a result that was not public."""
 
     release: str
@@ -203,10 +202,10 @@ class ReviewCalls:
         return int(response.json()["read"])
 
     @Listing
-    def audit(self, *, release: Release | str | None = None) -> Pages[Sight]:
+    def audit(self, *, release: Release | str | None = None) -> Pages[View]:
         """Yield who has seen results that were not public, newest first (curators)."""
         wanted = release.id if isinstance(release, Release) else release
-        return Pages("/v1/audit", Sight.model_validate, {"release": wanted})
+        return Pages("/v1/audit", View.model_validate, {"release": wanted})
 
 
 def at(release: Release | str) -> str:

@@ -1,17 +1,28 @@
-"""Answers as tidy tables: a row for each number, with its group, its name and its noise."""
+"""Answers as tidy tables: a row for each number, with its group, its name and its noise.
+
+For a notebook each row has an error bar, drawn from numbers alone. An inference is a table of text,
+as R prints a regression's.
+"""
 
 from __future__ import annotations
 
+import csv
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 from html import escape
+from io import StringIO
+from itertools import pairwise
+from math import isfinite
 from numbers import Real
+from textwrap import wrap
 from typing import Any
 
-from app.client.bars import bars_of
 from app.client.errors import MissingPackageError
 from app.tidy import rows as tidy
 from app.tidy.names import NO_LABELS, grouping, where
+from app.tidy.pivots import inert
 
 Row = dict[str, Any]
 
@@ -122,6 +133,44 @@ def polars_of(rows: Sequence[Row]) -> Any:
     return _package("polars", "to_polars").DataFrame(cells, strict=False)
 
 
+def typed_columns(text: str, columns: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """Return the columns of a CSV file of synthetic rows, typed as its description says."""
+    rows = list(csv.reader(StringIO(text, newline="")))[1:]
+    readers = [_reader_of(column) for column in columns]
+    return [[read(row[place]) for row in rows] for place, read in enumerate(readers)]
+
+
+def _reader_of(column: Mapping[str, Any]) -> Callable[[str], Any]:
+    if column["type"] == "category":
+        # what a spreadsheet would run has an apostrophe in the file
+        written = {str(inert(value)): value for value in column["values"]}
+        return written.__getitem__
+    return _READERS[column["type"]]
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "boolean": "true".__eq__,
+    "integer": int,
+    "number": float,
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+}
+
+
+def typed_frame_of(
+    package: str, method: str, columns: Sequence[Mapping[str, Any]], values: Sequence[list[Any]]
+) -> Any:
+    """Return columns as a data frame of pandas or Polars.
+
+    Raises
+    ------
+    MissingPackageError
+        The package is not installed.
+    """
+    names = [str(column["name"]) for column in columns]
+    return _package(package, method).DataFrame(dict(zip(names, values, strict=True)))
+
+
 def _package(package: str, method: str) -> Any:
     try:
         return importlib.import_module(package)
@@ -185,3 +234,113 @@ def lines_of(rows: Sequence[Row]) -> Iterator[str]:
 def _has(row: Row, name: str) -> bool:
     """Return whether a measure of a row has a cell of its own."""
     return name != "note" and bool(cell(row, name))
+
+
+_BAR_WIDTH, _MIDDLE, _CAP, _MARGIN = 160.0, 7.0, 4.0, 6.0
+_ENDS = (("confidence_low", "confidence_high"), ("noise_low", "noise_high"))
+_MEANING = ("95% confidence", "95% noise")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A number between two others, or the two alone where it cannot be said."""
+
+    low: float
+    value: float | None
+    high: float
+
+
+def bars_of(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
+    """Return what the bars mean, and a drawing for each row: SVG, or nothing where none is known.
+
+    Numbers of one name share a scale, if there are several of it; else all numbers do. Where
+    some have confidence intervals, the bars are those.
+    """
+    inferred = any(row.get(_ENDS[0][0]) is not None for row in rows)
+    bars = [_bar(row, *_ENDS[0 if inferred else 1]) for row in rows]
+    names = [row.get("term") for row in rows]
+    scales = names if len(set(names)) < len(names) else [None] * len(names)
+    drawn = []
+    for bar, scale in zip(bars, scales, strict=True):
+        alike = [each for each, other in zip(bars, scales, strict=True) if each and other == scale]
+        drawn.append(_drawn(bar, alike) if bar else "")
+    return _MEANING[0 if inferred else 1], drawn
+
+
+def _bar(row: Mapping[str, Any], low: str, high: str) -> _Bar | None:
+    """Return a row's bar; a preview's is around zero."""
+    value = row.get("value", 0.0)
+    ends = (row.get(low), *(() if row.get("note") else (value,)), row.get(high))
+    known = [float(end) for end in ends if isinstance(end, Real) and isfinite(end)]
+    if len(known) < len(ends) or any(one > other for one, other in pairwise(known)):
+        return None
+    return _Bar(known[0], None if row.get("note") else known[1], known[-1])
+
+
+def _drawn(bar: _Bar, alike: Sequence[_Bar]) -> str:
+    least, most = min(each.low for each in alike), max(each.high for each in alike)
+    room = (_BAR_WIDTH - 2 * _MARGIN) / ((most - least) or 1.0)
+    low, high = (_MARGIN + room * (end - least) for end in (bar.low, bar.high))
+    top, bottom = _MIDDLE - _CAP, _MIDDLE + _CAP
+    line = f"M{low:.1f} {_MIDDLE}H{high:.1f}M{low:.1f} {top}V{bottom}M{high:.1f} {top}V{bottom}"
+    said, dot = f"between {bar.low:.6g} and {bar.high:.6g}", ""
+    if bar.value is not None:
+        said, value = f"{bar.value:.6g}, {said}", _MARGIN + room * (bar.value - least)
+        dot = f'<circle cx="{value:.1f}" cy="{_MIDDLE}" r="2.5" fill="currentColor"></circle>'
+    return (
+        f'<svg role="img" aria-label="{said}" width="{_BAR_WIDTH:.0f}" height="{2 * _MIDDLE:.0f}">'
+        f'<path d="{line}" stroke="currentColor" fill="none"></path>{dot}</svg>'
+    )
+
+
+_INFERENCE = ("", "estimate", "std. error", "t value", "95% confidence", "95% noise")
+_WIDTH = 88
+_NO_INFERENCE = (
+    "There are no standard errors. A regression, mean or quantile asked for with an inference, "
+    'as in inference="1/3", has them for that share of its epsilon. What is derived from moments '
+    "has them free: means, correlations and linear regressions."
+)
+
+
+def summary_of(answer: Mapping[str, Any], numbers: str) -> str:
+    """Return an answer's inference as text: a line for each number, then how it was made.
+
+    ``numbers`` is what can be said without.
+    """
+    inference = answer.get("inference")
+    if inference is None:
+        return "\n".join([*([numbers, ""] if numbers else []), *wrap(_NO_INFERENCE, _WIDTH)])
+    inferred = [row for row in tidy.rows_of(answer) if row.confidence is not None]
+    rows = [_INFERENCE, *map(_inferred, inferred)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    notes = [line for note in tidy.notes_of(inferred) for line in ["", *wrap(note, _WIDTH)]]
+    method = wrap(f"Method: {inference['method']}", _WIDTH)
+    return "\n".join([*_aligned(rows, widths), *notes, "", *method])
+
+
+def _inferred(row: tidy.Row) -> tuple[str, ...]:
+    """Return the cells of a number; R squared and the like get no test against 0."""
+    estimate, error = row.estimate, row.std_error
+    tested = error and row.key.measure != "fit" and isinstance(estimate, int | float)
+    return (
+        " ".join([*map(str, row.key.labels.values()), row.term]),
+        tidy.CANNOT_BE_SAID if row.note else _text(estimate),
+        _text(error),
+        f"{estimate / error:.2f}" if tested else "",
+        _interval(row.confidence),
+        _interval(row.noise),
+    )
+
+
+def _text(number: Any) -> str:
+    return f"{number:.4g}" if isinstance(number, int | float) else str(number or "")
+
+
+def _interval(ends: tidy.Interval | None) -> str:
+    return f"[{_text(ends[0])}, {_text(ends[1])}]" if ends else ""
+
+
+def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
+    for name, *cells in rows:
+        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        yield "  ".join([name.ljust(widths[0]), *numbers]).rstrip()

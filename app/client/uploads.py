@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,9 +18,9 @@ import httpx
 
 from app.client.answers import Answer, is_frame, plain, write_frame
 from app.client.datasets import Facts
-from app.client.progress import Line as ProgressLine
-from app.client.progress import Sending
-from app.client.steps import Call, Glance, Line, Listing, Pages, Steps
+from app.client.questions import Line as ProgressLine
+from app.client.questions import Sending
+from app.client.releasing import Call, Glance, Line, Listing, Pages, Steps
 
 D = TypeVar("D", bound=Facts)
 
@@ -49,8 +52,8 @@ class UploadCalls(Generic[D]):
     def upload(self, file: Path | str | Any, spec: Mapping[str, object]) -> Steps[D]:
         """Upload a CSV, CSV.gz, Parquet or Excel file under a public spec (curators).
 
-        ``file`` may be a data frame of pandas or polars. Its times with a zone are sent as
-        instants.
+        ``file`` is a path, the content of a file as bytes, a file opened to read bytes, or a data
+        frame of pandas or polars. A frame's times with a zone are sent as instants.
 
         On a terminal or in a notebook a line says how far it is, sent and read. The answer comes
         when the file has been read; it is waited for a day, whatever ``timeout_s`` is.
@@ -165,14 +168,19 @@ class UploadCalls(Generic[D]):
 
 @contextmanager
 def _path_of(file: Any, spec: Mapping[str, Any]) -> Iterator[Path]:
-    """Give the path of a file, or of one that a data frame is written to."""
-    if not is_frame(file):
+    """Give the path of a file, or of one that a data frame or a file's content is written to."""
+    if isinstance(file, str | os.PathLike):
         yield Path(file)
         return
     with tempfile.TemporaryDirectory(prefix="release-desk-") as folder:
-        path = Path(folder) / "data frame.csv"
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            write_frame(file, spec, stream)
+        if is_frame(file):
+            path = Path(folder) / "data frame.csv"
+            with path.open("w", encoding="utf-8", newline="") as stream:
+                write_frame(file, spec, stream)
+        else:
+            path = Path(folder) / "content"
+            with path.open("wb") as copy:
+                shutil.copyfileobj(io.BytesIO(file) if isinstance(file, bytes) else file, copy)
         yield path
 
 

@@ -6,42 +6,32 @@ from fastapi import FastAPI
 
 from app.desk import public
 from app.desk.pages import (
-    archiving,
+    access,
     asking,
     audit,
     budgets,
-    confirming,
     datasets,
-    editing,
-    extending,
-    files,
     home,
     keys,
-    nowhere,
     releases,
     reviews,
-    sign_in,
     uploading,
 )
 
 ROUTERS = (
-    sign_in.router,
     home.router,
+    home.elsewhere,
     uploading.router,  # before any data set's own page
-    confirming.router,
     datasets.router,
     budgets.router,
-    editing.router,
-    extending.router,
-    archiving.router,
+    access.router,
     keys.router,
     audit.router,
     asking.router,
     releases.router,
     reviews.router,
-    files.router,
     public.router,
-    nowhere.router,  # last: it answers for every other address
+    home.nowhere,  # last: it answers for every other address
 )
 
 

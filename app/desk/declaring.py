@@ -11,9 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from app.desk.forms import Form, looks_read_off
+from app.desk.filled import derived_of, lines_of
+from app.desk.forms import FORM_KEY, TYPICAL, Form, looks_read_off, typical_of
+from app.domain.datasets import ENCODINGS as ENCODINGS_OF_FILES
 from app.domain.problems import Problem, invalid_requests
+from app.services.plans.questions import POLICY_KINDS
 from app.uploads.drafting.drafts import Draft
+from app.web.languages import marked
 
 LEFT_OUT = "left out"
 TYPES = ("number", "integer", "category", "boolean", "date", "datetime", LEFT_OUT)
@@ -28,6 +32,8 @@ READING: Mapping[str, Sequence[str]] = {
     "timezone": ("date", "datetime"),
     "labels": ("category",),
     "trim": ("category",),
+    "within": ("category",),
+    "of": ("category",),
     "na": (),
 }
 """The fields that say how a column's cells are read, and the types that have them; () is all."""
@@ -38,8 +44,10 @@ _PLACE = re.compile(
 )
 _ABOUT = re.compile(r" \(column \".*\"\)$", re.DOTALL)
 """What a message says of its column, where the field says it already."""
+_IN_DERIVE = re.compile(r"derive\b", re.ASCII)
 _IN_REDUCE = re.compile(r"^unit\.reduce\b.*", re.DOTALL)
 _WITHIN = re.compile(r"\.typical\.(mean|std)$")
+_OF_WITHIN = re.compile(r"^\.?within\.of\b", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,300}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _SHARE = re.compile(r"(\S.*?)[ \t]*[:=\t ][ \t]*(\S+)", re.ASCII)
@@ -67,21 +75,73 @@ _FIELDS: Mapping[str, str] = {
 """Where a field of the form has another name than in the spec."""
 
 _LABELS: Mapping[str, str] = {
-    "source": "Address of the data",
-    "epsilon": "Epsilon budget",
-    "na": "Missing-value codes",
-    "allowed": "Statistics that may be asked",
-    "unit_column": "Person identifier",
-    "unit_max_rows": "Maximum rows per person",
-    "unit_id": "Person ids",
-    "unit_reduce": "One row per person",
-    "overlap": "Other people",
-    "reviewers": "Who decides",
-    "delimiter": "Delimiter",
-    "decimal": "Decimal mark",
-    "thousands": "Thousands separator",
+    "source": marked("Address of the data"),
+    "epsilon": marked("Epsilon budget"),
+    "na": marked("Missing-value codes"),
+    "allowed": marked("Statistics that may be asked"),
+    "unit_column": marked("Person identifier"),
+    "unit_max_rows": marked("Maximum rows per person"),
+    "unit_id": marked("Person ids"),
+    "unit_reduce": marked("One row per person"),
+    "overlap": marked("Other people"),
+    "reviewers": marked("Who decides"),
+    "derive": marked("Derived columns"),
+    "spec": marked("Spec as JSON"),
+    "copied": marked("Earlier data set"),
+    "delimiter": marked("Delimiter"),
+    "decimal": marked("Decimal mark"),
+    "thousands": marked("Thousands separator"),
 }
 """What fields are called whose names say something else."""
+
+DELIMITERS = (
+    (",", marked("comma")),
+    (";", marked("semicolon")),
+    ("\t", marked("tab")),
+    ("|", marked("bar")),
+)
+"""What may stand between the cells of a CSV file, and its name."""
+ENCODINGS = tuple((each, each) for each in ENCODINGS_OF_FILES)
+CHOICES: Mapping[str, Any] = {
+    "types": TYPES,
+    "reviews": [(each, each) for each in REVIEWS],
+    "adjacencies": [
+        ("replace_one", marked("replace_one: one row differs, the row count is public")),
+        (
+            "add_remove",
+            marked("add_remove: one person is added or removed, the row count is private"),
+        ),
+    ],
+    "delimiters": DELIMITERS,
+    "encodings": ENCODINGS,
+    "unit_ids": [
+        ("", marked("numbers or texts: 7 and 7.0 are the same person, 007 is another")),
+        ("number", marked("numbers: 7, 7.0 and 007 are the same person")),
+        ("text", marked("texts: 7, 7.0 and 007 are three persons")),
+    ],
+    "reading": READING,
+    "decimals": [(".", marked("point")), (",", marked("comma"))],
+    "thousands": [
+        ("", marked("none")),
+        (",", marked("comma")),
+        (".", marked("point")),
+        (" ", marked("space, of any kind")),
+        ("'", marked("apostrophe, of any kind")),
+    ],
+    "same_people": [
+        ("", marked("choose an answer")),
+        ("no", marked("no, as far as I know")),
+        ("yes", marked("yes, or some of them")),
+        ("unknown", marked("I do not know")),
+    ],
+    "kinds": [(kind, kind.replace("_", " ")) for kind in POLICY_KINDS],
+    "one_fields": [
+        (each, "unit" if each == "unit_of_measure" else each) for each in (*PLACES, *READING)
+    ],
+    "typical": TYPICAL,
+    "typical_of": typical_of,
+}
+"""What the form offers at its fields, and what its page shows of them."""
 
 
 def rows_of(form: Form) -> Sequence[tuple[int, str]]:
@@ -119,6 +179,105 @@ def with_draft(form: Form, draft: Draft, file_name: str) -> Form:
     if not form.text("name"):
         usual.append(("name", file_name.partition(".")[0]))
     return Form([*written, *(each for each in usual if each[1]), *pairs])
+
+
+# An earlier declaration, and one field of many columns
+
+
+def with_columns(form: Form, columns: Mapping[str, Any]) -> Form:
+    """Return a form with what an earlier declaration says of columns of the same names.
+
+    Where the table is empty, it has all of those columns.
+    """
+    known = rows_of(form) or list(enumerate(columns))
+    others = [pair for pair in form.pairs if not pair[0].startswith("columns.")]
+    pairs: list[tuple[str, str]] = []
+    for place, name in known:
+        pairs.append((f"columns.{place}.name", name))
+        own = columns.get(name)
+        for field in (*PLACES, *READING):
+            at = f"columns.{place}.{field}"
+            pairs.append((at, _of_column(own, field) if isinstance(own, Mapping) else form.raw(at)))
+    return Form([*others, *pairs])
+
+
+def _of_column(column: Mapping[str, Any], field: str) -> str:
+    within = column.get("within")
+    if field == "of":
+        return _written(within.get("of")) if isinstance(within, Mapping) else ""
+    if field == "within" and isinstance(within, Mapping):
+        return _written(within.get("column"))
+    return _written(column.get(field))
+
+
+def form_of(spec: Mapping[str, Any], form: Form) -> Form:
+    """Return the form that is filled in as a spec says: what :func:`spec_of` reads again.
+
+    The table has the spec's columns. ``form`` keeps what is sent with every form, such as its key.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``: it is none, or says what the form has no field for.
+    """
+    columns = spec.get("columns")
+    if not (isinstance(columns, Mapping) and all(isinstance(e, Mapping) for e in columns.values())):
+        raise invalid_requests([("spec", "must have columns, an object for each")])
+    if unknown := sorted(spec.keys() - _OF_SPECS):
+        raise invalid_requests([("spec", f"has what the form has no field for: {unknown[0]}")])
+    plain = {name: _written(spec.get(name)) for name in _PLAIN}
+    inner = {
+        field: _written(_inside(spec, place))
+        for place, field in _FIELDS.items()
+        if "." in place and place != "policy.review"
+    }
+    review, _, above = _written(_inside(spec, "policy.review")).partition(":")
+    derived = spec.get("derive")
+    lines = lines_of(derived) if isinstance(derived, Mapping) else ""
+    filled = {**plain, **inner, "review": review, "review_above": above, "derive": lines}
+    pairs = [pair for pair in filled.items() if pair[1] and pair[0] != "allowed"]
+    allowed = _inside(spec, "policy.allowed")
+    pairs += [("allowed", str(each)) for each in allowed or ()]
+    kept = [pair for pair in form.pairs if pair[0] == FORM_KEY]
+    return with_columns(Form([*kept, *pairs]), columns)
+
+
+_PLAIN = (
+    "name", "description", "adjacency", "max_rows", "delimiter", "encoding", "decimal",
+    "thousands", "skip_rows", "same_people", "account", "na",
+)  # fmt: skip
+_OF_SPECS = {*_PLAIN, "columns", "derive", "budget", "policy", "unit", "overlap"}
+
+
+def _inside(spec: Mapping[str, Any], place: str) -> Any:
+    outer, _, inner = place.partition(".")
+    found = spec.get(outer)
+    return found.get(inner) if isinstance(found, Mapping) else None
+
+
+SET, FILL = "set", "fill"
+"""What becomes of one field of the chosen columns: all get a value, or the first one's."""
+
+
+def with_one_field(form: Form, change: str) -> Form:
+    """Return a form in which one field of the chosen columns is the same.
+
+    Without a chosen column it is that of all. Filled down is the first column's, and what is
+    filled in further down stays.
+    """
+    field = form.text("one_field")
+    chosen = [place for place, _ in rows_of(form) if form.text(f"columns.{place}.chosen")]
+    places = chosen or [place for place, _ in rows_of(form)]
+    if field not in (*PLACES, *READING) or not places:
+        return form
+    at = {place: f"columns.{place}.{field}" for place in places}
+    value = form.text("one_value") if change == SET else form.text(at[places[0]])
+    changed = {
+        name: value
+        for name in at.values()
+        if change == SET or not form.text(name) or field == "type"
+    }
+    return Form([*(pair for pair in form.pairs if pair[0] not in changed), *changed.items()])
 
 
 def _written(value: Any) -> str:
@@ -164,6 +323,8 @@ def spec_of(form: Form) -> dict[str, Any]:
         spec["account"] = account
     if markers := _lines(form.text("na")):
         spec["na"] = markers
+    if lines := form.text("derive"):
+        spec["derive"] = derived_of(lines)
     return spec
 
 
@@ -222,6 +383,10 @@ def _reading(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
                 yield name, _lines(text)
             case "labels":
                 yield name, dict(map(_label, _lines(text)))
+            case "within":
+                yield name, {"column": text, "of": dict(map(_label, _lines(fields["of"])))}
+            case "of":
+                pass  # of "within"
             case "trim":
                 if text != "yes":
                     yield name, False if text == "no" else text
@@ -346,6 +511,8 @@ def _field(place: str, names: Sequence[tuple[int, str]]) -> str:
     A column is given by its position, or by its name where a field of specs has that name too.
     """
     place = _IN_REDUCE.sub("unit.reduce", place.removeprefix("spec."))
+    if _IN_DERIVE.match(place):
+        return "derive"
     if (match := _PLACE.fullmatch(place)) is None:
         return _FIELDS.get(place, place)
     if match["position"] is not None:
@@ -356,6 +523,6 @@ def _field(place: str, names: Sequence[tuple[int, str]]) -> str:
         fits = [each for each in names if f"{named}.".startswith(f"{each[1]}.")]
         row, name = max(fits, key=lambda each: len(each[1]), default=(None, ""))
         rest = named[len(name) + 1 :]
-    field = re.split(r"[.\[]", rest.removeprefix("."))[0]
+    field = re.split(r"[.\[]", _OF_WITHIN.sub("of", rest).removeprefix("."))[0]
     known = {*PLACES, *READING}
     return "columns" if row is None else f"columns.{row}.{field if field in known else 'type'}"

@@ -1,29 +1,34 @@
-"""What a preview shows: what a release would cost, what it would leave, and what it would be worth.
+"""What a question would be like, for the pages that show it: price, errors, and other mechanisms.
 
-Everything here is what the API's preview says, arranged for reading. It is a function of the
-question and of public facts alone.
+It is what the API's preview says, arranged for reading: a function of the question and of public
+facts alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 from markupsafe import Markup
 
-from app.desk.charts import Measured, error_curve, intervals
+from app.desk.charts import error_curve
+from app.desk.figures import figure
 from app.domain.datasets import columns_json
 from app.services.build import Services
 from app.services.datasets.budgets import BudgetView
 from app.services.people.keys import Caller
-from app.services.plans.previews import Wish
+from app.services.plans.previews import PreviewOptions
 from app.services.plans.questions import Question
-from app.tidy.names import NO_LABELS, Labels, labels_of
-from app.tidy.rows import rows_of
-from mechanisms.foresight.foresee import foreseeing_ms
+from app.tidy import names
+from app.tidy.keys import Key
+from app.tidy.names import NO_LABELS, Labels
+from app.tidy.rows import Row, rows_of
+from mechanisms.estimates.estimate import estimating_ms
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon
 
+_STD = "Standard deviation of the noise"
 _CURVE_MS = 150.0
 """A curve is drawn where a preview takes less than this of one core; it takes several."""
 _FACTORS = ((1, 4), (1, 2), (1, 1), (2, 1), (4, 1))
@@ -31,10 +36,14 @@ _FACTORS = ((1, 4), (1, 2), (1, 1), (2, 1), (4, 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """One number of an answer: its expected error and its possible range."""
+    """One number of an answer: its expected error and its possible range.
+
+    ``most`` is the largest error over several populations, where there are some.
+    """
 
     name: str
     error: float | None
+    most: float | None
     low: Any
     high: Any
 
@@ -55,11 +64,11 @@ class Estimated:
     points: Sequence[tuple[str, float]]
 
 
-async def foresee(
+async def estimated(
     services: Services,
     dataset: str,
     question: Question,
-    wish: Wish,
+    options: PreviewOptions,
     *,
     freed: int = 0,
     caller: Caller,
@@ -75,15 +84,15 @@ async def foresee(
     Problem
         What a release would be refused for, the budget aside; ``busy``.
     """
-    if wish.accuracy is None:
-        estimate = await services.previews.preview(dataset, question, wish, caller=caller)
+    if options.accuracy is None:
+        estimate = await services.previews.preview(dataset, question, options, caller=caller)
     else:
         estimate, question = await services.previews.preview_within(
-            dataset, question, wish, caller=caller
+            dataset, question, options, caller=caller
         )
     budget = services.budgets.view(dataset, caller=caller)
-    labels = labels_of(columns_json(services.datasets.facts(dataset).columns))
-    priced = replace(wish, accuracy=None)
+    labels = names.labels_of(columns_json(services.datasets.facts(dataset).columns))
+    priced = replace(options, accuracy=None)
     points = await _points(services, dataset, question, priced, caller=caller)
     left, after, share = _left(estimate, budget, freed)
     return (
@@ -95,7 +104,7 @@ async def foresee(
             expected=expected_of(estimate, labels),
             alternatives=_alternatives(estimate),
             curve=_curve(points, question.epsilon),
-            points=[(str(epsilon), 100 * error) for epsilon, error in points],
+            points=[(str(epsilon), error) for epsilon, error in points],
         ),
         question,
     )
@@ -130,24 +139,28 @@ def expected_of(estimate: Mapping[str, Any], labels: Labels = NO_LABELS) -> list
         "noise": {"interval_95": ranges},
         "epsilon": estimate["epsilon"],
     }
+    over = estimate.get("error_range")
+    largest = rows_of({**shown, "value": over["high"]}) if over else []
     return [
         Expected(
             name=row.named(labels),
             error=row.estimate,
+            most=most.estimate if most else None,
             low=None if row.noise is None else row.noise[0],
             high=None if row.noise is None else row.noise[1],
         )
-        for row in rows_of(shown)
+        for row, most in zip_longest(rows_of(shown), largest)
     ]
 
 
 def _alternatives(estimate: Mapping[str, Any]) -> Markup | None:
     rows = [
-        Measured(_choice_name(each), each["std"])
+        Row(key=Key(kind=_STD, terms=(_choice_name(each),)), estimate=each["std"])
         for each in estimate["alternatives"]
         if each["std"] is not None
     ]
-    return intervals(rows, "Standard deviation of the noise by choice") if rows else None
+    drawn = figure(rows, f"{_STD} by choice", {})
+    return None if drawn is None else drawn.svg
 
 
 def _choice_name(each: Mapping[str, Any]) -> str:
@@ -156,7 +169,7 @@ def _choice_name(each: Mapping[str, Any]) -> str:
 
 
 def _share_of_range(estimate: Mapping[str, Any]) -> float | None:
-    """Return the largest expected error as a part of its possible range, as the verdict does."""
+    """Return the largest expected error as a part of its possible range."""
     shares = [
         each.error / (each.high - each.low)
         for each in expected_of(estimate)
@@ -169,11 +182,11 @@ def _share_of_range(estimate: Mapping[str, Any]) -> float | None:
 
 
 async def _points(
-    services: Services, dataset: str, question: Question, wish: Wish, *, caller: Caller
+    services: Services, dataset: str, question: Question, options: PreviewOptions, *, caller: Caller
 ) -> list[tuple[Epsilon, float]]:
-    """Return errors at smaller and larger epsilons, where that is quickly found."""
+    """Return errors at smaller and larger epsilons, in percent, where that is quickly found."""
     schema = (await services.datasets.present(dataset)).schema
-    takes_ms = question.planning_ms(schema) + foreseeing_ms(question.statistic, schema)
+    takes_ms = question.planning_ms(schema) + estimating_ms(question.statistic, schema)
     if takes_ms > _CURVE_MS:
         return []
     found = []
@@ -182,23 +195,24 @@ async def _points(
         if not 1 <= nanos <= MAX_EPSILON_NANOS:
             continue
         at = replace(question, epsilon=Epsilon(nanos))
-        error = await _error_at(services, dataset, at, wish, caller=caller)
+        error = await _error_at(services, dataset, at, options, caller=caller)
         if error is not None:
             found.append((at.epsilon, error))
-    return found
+    now = dict(found).get(question.epsilon)
+    return [(epsilon, 100 * error / now) for epsilon, error in found] if now else []
 
 
 async def _error_at(
-    services: Services, dataset: str, question: Question, wish: Wish, *, caller: Caller
+    services: Services, dataset: str, question: Question, options: PreviewOptions, *, caller: Caller
 ) -> float | None:
     policy = (await services.datasets.present(dataset)).policy
     if (most := policy.max_epsilon_per_release) is not None and question.epsilon > most:
         return None
-    estimate = await services.previews.preview(dataset, question, wish, caller=caller)
+    estimate = await services.previews.preview(dataset, question, options, caller=caller)
     return _share_of_range(estimate)
 
 
 def _curve(points: Sequence[tuple[Epsilon, float]], now: Epsilon) -> Markup | None:
-    plain = [(epsilon.nanos / NANOS_PER_EPSILON, 100 * error) for epsilon, error in points]
-    name = "Largest expected error, in percent of the possible range, by epsilon"
+    plain = [(epsilon.nanos / NANOS_PER_EPSILON, error) for epsilon, error in points]
+    name = "Largest expected error, in percent of that at the chosen epsilon, by epsilon"
     return error_curve(plain, now.nanos / NANOS_PER_EPSILON, name)

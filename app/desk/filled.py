@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import nan
 from typing import Any
 
+from app.desk.building import conditions_in, prefix_of, questions_in
+from app.desk.controls import DATE_PARTS, EDGES, OUTSIDE, Field, hint_of
 from app.desk.forms import Form
-from app.desk.questions import EDGES, WITHOUT_VALUE, conditions_in, derived_in, fields_of
-from app.domain.problems import invalid_request
+from app.desk.questions import WITHOUT_VALUE, derived_in, fields_of
+from app.domain.problems import Problem, invalid_request
 from app.web.requests.validation import unknown_choice
 from mechanisms.catalog import STATISTICS
 from mechanisms.contract import InvalidStatisticError
-from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.statistics.cells.axes import Step, axis_of
 
 _NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$", re.ASCII)
@@ -34,30 +36,49 @@ def request_of(form: Form, schema: Schema) -> dict[str, Any]:
     Problem
         ``invalid-request``: no such statistic, or a field that cannot be read at all.
     """
-    kind = form.text("statistic")
-    if kind not in STATISTICS:
-        raise invalid_request("statistic", unknown_choice([*STATISTICS], kind))
-    asked: dict[str, Any] = {"kind": kind}
-    for field in fields_of(kind, schema, form):
-        if field.name.startswith(("edges ", "target ")):
-            continue  # read with the field that they are part of
-        value = _READ.get(field.name, _number_or_text)(form, field.name, schema)
-        if value not in (None, "", [], {}):
-            asked[field.name] = value
-    if edges := dict(_edges_of(form, schema)):
-        asked["edges"] = edges
-    if "formula" in asked:  # it says what these would
-        for name in ("target", "features", "intercept"):
-            asked.pop(name, None)
-    found: dict[str, Any] = {"statistic": asked, "epsilon": form.text("epsilon")}
-    for name in ("mechanism", "norm"):
-        if (chosen := form.text(name)) not in ("", "auto"):
-            found[name] = chosen
+    found: dict[str, Any] = {
+        "statistic": _statistic_of(form, schema),
+        "epsilon": form.text("epsilon"),
+        **_drawn_by(form),
+    }
     if purpose := form.text("purpose"):
         found["purpose"] = purpose
     if share := form.text("inference"):
         found["inference"] = {"share": share}
     return found
+
+
+def _drawn_by(form: Form) -> dict[str, Any]:
+    return {
+        name: chosen
+        for name in ("mechanism", "norm")
+        if (chosen := form.text(name)) not in ("", "auto")
+    }
+
+
+def _statistic_of(form: Form, schema: Schema) -> dict[str, Any]:
+    kind = form.text("statistic")
+    if kind not in STATISTICS:
+        raise invalid_request("statistic", unknown_choice([*STATISTICS], kind))
+    asked: dict[str, Any] = {"kind": kind}
+    for field in fields_of(kind, schema, form):
+        if " " in field.name:
+            continue  # read with the field that it is a part of
+        read = _READ.get(field.name)
+        value = _BY_SHAPE[field.shape](form, field) if read is None else read(form, field, schema)
+        if value not in (None, "", [], {}):
+            asked[field.name] = value
+    if edges := dict(_edges_of(form, schema)):
+        asked[EDGES] = edges
+    if own := {
+        name: chosen for name in _counted(form) if (chosen := form.text(f"{OUTSIDE} {name}"))
+    }:
+        usual = {} if OUTSIDE not in asked else dict.fromkeys(edges, asked[OUTSIDE])
+        asked[OUTSIDE] = {**usual, **own}
+    if "formula" in asked:  # it says what these would
+        for name in ("target", "time", "event", "features", "intercept"):
+            asked.pop(name, None)
+    return asked
 
 
 def _number(text: str) -> Any:
@@ -91,10 +112,6 @@ def _numbers_in(text: str) -> list[Any]:
     return [_number(each.strip()) for each in text.split(",") if each.strip()]
 
 
-def _number_or_text(form: Form, name: str, _: Schema) -> Any:
-    return _number(form.text(name))
-
-
 def _comparison(form: Form, at: str, name: str, schema: Schema) -> dict[str, Any]:
     op, text = form.text(f"{at} op"), form.text(f"{at} value")
     if op in WITHOUT_VALUE and not text:
@@ -107,12 +124,12 @@ def _comparison(form: Form, at: str, name: str, schema: Schema) -> dict[str, Any
     return {"column": name, "op": op, "value": several}
 
 
-def _read_target(form: Form, name: str, schema: Schema) -> Any:
-    column = form.text(name)
-    return _comparison(form, name, column, schema) if form.text("target op") else column
+def _read_target(form: Form, field: Field, schema: Schema) -> Any:
+    column = form.text(field.name)
+    return _comparison(form, field.name, column, schema) if form.text("target op") else column
 
 
-def _read_where(form: Form, _: str, schema: Schema) -> list[dict[str, Any]]:
+def _read_where(form: Form, _: Field, schema: Schema) -> list[dict[str, Any]]:
     # one without its column is refused: to leave it out would ask something else
     return [
         _comparison(form, f"where {at}", form.text(f"where {at} column"), schema)
@@ -120,14 +137,56 @@ def _read_where(form: Form, _: str, schema: Schema) -> list[dict[str, Any]]:
     ]
 
 
-def _read_derive(form: Form, name: str, _: Schema) -> dict[str, Any]:
+_BOUNDED = re.compile(
+    r"(?P<expr>.+?)(?:\s+from\s+(?P<lower>\S+))?(?:\s+to\s+(?P<upper>\S+))?", re.ASCII | re.DOTALL
+)
+"""A derived column's expression, and its bounds where it has narrower ones than follow."""
+
+
+def _read_derive(form: Form, field: Field, _: Schema) -> dict[str, Any]:
+    return derived_of(form.text(field.name))
+
+
+def derived_of(text: str) -> dict[str, Any]:
+    """Return the columns that lines derive, such as ``rest = income - food from 0 to 500``.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``: a line is none.
+    """
     found: dict[str, Any] = {}
-    for line in filter(str.strip, form.text(name).splitlines()):
+    for line in filter(str.strip, text.splitlines()):
         named, equals, expression = line.partition("=")
         if not (equals and named.strip() and expression.strip()):
             raise invalid_request("derive", "each line must be a name, =, and an expression")
-        parsed = _json_in(expression.strip())  # an expression within bounds
-        found[named.strip()] = parsed if isinstance(parsed, dict) else expression.strip()
+        found[named.strip()] = _derived(expression.strip())
+    return found
+
+
+def _derived(text: str) -> Any:
+    """Return an expression as a request has it.
+
+    >>> _derived("age / 2"), _derived("log(income) from 1 to 7.5")
+    ('age / 2', {'expr': 'log(income)', 'lower': 1, 'upper': 7.5})
+    """
+    parsed = _json_in(text)  # as earlier drafts have it
+    if isinstance(parsed, dict):
+        return parsed
+    match = _BOUNDED.fullmatch(text)
+    bounds = {} if match is None else match.groupdict()
+    given = {name: _number(each) for name, each in bounds.items() if each and name != "expr"}
+    plain = all(isinstance(each, int | float) for each in given.values())
+    return {"expr": bounds["expr"], **given} if given and plain else text
+
+
+def _read_lines(form: Form, field: Field) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for line in filter(str.strip, form.text(field.name).splitlines()):
+        measure, equals, share = line.partition("=")
+        if not equals:
+            raise invalid_request(field.name, "each line must be a measure, =, and a number")
+        found[measure.strip()] = _number(share.strip())
     return found
 
 
@@ -139,21 +198,60 @@ def _json_in(text: str) -> Any:
         return None
 
 
-def _read_features(form: Form, name: str, schema: Schema) -> list[Any]:
+def _read_margins(form: Form, field: Field, _: Schema) -> Any:
+    listed = form.text(f"{field.name} listed")
+    if not listed:
+        return form.text(field.name)
+    tables = _json_in(listed)  # where a column's name has a comma
+    if tables is not None:
+        return tables
+    lines = filter(str.strip, listed.splitlines())
+    return [[each.strip() for each in line.split(",") if each.strip()] for line in lines]
+
+
+def _read_select(form: Form, field: Field) -> Any:
+    """Return a choice, or the object that its members make where any is filled in."""
+    members = {
+        member: _number(text)
+        for member in hint_of(field.name, form.text("statistic")).members
+        if (text := form.text(f"{field.name} {member}"))
+    }
+    return members or form.text(field.name)
+
+
+def _read_features(form: Form, field: Field, schema: Schema) -> list[Any]:
     """Return features: names, and what is more than a name as JSON."""
-    read = {each: _json_in(each) for each in form.texts(name) if each not in schema.columns}
-    return [
-        parsed if isinstance(parsed := read.get(each), dict) else each for each in form.texts(name)
-    ]
+    named = form.texts(field.name)
+    read = {each: _json_in(each) for each in named if each not in schema.columns}
+    return [parsed if isinstance(parsed := read.get(each), dict) else each for each in named]
 
 
-def _read_parts(form: Form, name: str, _: Schema) -> Any:
+def _read_by(form: Form, field: Field, schema: Schema) -> list[Any]:
+    """Return groups: names, and number columns with their edges where they are filled in."""
+    found: list[Any] = []
+    for name in form.texts(field.name):
+        text = form.text(f"{field.name} {EDGES} {name}")
+        if not text:
+            found.append(name)
+            continue
+        outside = form.text(f"{field.name} {OUTSIDE} {name}")
+        bands = {"column": name, EDGES: _edges_in(text, schema.columns.get(name))}
+        found.append({**bands, OUTSIDE: outside} if outside else bands)
+    return found
+
+
+def _read_parts(form: Form, _: Field, schema: Schema) -> list[dict[str, Any]]:
+    return [_part(at, each, schema) for at, each in enumerate(questions_in(form))]
+
+
+def _part(at: int, question: Form, schema: Schema) -> dict[str, Any]:
+    """Return a question of a stack; what cannot be read of it is refused at its place."""
     try:
-        parsed = json.loads(form.text(name) or "[]")
-        json.dumps(parsed, allow_nan=False)
-    except (ValueError, RecursionError):
-        raise invalid_request("parts", "is not JSON, or has a number that is too large") from None
-    return parsed
+        part = {"statistic": _statistic_of(question, schema), **_drawn_by(question)}
+    except Problem as problem:
+        raise problem.inside(f"parts[{at}]") from None
+    share = _number(question.text("share"))
+    return part if share == "" else {**part, "share": share}
 
 
 VALUES, STEP = "values", "step"
@@ -162,35 +260,57 @@ VALUES, STEP = "values", "step"
 
 def _edges_of(form: Form, schema: Schema) -> Iterator[tuple[str, Any]]:
     statistic = STATISTICS.get(form.text("statistic"))
-    counted = form.texts("columns") if statistic is not None and statistic.has_cells else ()
+    counted = _counted(form) if EDGES in getattr(statistic, "__dataclass_fields__", ()) else ()
     for name in counted:
-        column = schema.columns.get(name)
-        timed = isinstance(column, NumberColumn) and column.timed is not None
-        text = form.text(f"edges {name}")
+        text = form.text(f"{EDGES} {name}")
         if text:
-            yield name, _edges_in(text, timed=timed)
+            yield name, _edges_in(text, schema.columns.get(name))
 
 
-def _edges_in(text: str, *, timed: bool) -> Any:
+def _counted(form: Form) -> Sequence[str]:
+    """Return the columns whose cells are counted."""
+    return [name for field in ("columns", "time", "score") for name in form.texts(field) if name]
+
+
+def _edges_in(text: str, column: Column | None) -> Any:
     """Return edges as a request has them: a list, a step, or a cell for each value."""
+    timed = isinstance(column, NumberColumn) and column.timed is not None
     if text == VALUES:
         return VALUES
+    if text in DATE_PARTS and isinstance(column, NumberColumn) and timed:
+        return _calendar(text, column)
     if text.startswith(f"{STEP} "):
         return {"step": _number(text.removeprefix(STEP).strip())}
     return [each.strip() for each in text.split(",")] if timed else _numbers_in(text)
 
 
+_MONTHS: Mapping[str, int] = dict(zip(DATE_PARTS, (12, 3, 1), strict=True))
+
+
+def _calendar(part: str, column: NumberColumn) -> list[str]:
+    """Return the column's bounds, and the first day of each year, quarter or month between."""
+    low, high = (column.shown(float(each)) for each in (column.lower, column.upper))
+    first, last = (12 * int(each[:4]) + int(each[5:7]) - 1 for each in (low, high))
+    found = [low]
+    for month in range(first + 1, last + 1):
+        day = f"{month // 12:04}-{month % 12 + 1:02}-01"
+        start = day if column.timed == "date" else f"{day}T00:00:00Z"
+        if month % _MONTHS[part] == 0 and low < start < high:
+            found.append(start)
+    return [*found, high]
+
+
 def edges_at_fault(form: Form, schema: Schema) -> str:
     """Return the field of the first column whose edges are missing, or do not fit it."""
     given = dict(_edges_of(form, schema))
-    for name in form.texts("columns"):
+    for name in _counted(form):
         column = schema.columns.get(name)
         try:
             if column is not None:
                 axis_of(name, column, _as_asked(given.get(name)))
         except InvalidStatisticError:
             return f"{EDGES} {name}"
-    derived = [name for name in derived_in(form) if name in form.texts("columns")]
+    derived = [name for name in derived_in(form) if name in _counted(form)]
     return f"{EDGES} {derived[0]}" if derived else "columns"
 
 
@@ -202,19 +322,44 @@ def _as_asked(edges: Any) -> Any:
     return tuple(edges) if isinstance(edges, list) else edges
 
 
-_READ: Mapping[str, Callable[[Form, str, Schema], Any]] = {
-    "columns": lambda form, name, _: form.texts(name),
-    "column": lambda form, name, _: form.text(name),
+def _read_known(form: Form, field: Field, _: Schema) -> dict[str, Any]:
+    """Return totals by level and value, of lines such as ``north of region = 5120``."""
+    found: dict[str, Any] = {}
+    for line in filter(str.strip, form.text(field.name).splitlines()):
+        named, equals, total = line.rpartition("=")
+        value, of, level = named.rpartition(" of ")
+        if not (equals and of):
+            raise invalid_request(field.name, "each line must be a value, of, a level, =, a number")
+        found.setdefault(level.strip(), {})[value.strip()] = _number(total.strip())
+    return found
+
+
+_READ: Mapping[str, Callable[[Form, Field, Schema], Any]] = {
     "target": _read_target,
     "features": _read_features,
-    "intercept": lambda form, name, _: form.text(name) == "yes",
-    "weights": lambda form, name, _: form.text(name),
-    "formula": lambda form, name, _: form.text(name),
-    "levels": lambda form, name, _: _numbers_in(form.text(name)),
+    "margins": _read_margins,
+    "known": _read_known,
     "derive": _read_derive,
     "where": _read_where,
-    "by": lambda form, name, _: form.texts(name),
+    "by": _read_by,
     "parts": _read_parts,
+}
+"""How fields are read that are more than their shape says."""
+
+
+def _read_check(form: Form, field: Field) -> bool | None:
+    checked = form.text(field.name) == "yes"
+    return checked if field.always else checked or None
+
+
+_BY_SHAPE: Mapping[str, Callable[[Form, Field], Any]] = {
+    "text": lambda form, field: _number(form.text(field.name)),
+    "words": lambda form, field: form.text(field.name),
+    "lines": _read_lines,
+    "numbers": lambda form, field: _numbers_in(form.text(field.name)),
+    "select": _read_select,
+    "checks": lambda form, field: form.texts(field.name),
+    "check": _read_check,
 }
 
 
@@ -224,15 +369,22 @@ def form_of(request: Mapping[str, Any]) -> Form:
     Only names and values that the form parts at their commas or ends may differ then, such as a
     category that ends in a space.
     """
-    asked = request["statistic"]
-    pairs = [("statistic", asked["kind"]), ("wanted", "epsilon"), ("epsilon", request["epsilon"])]
+    pairs = [("wanted", "epsilon"), ("epsilon", request["epsilon"])]
     pairs += [(name, request[name]) for name in ("mechanism", "norm", "purpose") if name in request]
     if "inference" in request:
         pairs.append(("inference", request["inference"]["share"]))
+    return Form([*_pairs_of(request["statistic"]), *pairs])
+
+
+def _pairs_of(asked: Mapping[str, Any]) -> list[tuple[str, str]]:
+    kind = str(asked["kind"])
+    pairs = [("statistic", kind)]
     for name, value in asked.items():
-        if name != "kind":
-            pairs += _WRITTEN.get(name, _alone)(name, value)
-    return Form(pairs)
+        if isinstance(value, Mapping) and hint_of(name, kind).members:
+            pairs += [(f"{name} {member}", _written(each)) for member, each in value.items()]
+        elif name != "kind":
+            pairs += _WRITTEN.get(name, _by_value)(name, value)
+    return [pair for pair in pairs if pair[1]]
 
 
 Pairs = Sequence[tuple[str, str]]
@@ -246,8 +398,22 @@ def _written(value: Any) -> str:
     return json.dumps(value)
 
 
-def _alone(name: str, value: Any) -> Pairs:
+def _by_value(name: str, value: Any) -> Pairs:
+    """Return what a field is filled with, by what its value is."""
+    match value:
+        case bool():
+            return [(name, "yes")] if value else []
+        case list() if all(isinstance(each, str) for each in value):
+            return _each(name, value)
+        case list():
+            return _joined(name, value)
+        case Mapping():
+            return _lines(name, value)
     return [(name, _written(value))]
+
+
+def _lines(name: str, value: Mapping[str, Any]) -> Pairs:
+    return [(name, "\n".join(f"{each} = {_written(number)}" for each, number in value.items()))]
 
 
 def _each(name: str, values: Sequence[Any]) -> Pairs:
@@ -290,39 +456,93 @@ def _written_where(name: str, conditions: Sequence[Mapping[str, Any]]) -> Pairs:
 
 
 def _written_edges(name: str, edges: Mapping[str, Any]) -> Pairs:
-    found: list[tuple[str, str]] = []
-    for column, each in edges.items():
-        field = f"{name} {column}"
-        if isinstance(each, str):
-            found.append((field, each))
-        elif isinstance(each, Mapping):
-            found.append((field, f"{STEP} {_written(each['step'])}"))
-        else:
-            found += _joined(field, each)
-    return found
+    return [(f"{name} {column}", _edges_text(each)) for column, each in edges.items()]
+
+
+def _edges_text(edges: Any) -> str:
+    if isinstance(edges, Mapping):
+        return f"{STEP} {_written(edges['step'])}"
+    return edges if isinstance(edges, str) else ", ".join(map(_written, edges))
+
+
+def _written_outside(name: str, outside: Any) -> Pairs:
+    if isinstance(outside, str):
+        return [(name, outside)]
+    return [(f"{name} {column}", each) for column, each in outside.items()]
 
 
 def _written_derive(name: str, derived: Mapping[str, Any]) -> Pairs:
-    return [(name, "\n".join(f"{column} = {_written(each)}" for column, each in derived.items()))]
+    return [(name, lines_of(derived))]
 
 
-def _written_parts(name: str, parts: Sequence[Any]) -> Pairs:
-    return [(name, json.dumps(parts, indent=1, ensure_ascii=False))]
+def lines_of(derived: Mapping[str, Any]) -> str:
+    """Return the lines that :func:`derived_of` reads as these columns."""
+    return "\n".join(f"{name} = {_derived_text(each)}" for name, each in derived.items())
 
 
-def _written_intercept(name: str, included: bool) -> Pairs:
-    return [(name, "yes")] if included else []
+def _derived_text(derived: Any) -> str:
+    if isinstance(derived, str):
+        return derived
+    bounds = [
+        f" {word} {_written(derived[name])}"
+        for name, word in (("lower", "from"), ("upper", "to"))
+        if derived.get(name) is not None
+    ]
+    return "".join([derived["expr"], *bounds])
+
+
+def _written_by(name: str, groups: Sequence[Any]) -> Pairs:
+    found: list[tuple[str, str]] = []
+    for each in groups:
+        if isinstance(each, str):
+            found.append((name, each))
+            continue
+        column = each["column"]
+        found += [(name, column), (f"{name} {EDGES} {column}", _edges_text(each[EDGES]))]
+        if OUTSIDE in each:
+            found.append((f"{name} {OUTSIDE} {column}", each[OUTSIDE]))
+    return found
+
+
+def _written_parts(_: str, parts: Sequence[Mapping[str, Any]]) -> Pairs:
+    return [
+        (f"{prefix_of(at)}{name}", value)
+        for at, part in enumerate(parts)
+        for name, value in _part_pairs(part)
+    ]
+
+
+def _part_pairs(part: Mapping[str, Any]) -> Pairs:
+    more = [(name, _written(part[name])) for name in ("share", "mechanism", "norm") if name in part]
+    return [*_pairs_of(part["statistic"]), *more]
+
+
+def _written_margins(name: str, margins: Any) -> Pairs:
+    if isinstance(margins, str):
+        return [(name, margins)]
+    plain = all("," not in each and each == each.strip() for table in margins for each in table)
+    lines = "\n".join(", ".join(table) for table in margins)
+    return [(f"{name} listed", lines if plain else _written(margins))]
+
+
+def _written_known(name: str, known: Mapping[str, Mapping[str, Any]]) -> Pairs:
+    lines = [
+        f"{value} of {level} = {_written(total)}"
+        for level, totals in known.items()
+        for value, total in totals.items()
+    ]
+    return [(name, "\n".join(lines))]
 
 
 _WRITTEN: Mapping[str, Callable[[str, Any], Pairs]] = {
-    "columns": _each,
     "features": _each,
-    "by": _each,
-    "levels": _joined,
+    "by": _written_by,
     "target": _written_target,
     "where": _written_where,
     "edges": _written_edges,
+    "outside": _written_outside,
     "derive": _written_derive,
     "parts": _written_parts,
-    "intercept": _written_intercept,
+    "margins": _written_margins,
+    "known": _written_known,
 }

@@ -1,4 +1,4 @@
-"""What a form was filled with, and where it was wrong.
+"""What a form was filled with, where it was wrong, and confirming what cannot be undone.
 
 A form comes from our own page or is refused: browsers say where a post comes from, in
 ``Sec-Fetch-Site`` or in ``Origin``. A program without a browser sends neither, and has no cookie
@@ -6,6 +6,11 @@ that somebody else could use.
 
 *Help with bounds: what they typically are, and which look as if they were read off the file.* Both
 are judged from what a curator has typed, or from a column's name, and never from a row.
+
+*Acts that cannot be undone.* The form of such an act does nothing by itself. It leads to a page
+that repeats what was filled in, says what will happen, and has a box to tick; a double click does
+not tick it. A large grant takes the amount a second time, in digits. The form key stays the same
+all the way, so that a reload or a second click of the last button acts once.
 """
 
 from __future__ import annotations
@@ -14,22 +19,20 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.desk.charts import Measured, intervals
+from app.desk.rendering import grouped, page
 from app.domain.ledger import sha256_hex
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.services.people.keys import Caller
-from app.tidy.names import Labels
-from app.tidy.rows import Row, notes_of, rows_of
 from app.web.requests.exact_json import read_model
-from app.web.requests.fields import Request as Asked
+from app.web.requests.values import RequestBody
 from app.web.state import AppState
+from mechanisms.privacy import Epsilon, InvalidEpsilonError
 
 # Help with bounds: what they typically are, and which look as if they were read off the file
 
@@ -110,59 +113,9 @@ def looks_read_off(bound: str) -> bool:
     return len(digits) > _DIGITS or (len(digits) == _DIGITS and decimals not in ("", "5", "25"))
 
 
-# The numbers of an answer, arranged for a page: a table, and a chart where they are few
-
-MOST_ROWS = 1_000
-"""At most this many numbers are shown on a page; a file has them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """Rows of a table, how many more there are, and their chart."""
-
-    rows: Sequence[Row]
-    more: int
-    chart: Markup | None
-    bars: bool
-    """Whether any of them has an interval."""
-    confident: bool
-    """Whether the chart's bars are confidence intervals, and not those of the noise."""
-    notes: Sequence[str]
-    """Why numbers are missing, each reason once."""
-    labels: Labels
-    """What values of categories are called."""
-
-
-def numbers_of(answer: Mapping[str, Any], name: str, labels: Labels) -> Numbers:
-    """Return the numbers of an answer; ``name`` is what their chart is of."""
-    rows = rows_of(answer)
-    confident = any(row.confidence is not None for row in rows)
-    drawn = [
-        _measured(row, labels, confident=confident)
-        for row in rows
-        if isinstance(row.estimate, int | float) or row.note is not None
-    ]
-    chart = intervals(drawn, name)
-    bars = any(row.low is not None for row in drawn)
-    return Numbers(
-        rows[:MOST_ROWS],
-        max(0, len(rows) - MOST_ROWS),
-        chart,
-        bars,
-        confident,
-        notes_of(rows),
-        labels,
-    )
-
-
-def _measured(row: Row, labels: Labels, *, confident: bool) -> Measured:
-    low, high = (row.confidence if confident else row.noise) or (None, None)
-    return Measured(row.named(labels), row.estimate, low, high)
-
-
 # What a form was filled with, and where it was wrong
 
-Model = TypeVar("Model", bound=Asked)
+Model = TypeVar("Model", bound=RequestBody)
 
 _MOST_FIELDS = 20_000  # the table of a data set's columns has several for each
 _MOST_KEY = 100
@@ -347,3 +300,91 @@ async def act_once(
 def see(address: str) -> Response:
     """Lead a browser to a page after what it sent was done."""
     return RedirectResponse(address, status_code=303)
+
+
+STEP, CONFIRMED, AGAIN = "step", "confirmed", "again"
+"""The fields of a confirmation: that it is one, the box, and the amount a second time."""
+_LAST = "confirm"
+_LEAST_REASON = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Irrevocable:
+    """What a page says of an act before it is done."""
+
+    heading: str
+    button: str
+    happens: Sequence[str]
+    """What will happen, a sentence each; the first one is the most important."""
+    facts: Sequence[tuple[str, str]] = ()
+    """What was filled in and what it comes to, as pairs of a name and a text."""
+    back: tuple[str, str]
+    """The page that the act belongs to: its address and its name."""
+    amount: Epsilon | None = None
+    """What must be typed a second time, if anything."""
+
+
+def lacking(form: Form, amount: Epsilon | None = None) -> Faults | None:
+    """Return what a form lacks of a confirmation, or None where it has all of it.
+
+    Of a form that has not been through the page yet nothing is wrong: ``NONE``.
+    """
+    if not form.text(STEP):
+        return NONE
+    wrong = []
+    if amount is not None and not _is_again(form.text(AGAIN), amount):
+        wrong.append((AGAIN, f"type the amount a second time, in digits: {amount}"))
+    if not form.text(CONFIRMED):
+        wrong.append((CONFIRMED, "tick the box if this is meant; nothing has been done yet"))
+    return Faults(invalid_requests(wrong)) if wrong else None
+
+
+def confirm_page(request: Request, form: Form, act: Irrevocable, faults: Faults = NONE) -> Response:
+    """Return the page that asks for a confirmation; its form sends on what was filled in."""
+    kept = [pair for pair in form.pairs if pair[0] not in (STEP, CONFIRMED, AGAIN)]
+    return page(
+        request,
+        "sure.html",
+        status=faulted(request, faults),
+        act=act,
+        kept=kept,
+        form=form,
+        faults=faults,
+    )
+
+
+def changed_since(message: str) -> Faults:
+    """Return that what the page said has changed: it is to be read and confirmed again."""
+    return Faults(invalid_request(CONFIRMED, message))
+
+
+def require_sentence(field: str, text: str) -> None:
+    """Pass for a reason that says something to those who read it in years.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``: it is shorter than a sentence.
+    """
+    if len(text) < _LEAST_REASON:
+        raise invalid_request(
+            field,
+            f"must be a sentence of at least {_LEAST_REASON} characters that says who decided and "
+            "why, such as “The board approved the second wave on 3 May.”",
+        )
+
+
+def _is_again(text: str, amount: Epsilon) -> bool:
+    """Say whether a text is an amount in digits: as it is shown, or without its commas.
+
+    >>> thousand = Epsilon.parse("1e3")
+    >>> [_is_again(text, thousand) for text in ("1000", "1,000", "1000.0", "1e3", "10,00", "")]
+    [True, True, True, False, False, False]
+    """
+    if "e" in text.lower():
+        return False
+    try:
+        read = Epsilon.parse(text.replace(",", ""), maximum_nanos=amount.nanos)
+    except InvalidEpsilonError:
+        return False
+    return read == amount and ("," not in text or text == grouped(str(amount)))

@@ -13,24 +13,21 @@ from pydantic import AfterValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.desk.arranging import Arrangement, Numbers, numbers_of, pivot_file
 from app.desk.rendering import page
 from app.desk.routes import Page, State
 from app.domain.problems import Problem
 from app.services.plans.questions import KINDS
-from app.services.publishing import sentences
 from app.services.publishing.citations import citation
 from app.services.publishing.linked_data import FORMS, schema_org, signposts
-from app.services.publishing.pictures import chart
 from app.services.publishing.publications import Published, wanted
-from app.tidy.rows import notes_of
+from app.services.publishing.published import badge_text, guarantee, meaning, methods
 from app.web.anonymous import base_of, public_answer
 
 router = APIRouter(prefix="/public", tags=["public"], route_class=Page)
 
 _ON_A_PAGE = 25
 _MOST_SAID = 200
-_MOST_ROWS = 500
-"""Rows in the table of a release's page; its CSV file has all."""
 _IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 _HTML = "text/html; charset=utf-8"
 
@@ -88,6 +85,23 @@ def show_certificate(request: Request, state: State, release: Id) -> Response:
     return _release(request, state, release, "public_certificate.html")
 
 
+@router.get("/releases/{release}/chart.svg")
+def show_chart(request: Request, state: State, release: Id) -> Response:
+    """Send the chart of a public release's numbers as a file of its own."""
+    found = _numbers(state.services.publications.find(release), Arrangement.of(request))
+    if found.figure is None:
+        raise Problem("not-found")
+    return public_answer(found.figure.alone.encode(), "image/svg+xml", status=200, headers={})
+
+
+@router.get("/releases/{release}/pivot.{ending}")
+def show_pivot(request: Request, state: State, release: Id, ending: str) -> Response:
+    """Send a public release's numbers as tables of rows and columns."""
+    found = state.services.publications.find(release)
+    kind, content = pivot_file(found.answer, found.columns, ending, Arrangement.of(request))
+    return public_answer(content, kind, status=200, headers={})
+
+
 def _release(request: Request, state: State, release: str, template: str) -> Response:
     try:
         published = state.services.publications.find(release)
@@ -101,7 +115,11 @@ def _release(request: Request, state: State, release: str, template: str) -> Res
     base = base_of(request, state.settings.public_url)
     # of what the document has at its end: absent until a checkpoint covers the charge
     proof = state.services.log.prove(published.release.account, published.release.seq)
-    shown = {**_shown(published, base), "proof": proof}
+    shown = {
+        **_shown(published, base),
+        "proof": proof,
+        "numbers": _numbers(published, Arrangement.of(request)),
+    }
     return _kept(request, template, {"Link": signposts(published, base)}, **shown)
 
 
@@ -109,28 +127,26 @@ def _shown(published: Published, base: str) -> dict[str, Any]:
     """Return what the pages of a release show."""
     address = f"{base}{published.path}"
     linked = json.dumps(schema_org(published, base), ensure_ascii=False)
-    left, right = sentences.badge_text(published)
+    alternative = ", ".join(badge_text(published))
     return {
         "published": published,
         "answer": published.answer,
         "address": address,
-        "rows": published.rows[:_MOST_ROWS],
-        "left_out": max(len(published.rows) - _MOST_ROWS, 0),
-        "notes": notes_of(published.rows),
-        # Drawn by us, every name in it escaped.
-        "chart": Markup(  # noqa: S704
-            chart(published.rows, title=f"Numbers of {published.title}", labels=published.labels)
-        ),
-        "bars": sentences.bars(published),
-        "meaning": sentences.meaning(published),
-        "guarantee": sentences.guarantee(published),
-        "methods": sentences.methods(published),
+        "meaning": meaning(published),
+        "guarantee": guarantee(published),
+        "methods": methods(published),
         "citation": citation(published, address),
-        "badge": f'<a href="{address}"><img src="{address}.svg" alt="{left}, {right}"></a>',
+        "alternative": alternative,
+        "badge": f'<a href="{address}"><img src="{address}.svg" alt="{alternative}"></a>',
         "forms": FORMS,
         # JSON in a script element ends where its text says so; nothing in it can look like that.
         "linked": Markup(linked.translate(_IN_SCRIPT)),  # noqa: S704
     }
+
+
+def _numbers(published: Published, wanted: Arrangement) -> Numbers:
+    name = f"Numbers of {published.title}"
+    return numbers_of(published.answer, name, published.columns, wanted)
 
 
 def _kept(
@@ -143,5 +159,6 @@ def _kept(
 ) -> Response:
     """Return a page that every cache may store."""
     made = page(request, template, status=status, **shown)
-    policy = {"Content-Security-Policy": made.headers["Content-Security-Policy"]}
-    return public_answer(bytes(made.body), _HTML, status=status, headers={**policy, **headers})
+    sent = {name: made.headers[name] for name in ("Content-Security-Policy", "Content-Language")}
+    sent["Vary"] = "Accept-Language"
+    return public_answer(bytes(made.body), _HTML, status=status, headers={**sent, **headers})

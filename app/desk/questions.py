@@ -10,32 +10,43 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, takewhile
-from typing import Any, Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+from app.desk.building import (
+    conditions_in,
+    prefix_of,
+    questions_in,
+    room_of,
+    with_questions,
+)
+from app.desk.controls import (
+    EDGES,
+    PARTS,
+    Field,
+    all_of,
+    band_fields,
+    controls_of,
+    edges_fields,
+)
 from app.desk.forms import EMPTY, FORM_KEY, Form
 from app.domain.problems import Problem, invalid_requests
 from app.services.plans.questions import KINDS
-from mechanisms.catalog import STATISTICS, offers
-from mechanisms.contract import FieldHint
-from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from app.web.languages import marked
+from mechanisms.catalog import offers
+from mechanisms.domain import Schema
+from mechanisms.statistics.registry import SINGLE_STATISTICS
 
-CONDITIONS = 3
-"""How many conditions an empty form has room for."""
-OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in")
 WITHOUT_VALUE = ("present", "missing")
 """Operators of conditions alone, which take no value."""
-EDGES = "edges"
-"""What a request calls the edges of all its columns, each of which has a field of its own."""
 MISSING_SHARES = "assume_missing"
 """The field that says which shares of cells a preview assumes to be missing."""
 _LABELS: Mapping[str, str] = {
-    "accuracy": "Margin of error (±)",
-    "inference": "Share for standard errors",
-    MISSING_SHARES: "Assumed share of missing cells",
-    FORM_KEY: "The form",
+    "accuracy": marked("Margin of error (±)"),
+    "inference": marked("Share for standard errors"),
+    MISSING_SHARES: marked("Assumed share of missing cells"),
+    FORM_KEY: marked("The form"),
 }
 _SENT_BEFORE = (
     "was sent before with another question, which was asked then; look at this one, and send it now"
@@ -44,19 +55,6 @@ _FEW = ("mechanism", "norm", "inference", MISSING_SHARES)
 """Fields that every statistic has and few questions need."""
 _AT: Mapping[str, str] = {"budget-exceeded": "epsilon", "max_epsilon_per_release": "epsilon"}
 """Which field a refusal is about that names none: by its code, or by the rule that refused."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One field of the form; ``options`` are pairs of a value and what is shown for it."""
-
-    name: str
-    label: str
-    shape: Literal["text", "area", "select", "checks", "check", "conditions"]
-    help: str = ""
-    options: Sequence[tuple[str, str]] = ()
-    more: bool = False
-    """Whether few questions need it."""
 
 
 def kinds() -> Sequence[tuple[str, str]]:
@@ -74,17 +72,92 @@ def fields_of(kind: str, schema: Schema, form: Form = EMPTY) -> Sequence[Field]:
 
     Columns that a filled ``form`` derives, and what else it has chosen, are choices too.
     """
-    first = next(offer for offer in offers() if offer.statistic == kind)
+    names = parameters_of(kind)
     derived = derived_in(form)
     found = [
-        _widened(field, derived, form)
-        for parameter in first.parameters
-        for field in _FIELDS.get(parameter.name, _text)(parameter.name, kind, schema)
+        _widened(field, derived, form, schema)
+        for name in names
+        for field in controls_of(name, kind, schema)
     ]
-    if STATISTICS[kind].has_cells:
-        found += [_edges_field(name) for name in derived]
+    if EDGES in names:
+        found += [each for name in derived for each in edges_fields(name, kind, schema)]
     shown = [field for field in found if field.options or field.name != "by"]
-    return sorted(shown, key=lambda field: field.more)
+    return sorted(_gathered(shown), key=lambda field: field.more)
+
+
+def parameters_of(kind: str) -> Sequence[str]:
+    """Return the names of a statistic's parameters, in the order of the catalog."""
+    first = next(offer for offer in offers() if offer.statistic == kind)
+    return [parameter.name for parameter in first.parameters]
+
+
+def stacks(kind: str) -> bool:
+    """Return whether a statistic is made of questions."""
+    return PARTS in parameters_of(kind)
+
+
+def _gathered(found: Sequence[Field]) -> list[Field]:
+    """Return fields with what is said of one column within the boxes that choose columns."""
+    boxes = next((each for each in found if each.name == "columns"), None)
+    if boxes is None:
+        return [*found]
+    within: dict[str, list[Field]] = {}
+    others = []
+    for each in found:
+        named = each.name.partition(" ")[2]
+        if each is not boxes and named in dict(boxes.options):
+            within.setdefault(named, []).append(each)
+        else:
+            others.append(each)
+    return [replace(boxes, within=within) if each is boxes else each for each in others]
+
+
+_OTHERWISE_CALLED = {"column": "columns", "columns": "column", "features": "columns"}
+"""What a field of one statistic is called by others."""
+
+
+def survivors(
+    form: Form,
+    kind: str,
+    schema: Schema,
+    always: Collection[str],
+    usual: Sequence[tuple[str, str]],
+) -> Form:
+    """Return what of a form fits another statistic, with what is usual for the rest.
+
+    A choice fits where the other statistic offers it. Fields in ``always`` stay as they are. A
+    question becomes the first of a stack, and the first of a stack becomes the question.
+    """
+    kept = [pair for pair in form.pairs if pair[0] in always]
+    if stacks(kind):
+        alone = [pair for pair in form.pairs if pair[0] not in (*always, "before")]
+        first = Form([("statistic", form.text("before")), *alone])
+        fits = form.text("before") in SINGLE_STATISTICS
+        made = with_questions(Form(kept), [first] if fits else [])
+        return Form([*made.pairs, *_missing_of(made, usual)]).changed(statistic=kind)
+    if questions := questions_in(form):
+        form = Form([*kept, *questions[0].pairs])
+    derived = Form([pair for pair in form.pairs if pair[0] == "derive"])
+    mechanisms, norms = choices_of(kind, schema)
+    kept += [
+        (name, form.text(name))
+        for name, options in (("mechanism", mechanisms), ("norm", norms))
+        if form.text(name) in dict(options)
+    ]
+    for field in all_of(fields_of(kind, schema, derived)):
+        if field.shape == "conditions":
+            kept += [pair for pair in form.pairs if pair[0].startswith("where ")]
+            continue
+        given = form.texts(field.name) or form.texts(_OTHERWISE_CALLED.get(field.name, ""))
+        fit = [each for each in given if not field.options or each in dict(field.options)]
+        kept += [(field.name, each) for each in (fit if field.shape == "checks" else fit[:1])]
+    found = Form([*kept, *_missing_of(Form([*form.pairs, *kept]), usual)])
+    return found.changed(statistic=kind)
+
+
+def _missing_of(form: Form, usual: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    named = {name for name, _ in form.pairs}
+    return [pair for pair in usual if pair[0] not in named]
 
 
 def derived_in(form: Form) -> Sequence[str]:
@@ -93,33 +166,21 @@ def derived_in(form: Form) -> Sequence[str]:
     return [name.strip() for name, equals, _ in lines if equals and name.strip()]
 
 
-def room_of(form: Form) -> range:
-    """Return the places of a form's conditions: some more than an empty form has, where filled."""
-    names = {name for name, _ in form.pairs}
-    filled = takewhile(lambda at: f"where {at} column" in names, count())
-    return range(max(CONDITIONS, len([*filled])))
-
-
-def conditions_in(form: Form) -> Sequence[int]:
-    """Return the places of the conditions of which anything is filled in.
-
-    >>> conditions_in(Form([("where 0 column", ""), ("where 1 column", ""), ("where 1 op", "<")]))
-    [1]
-    """
-    parts = ("column", "op", "value")
-    return [at for at in room_of(form) if any(form.text(f"where {at} {part}") for part in parts)]
-
-
-def _widened(field: Field, derived: Sequence[str], form: Form) -> Field:
+def _widened(field: Field, derived: Sequence[str], form: Form, schema: Schema) -> Field:
     """Return a field whose choices are columns with those that are derived or chosen as well."""
-    if field.shape not in ("checks", "select", "conditions") or field.name == "target op":
+    if not field.of_columns:
         return field
     chosen = form.texts(field.name)
     if field.shape == "conditions":
         chosen = [form.text(f"where {at} column") for at in room_of(form)]
     known = dict(field.options)
     more = dict.fromkeys(name for name in (*derived, *chosen) if name and name not in known)
-    return replace(field, options=[*field.options, *((name, _called(name)) for name in more)])
+    bands = {name: band_fields(name, schema) for name in derived if field.name == "by"}
+    return replace(
+        field,
+        options=[*field.options, *((name, _called(name)) for name in more)],
+        within={**field.within, **bands},
+    )
 
 
 def _called(choice: str) -> str:
@@ -152,19 +213,25 @@ def labels_of(fields: Sequence[Field], form: Form = EMPTY) -> Mapping[str, str]:
         for at in room_of(form)
         for part, label in (("column", "column"), ("op", "comparison"), ("value", "value"))
     }
-    return {**_LABELS, **conditions, **{field.name: field.label for field in fields}}
+    own = {field.name: field.label for field in all_of(fields)}
+    return {**_LABELS, **conditions, **own}
 
 
 def opened(form: Form, fields: Sequence[Field], wrong: Collection[str]) -> bool:
     """Say whether the fields that few questions need are to be seen: one is filled in or wrong."""
     given = {name for name, value in form.pairs if value not in ("", "auto")}
-    named = {name.partition(" ")[0] for name in (*given, *wrong)}
+    named = {part for name in (*given, *wrong) for part in (name, name.partition(" ")[0])}
     return not named.isdisjoint((*_FEW, *(field.name for field in fields if field.more)))
 
 
-def choices_of(kind: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
-    """Return the mechanisms and the norms that may be chosen for a statistic."""
-    mine = [offer for offer in offers() if offer.statistic == kind]
+def choices_of(
+    kind: str, schema: Schema
+) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str]]]:
+    """Return the mechanisms and the norms that may be chosen for a statistic of a data set."""
+    accounting = "zcdp" if schema.zcdp else "pure"
+    mine = [
+        offer for offer in offers() if offer.statistic == kind and accounting in offer.accounting
+    ]
     mechanisms = dict.fromkeys(offer.mechanism for offer in mine)
     norms = dict.fromkeys(norm for offer in mine for norm in offer.norms)
     auto = ("auto", "automatic")
@@ -172,167 +239,6 @@ def choices_of(kind: str) -> tuple[Sequence[tuple[str, str]], Sequence[tuple[str
         [auto, *((name, name.replace("_", " ")) for name in mechanisms if name != "composition")],
         [auto, *((name, name) for name in norms)],
     )
-
-
-def _named(names: Sequence[str]) -> Sequence[tuple[str, str]]:
-    return [(name, name) for name in names]
-
-
-def _numbers(schema: Schema) -> list[str]:
-    return [name for name, each in schema.columns.items() if isinstance(each, NumberColumn)]
-
-
-def _parted(schema: Schema) -> list[str]:
-    """Return the columns whose values make groups without edges."""
-    return [
-        name
-        for name, each in schema.columns.items()
-        if isinstance(each, CategoryColumn) or each.boolean
-    ]
-
-
-def _columns(name: str, kind: str, schema: Schema) -> list[Field]:
-    names = list(schema.columns) if STATISTICS[kind].has_cells else _numbers(schema)
-    return [Field(name=name, label="Columns", shape="checks", options=_named(names))]
-
-
-def _column(name: str, _: str, schema: Schema) -> list[Field]:
-    options = _named(_numbers(schema))
-    return [Field(name=name, label="Column", shape="select", options=options)]
-
-
-def _edges(_: str, __: str, schema: Schema) -> list[Field]:
-    return [
-        _edges_field(name)
-        for name, each in schema.columns.items()
-        if isinstance(each, NumberColumn) and not each.boolean
-    ]
-
-
-def _edges_field(name: str) -> Field:
-    usual = (
-        "Increasing, separated by commas: 0, 18, 65. Or “step 5” for edges at equal distances, or "
-        "“values” for a cell for each whole number."
-    )
-    return Field(name=f"edges {name}", label=f"{name} edges", shape="text", help=usual)
-
-
-def _outside(name: str, _: str, __: Schema) -> list[Field]:
-    options = [("", "counted in cells of their own"), ("drop", "left out")]
-    return [
-        Field(
-            name=name, label="Values outside the edges", shape="select", options=options, more=True
-        )
-    ]
-
-
-def _target(name: str, kind: str, schema: Schema) -> list[Field]:
-    options = [("", "–"), *_named(_numbers(schema))]
-    if not STATISTICS[kind].compares_target:
-        return [Field(name=name, label="Target", shape="select", options=options)]
-    options = [("", "–"), *_named(list(schema.columns))]
-    return [
-        Field(
-            name=name,
-            label="Target",
-            shape="select",
-            options=options,
-            help="A boolean column; any other with a comparison that makes it true or false.",
-        ),
-        Field(
-            name="target op",
-            label="Target comparison",
-            shape="select",
-            options=[("", "is true"), *_named(OPERATORS)],
-        ),
-        Field(name="target value", label="Target value", shape="text"),
-    ]
-
-
-def _features(name: str, _: str, schema: Schema) -> list[Field]:
-    usual = "A category is compared with its first value; products and logs are for the formula."
-    options = _named(list(schema.columns))
-    return [Field(name=name, label="Features", shape="checks", options=options, help=usual)]
-
-
-def _intercept(name: str, _: str, __: Schema) -> list[Field]:
-    return [Field(name=name, label="Intercept", shape="check")]
-
-
-def _missing(name: str, kind: str, schema: Schema) -> list[Field]:
-    if not schema.optional:
-        return []
-    options = [("", "Leave out records without all values")]
-    if STATISTICS[kind].column_by_column:
-        options.append(("available", "Each column’s own records"))
-    options.append(("cell", "Count missing values of categories"))
-    return [Field(name=name, label="Missing values", shape="select", options=options, more=True)]
-
-
-def _weights(name: str, _: str, schema: Schema) -> list[Field]:
-    weighing = [
-        each
-        for each, column in schema.columns.items()
-        if isinstance(column, NumberColumn) and column.lower >= 0 and not column.boolean
-    ]
-    options = [("", "each record counts once"), *_named(weighing)]
-    return [Field(name=name, label="Weights", shape="select", options=options, more=True)]
-
-
-def _derive(name: str, _: str, __: Schema) -> list[Field]:
-    usual = "One a line: log_income = log(income + 1). A preview shows them among the columns."
-    return [Field(name=name, label="Derived columns", shape="area", help=usual, more=True)]
-
-
-def _where(name: str, kind: str, schema: Schema) -> list[Field]:
-    usual = 'Only records that meet all of these count. For "in", separate values with commas.'
-    options = [("", "–"), *_named(list(schema.columns))]
-    return [
-        Field(
-            name=name,
-            label="Conditions",
-            shape="conditions",
-            help=usual,
-            options=options,
-            more=not STATISTICS[kind].usually_conditioned,
-        )
-    ]
-
-
-def _by(name: str, _: str, schema: Schema) -> list[Field]:
-    usual = "An answer for each combination of their values."
-    options = _named(_parted(schema))
-    return [
-        Field(name=name, label="Groups", shape="checks", help=usual, options=options, more=True)
-    ]
-
-
-def _parts(name: str, _: str, __: Schema) -> list[Field]:
-    usual = "A list as JSON, each part with a statistic and a share."
-    return [Field(name=name, label="Parts", shape="area", help=usual)]
-
-
-def _text(name: str, kind: str, _: Schema) -> list[Field]:
-    usual = FieldHint(name.replace("_", " ").capitalize(), "")
-    hint = STATISTICS[kind].hints.get(name, usual)
-    return [Field(name=name, label=hint.label, shape="text", help=hint.help, more=hint.rare)]
-
-
-_FIELDS: Mapping[str, Callable[[str, str, Schema], list[Field]]] = {
-    "columns": _columns,
-    "column": _column,
-    "edges": _edges,
-    "outside": _outside,
-    "target": _target,
-    "features": _features,
-    "intercept": _intercept,
-    "weights": _weights,
-    "derive": _derive,
-    "missing": _missing,
-    "where": _where,
-    "by": _by,
-    "parts": _parts,
-}
 
 
 def at_fields(problem: Problem, form: Form) -> Problem:
@@ -352,14 +258,35 @@ def at_fields(problem: Problem, form: Form) -> Problem:
 
 def _field_named(place: str, form: Form) -> str:
     inner = place.removeprefix("body.").removeprefix("statistic.")
+    if found := re.match(r"parts\[(\d+)\]\.(.*)", inner, re.DOTALL):
+        at, questions = int(found[1]), questions_in(form)
+        own = questions[at] if at < len(questions) else EMPTY
+        return prefix_of(at) + _field_named(found[2], own)
+    if inner.startswith("assume.missing"):
+        return MISSING_SHARES
+    return _control_named(inner, form)
+
+
+def _control_named(inner: str, form: Form) -> str:
+    """Return the control of what a statistic calls its field, or a place in it."""
     if found := re.match(r"where\[(\d+)\]\.?(\w*)", inner):
         condition = f"where {conditions_in(form)[int(found[1])]}"
         about = "value" if form.text(f"{condition} column") else "column"
         return f"{condition} {found[2] or about}"
     if found := re.match(r"target\.(\w+)", inner):
         return "target" if found[1] == "column" else f"target {found[1]}"
-    if inner.startswith("assume.missing"):
-        return MISSING_SHARES
     if found := re.match(r"edges\.([^\[]+)", inner):
         return f"edges {found[1]}"
+    if found := re.match(r"by\[(\d+)\]", inner):
+        return _band_at(int(found[1]), form)
+    if found := re.match(r"(\w+)\.(\w+)", inner):
+        member = f"{found[1]} {found[2]}"
+        return member if form.text(member) else found[1]
     return re.split(r"[.\[]", inner, maxsplit=1)[0]
+
+
+def _band_at(at: int, form: Form) -> str:
+    """Return the field of a group's edges where they are filled in, else that of all groups."""
+    chosen = form.texts("by")
+    edges = f"by {EDGES} {chosen[at]}" if at < len(chosen) else ""
+    return edges if form.text(edges) else "by"

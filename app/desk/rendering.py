@@ -1,4 +1,4 @@
-"""From a template and what it shows to an answer.
+"""From a template and what it shows to an answer, and the addresses that pages name.
 
 Every page is a template that extends ``base.html``. What it is given is shown as text: the
 environment escapes it, and nothing is marked as HTML but what :mod:`app.desk` itself has drawn.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from zlib import crc32
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -22,16 +22,75 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from app.desk.notices import NOTICES
-from app.domain.policies import Role
+from app.domain.policies import Right
+from app.domain.problems import Problem
 from app.services.people.keys import Caller
 from app.services.plans.wording import asked, asked_in_full
+from app.tidy.pivots import heat
 from app.tidy.rows import number, within
+from app.web.languages import (
+    COOKIE,
+    LANGUAGES,
+    PARAMETER,
+    SOURCE,
+    Phrase,
+    language_of,
+    local_moment,
+    local_number,
+    local_numbers,
+    local_picture,
+    marked,
+    translated,
+)
+
+NOTICES: Mapping[str, str] = {
+    "archived": marked(
+        "The data set is archived. Its rows are erased and its name is free; its releases "
+        "and ledger stay."
+    ),
+    "capped": marked("The cap is set."),
+    "deleted": marked(
+        "The data set is deleted. Its rows are erased and its account is closed, unless "
+        "another data set shares it; its ledger stays."
+    ),
+    "discarded": marked("The upload is deleted. Nothing of it is stored."),
+    "draft_discarded": marked("The draft is discarded."),
+    "draft_kept": marked("The draft is saved. Only you see it, for 30 days."),
+    "edited": marked("The edit is in the ledger."),
+    "extended": marked(
+        "The rows are added. This is the new version; those before it stay as they were."
+    ),
+    "grouped": marked("The group is saved."),
+    "granted": marked("The grant is in the ledger."),
+    "approve": marked("Your vote is in the ledger: approved."),
+    "reject": marked("Your vote is in the ledger: rejected."),
+    "request_changes": marked("Your vote is in the ledger: changes are wanted."),
+    "commented": marked("Your comment is there."),
+    "read": marked("Marked as read."),
+    "revised": marked("The new version waits for its reviewers."),
+    "made": marked(
+        "The key is made. Its secret was shown then, and is not shown again. If it is lost,"
+        " revoke the key and make another one."
+    ),
+    "opened": marked("Everyone whose role allows it sees the data set."),
+    "published": marked("The release is public now."),
+    "restricted": marked("Only who is named sees the data set, and admins and auditors."),
+    "revoked": marked("The key is revoked."),
+    "sign_in_allowed": marked("They may sign in again, and get a new key when they do."),
+    "uncapped": marked("The cap is lifted."),
+    "unpublished": marked("The release is withdrawn from the public. Its address says so."),
+    "uploaded": marked("Data set created. The rows are stored; the uploaded file was deleted."),
+    "withdrawn": marked("The request is withdrawn. What was set aside for it is free again."),
+}
+"""The words for each value of ``?done=``; anything else says nothing."""
+
 
 # How pages write numbers, times and names
 
 _ROUGH = 3  # of expected errors, which are known no better
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
+_INTERVAL = marked("%(low)s to %(high)s")
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
 
@@ -65,7 +124,7 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def moment(at: str | None) -> Markup:
+def moment(at: str | None, language: str = "en") -> Markup:
     """Return a time of the ledger (UTC) as HTML that browsers understand too.
 
     >>> moment("2026-11-23T20:15:09.123456Z")
@@ -74,15 +133,15 @@ def moment(at: str | None) -> Markup:
     if at is None:
         return Markup("–")
     second = at.partition(".")[0].removesuffix("Z")
-    shown = f"{second[:10]} {second[11:16]} UTC"
+    shown = local_moment(second, language)
     return Markup('<time datetime="{}Z">{}</time>').format(escape(second), escape(shown))
 
 
 def ident(name: str) -> str:
     """Return the id of an element that has to do with a name, whatever letters that has.
 
-    >>> ident("epsilon"), ident("age lower")
-    ('epsilon', 'age-lower-61a5c2a1')
+    >>> ident("epsilon"), ident("columns.0.lower"), ident("age lower")
+    ('epsilon', 'columns.0.lower', 'age-lower-61a5c2a1')
     """
     if _PLAIN.fullmatch(name):
         return name
@@ -130,6 +189,11 @@ def noted(note: str | None) -> str:
     return "; ".join(f"{words(name)}: {value}" for name, value in given.items())
 
 
+def _capitalized(text: str) -> str:
+    """Return a text whose first letter is a capital; German nouns in it stay as they are."""
+    return text[:1].upper() + text[1:]
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "about": about,
     "asked": asked,
@@ -137,14 +201,49 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "measured": measured,
     "drawn": drawn,
     "grouped": grouped,
+    "heat": heat,
     "ident": ident,
     "moment": moment,
     "noted": noted,
     "number": number,
+    "pairs": lambda names: [(each, each) for each in names],
     "within": within,
     "words": words,
 }
 """What templates may write after a bar."""
+
+
+def _local_filters(language: str) -> Mapping[str, Callable[..., Any]]:
+    """Return the filters that write as a language does."""
+
+    def local(write: Callable[..., str]) -> Callable[..., str]:
+        return lambda *given: local_number(write(*given), language)
+
+    def interval(said: str) -> str:
+        ends = said.split(" to ")
+        if len(ends) != 2:
+            return said
+        low, high = (local_number(end, language) for end in ends)
+        return translated(_INTERVAL, language) % {"low": low, "high": high}
+
+    made: dict[str, Callable[..., Any]] = {
+        name: local(FILTERS[name]) for name in ("about", "grouped", "number", "within")
+    }
+    made["local"] = lambda text: local_numbers(str(text), language)
+    made["picture"] = lambda svg: Markup(local_picture(svg, language))  # noqa: S704 - as drawn
+    made["moment"] = lambda at: moment(at, language)
+    made["sentences"] = lambda text: " ".join(
+        translated(each, language) for each in _SENTENCES.split(text)
+    )
+    made["interval"] = interval
+    made["phrase"] = lambda text: translated(text, language) if isinstance(text, Phrase) else text
+    made["phrases"] = lambda pairs: [
+        (each, translated(said, language) if isinstance(said, Phrase) else said)
+        for each, said in pairs
+    ]
+    made["spoken"] = lambda pairs: [(each, translated(said, language)) for each, said in pairs]
+    made["words"] = lambda name: translated(words(name), language)
+    return made if language == SOURCE else {**made, "capitalize": _capitalized}
 
 
 # From a template and what it shows to an answer
@@ -158,12 +257,13 @@ CSP = (
 """What a page may load: our own files, and nothing inline."""
 _PRIVATE = {"Content-Security-Policy": CSP, "Cache-Control": "no-store"}
 _NAVIGATION = (
-    ("Data sets", "/desk/datasets", Role.ANALYST),
-    ("Releases", "/desk/releases", Role.ANALYST),
-    ("Reviews", "/desk/reviews", Role.ANALYST),
-    ("Keys", "/desk/keys", Role.ADMIN),
-    ("Audit", "/desk/audit", Role.ANALYST),
+    (marked("Data sets"), "/desk/datasets", Right.READ, "d"),
+    (marked("Releases"), "/desk/releases", Right.READ, "r"),
+    (marked("Reviews"), "/desk/reviews", Right.READ, "v"),
+    (marked("Keys"), "/desk/keys", Right.ADMINISTER, "k"),
+    (marked("Audit"), "/desk/audit", Right.READ, "a"),
 )
+"""What the pages are called, where they are, for whom, and the key that leads there after "g"."""
 
 
 def page(
@@ -181,28 +281,74 @@ def page(
     """
     visitor: Caller | None = request.scope.get("caller")
     may = [
-        (name, address)
-        for name, address, least in _NAVIGATION
-        if visitor is not None and visitor.role.may_act_as(least)
+        (name, address, key)
+        for name, address, right, key in _NAVIGATION
+        if visitor is not None and visitor.role.may(right)
     ]
+    language = language_of(request.scope)
     text = (
-        environment()
+        environment(language)
         .get_template(template)
         .render(
+            language=language,
+            languages=_elsewhere(request),
+            in_language=_keeping(request),
             visitor=visitor,
             here=request.url.path,
             notice=NOTICES.get(request.query_params.get("done", "")),
             navigation=may,
-            is_curator=visitor is not None and visitor.role.may_act_as(Role.CURATOR),
-            is_admin=visitor is not None and visitor.role.may_act_as(Role.ADMIN),
+            is_curator=visitor is not None and visitor.role.may(Right.CURATE),
+            is_admin=visitor is not None and visitor.role.may(Right.ADMINISTER),
+            may={right.value for right in Right if visitor is not None and visitor.role.may(right)},
             **shown,
         )
     )
-    return HTMLResponse(text, status_code=status, headers={**_PRIVATE, **(headers or {})})
+    shown_in = {"Content-Language": language}
+    response = HTMLResponse(
+        text, status_code=status, headers={**_PRIVATE, **shown_in, **(headers or {})}
+    )
+    if request.query_params.get(PARAMETER) == language and not _is_public(request):
+        response.set_cookie(
+            COOKIE, language, max_age=_YEAR_S, path="/desk", httponly=True, samesite="lax"
+        )
+    return response
+
+
+_ENGLISH = Markup(' lang="en"')
+"""Of an element whose text is English in every language: services write it, not templates."""
+_YEAR_S = 31_536_000
+_LONGEST_QUERY = 2_000
+
+
+def _is_public(request: Request) -> bool:
+    return not request.url.path.startswith("/desk")
+
+
+def _elsewhere(request: Request) -> list[tuple[str, str, str]]:
+    """Return each language, its own name, and where this page is in it.
+
+    What a form was sent to may have no page to show: its links lead to the first page.
+    """
+    path, query = request.url.path, request.query_params.multi_items()
+    if request.method not in ("GET", "HEAD") or len(request.url.query) > _LONGEST_QUERY:
+        path, query = path if request.method == "GET" else "/desk", []
+    rest = [each for each in query if each[0] not in (PARAMETER, "done")]
+    return [
+        (each, name, f"{path}?{urlencode([*rest, (PARAMETER, each)])}")
+        for each, name in LANGUAGES.items()
+    ]
+
+
+def _keeping(request: Request) -> Callable[[str], str]:
+    """Return what keeps the language of a public page's address in addresses of others."""
+    asked = request.query_params.get(PARAMETER)
+    if asked not in LANGUAGES or not _is_public(request):
+        return str
+    return lambda path: f"{path}{'&' if '?' in path else '?'}{PARAMETER}={asked}"
 
 
 @cache
-def environment() -> Environment:
+def environment(language: str = "en") -> Environment:
     """Return the environment of all templates; a name that a page lacks is an error."""
     made = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -211,8 +357,19 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        extensions=["jinja2.ext.i18n"],
     )
-    made.filters.update(FILTERS)
+    made.policies["ext.i18n.trimmed"] = True
+
+    def say(text: str) -> str:
+        return translated(text, language)
+
+    def say_many(one: str, many: str, n: int) -> str:
+        return translated(one if n == 1 else many, language)
+
+    made.install_gettext_callables(say, say_many)  # type: ignore[attr-defined]
+    made.filters.update({**FILTERS, **_local_filters(language)})
+    made.globals["english"] = Markup("") if language == SOURCE else _ENGLISH
     made.globals.update(static=static_address, new_form_key=new_form_key, path_of=path_of)
     return made
 
@@ -236,3 +393,34 @@ def static_address(name: str) -> str:
     """Return the address of a file of the desk, which changes when the file does."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
     return f"/desk/static/{digest}/{name}"
+
+
+_LARGEST = 2**62  # what databases keep in 64 bits with a sign
+
+
+def number_in(request: Request, name: str) -> int | None:
+    """Return a whole number that an address carries, or None.
+
+    Raises
+    ------
+    Problem
+        ``not-found``: what it carries is none.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _LARGEST):
+        raise Problem("not-found")
+    return int(text)
+
+
+def address(path: str, **parameters: str | int | None) -> str:
+    """Return an address with its parameters; those that are None or empty are left out.
+
+    >>> address("/desk/audit", account="acc_1", kind=None, page=2)
+    '/desk/audit?account=acc_1&page=2'
+    """
+    query: Mapping[str, object] = {
+        name: value for name, value in parameters.items() if value not in (None, "")
+    }
+    return f"{path}?{urlencode(query)}" if query else path

@@ -1,7 +1,7 @@
 """A route that answers with a page, whatever happens.
 
 *Who may see it* is what its function asks for: ``Visitor`` (every signed-in user),
-``CuratorVisitor``, ``AdminVisitor``; a function that asks for none is for everyone. A visitor who
+``CuratorVisitor``, and others; a function that asks for none is for everyone. A visitor who
 is not signed in is led to the page where one does. A refusal is a page that says what to do; a page
 with a form shows the refusal itself, at the field (see :class:`app.desk.forms.Faults`).
 """
@@ -9,6 +9,7 @@ with a form shows the refusal itself, at the field (see :class:`app.desk.forms.F
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -23,15 +24,17 @@ from starlette.types import Receive, Scope, Send
 
 from app.desk import cookies
 from app.desk.rendering import page
-from app.domain.policies import Role
+from app.domain.policies import Right
 from app.domain.problems import Problem, StoppedError, is_of_storage, storage_problem
 from app.logs import describe
 from app.services.people.keys import Caller
-from app.web.anonymous import serve_anyone
+from app.web.anonymous import admit, serve_anyone
 from app.web.state import AppState
 
 _LOG = logging.getLogger("app.requests")
 SIGN_IN = "/desk/sign-in"
+_DRAFTED = re.compile(r"/desk/datasets/(new|[^/]+/ask)(?=/|$)")
+"""The pages whose forms are kept as drafts."""
 _LONGEST_QUERY = 8_000
 """What is longer is left out of the way back: quoted once more, it would be too long."""
 
@@ -49,7 +52,7 @@ class Page(APIRoute):
         options["response_model"] = None
         super().__init__(path, endpoint, **options)
         asked = [each.call for each in self.dependant.dependencies]
-        self._open = not any(isinstance(call, VisitorAtLeast) for call in asked)
+        self._open = not any(isinstance(call, VisitorWith) for call in asked)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; one for everybody has its bounds (:mod:`app.web.anonymous`)."""
@@ -106,8 +109,10 @@ def _again(problem: Problem) -> dict[str, str]:
 
 def _to_sign_in(request: Request) -> Response:
     """Lead to where one signs in, and from there back to what was to be seen."""
-    wanted = request.url.path if request.method in ("GET", "HEAD") else ""
-    query = request.url.query
+    wanted, query = request.url.path, request.url.query
+    if request.method not in ("GET", "HEAD"):  # back to a form that has a draft
+        drafted = _DRAFTED.match(wanted)
+        wanted, query = "" if drafted is None else drafted[0], ""
     if wanted and 0 < len(query) <= _LONGEST_QUERY:
         wanted += f"?{query}"
     asked = f"?next={quote(wanted)}" if wanted not in ("", "/desk") else ""
@@ -118,9 +123,21 @@ def _to_sign_in(request: Request) -> Response:
     return response
 
 
-def router_of(tag: str) -> APIRouter:
+class LonePage(Page):
+    """A page for everyone that waits for another service: no other visitor waits behind it."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        try:
+            await admit(scope)
+            await APIRoute.handle(self, scope, receive, send)
+        except Problem as problem:
+            await refused(Request(scope, receive), problem)(scope, receive, send)
+
+
+def router_of(tag: str, *, alone: bool = False) -> APIRouter:
     """Return a router whose routes are pages."""
-    return APIRouter(prefix="/desk", tags=[tag], route_class=Page)
+    return APIRouter(prefix="/desk", tags=[tag], route_class=LonePage if alone else Page)
 
 
 def state_of(request: Request) -> AppState:
@@ -138,10 +155,10 @@ State = Annotated[AppState, Depends(_state)]
 
 
 @dataclass(frozen=True, slots=True)
-class VisitorAtLeast:
-    """The dependency that requires at least this role."""
+class VisitorWith:
+    """The dependency that requires a right."""
 
-    role: Role
+    right: Right
 
     async def __call__(self, request: Request) -> Caller:
         """Return who is signed in, whose request counts against the key's rate.
@@ -149,7 +166,7 @@ class VisitorAtLeast:
         Raises
         ------
         Problem
-            ``unauthorized``, ``busy``, ``rate-limited``, ``forbidden``.
+            ``unauthorized``, ``busy``, ``rate-limited``, ``forbidden``, ``not-found``.
         """
         state = state_of(request)
         token = cookies.session_of(request)
@@ -162,13 +179,19 @@ class VisitorAtLeast:
             raise
         state.anonymous.note_person()
         request.scope["caller"] = caller
-        if request.scope.get("crowded") and not caller.role.may_act_as(Role.ADMIN):
+        if request.scope.get("in_head_room") and not caller.role.may(Right.ADMINISTER):
             raise Problem("busy")
         await state.rates.take(caller.key)
-        caller.require(self.role)
+        caller.require(self.right)
+        await state.services.keys.access.require(
+            caller, request.scope["path_params"], leaving=state.clock.answer
+        )
         return caller
 
 
-Visitor = Annotated[Caller, Depends(VisitorAtLeast(Role.ANALYST))]
-CuratorVisitor = Annotated[Caller, Depends(VisitorAtLeast(Role.CURATOR))]
-AdminVisitor = Annotated[Caller, Depends(VisitorAtLeast(Role.ADMIN))]
+Visitor = Annotated[Caller, Depends(VisitorWith(Right.READ))]
+AskingVisitor = Annotated[Caller, Depends(VisitorWith(Right.ASK))]
+OverseeingVisitor = Annotated[Caller, Depends(VisitorWith(Right.OVERSEE))]
+DecidingVisitor = Annotated[Caller, Depends(VisitorWith(Right.DECIDE))]
+CuratorVisitor = Annotated[Caller, Depends(VisitorWith(Right.CURATE))]
+AdminVisitor = Annotated[Caller, Depends(VisitorWith(Right.ADMINISTER))]

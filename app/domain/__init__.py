@@ -2,5 +2,5 @@
 
 What may enter: what a ledger entry is and what may follow it, the states of a release, policies,
 roles, what a data set's declaration means, every refusal. What it may import: the standard
-library, ``mechanisms.privacy``, ``mechanisms.domain`` and ``mechanisms.times``.
+library, ``mechanisms.privacy``, ``mechanisms.domain`` and ``mechanisms.domain``.
 """

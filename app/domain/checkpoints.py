@@ -37,8 +37,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from hashlib import sha256
 
-from app.domain.ledger import Entry, canonical_bytes, column_digest
-from app.domain.merkle import LEAF
+from app.domain.ledger import LEAF, Entry, canonical_bytes, column_digest
 
 # What a ledger's entry is in the public log: a leaf that reveals nothing until it is opened
 

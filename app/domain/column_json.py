@@ -19,13 +19,14 @@ from app.domain.columns import (
     Missing,
     NumberSpec,
     Reading,
+    TypicalNumber,
+    TypicalShares,
+    Within,
     json_number,
     number_at,
     refuse,
 )
-from app.domain.declaring import TypicalNumber, TypicalShares
-from mechanisms.domain import NumberKind
-from mechanisms.times import TimeKind, number_of, text_of, time_kind, zone_named
+from mechanisms.domain import NumberKind, TimeKind, number_of, text_of, time_kind, zone_named
 from mechanisms.words import trimmed, value_text
 
 _Members = dict[str, object]
@@ -36,7 +37,7 @@ _KINDS: Mapping[object, NumberKind] = {
     "datetime": "datetime",
 }
 
-_OF_CATEGORIES = frozenset({"values", "other", "trim", "labels"})
+_OF_CATEGORIES = frozenset({"values", "other", "trim", "labels", "within"})
 _OF_TIMES = ("format", "timezone")
 
 
@@ -91,7 +92,24 @@ def _category(
         reading=reading,
         about=about,
         typical=None if typical is None else _shares(typical, plain),
+        within=_within(members.get("within"), plain, trim=trim),
     )
+
+
+def _within(within: object, plain: Callable[[str], str], *, trim: bool) -> Within | None:
+    if within is None:
+        return None
+    if not isinstance(within, Mapping) or within.keys() != {"column", "of"}:
+        raise InvalidSpecError(
+            "within", 'must be a column and what each value belongs to in it: {"column": "region", '
+            '"of": {"m1": "north", "m2": "south"}}'
+        )  # fmt: skip
+    column, of = _text("within.column", within["column"]), within["of"]
+    if not isinstance(of, Mapping):
+        raise InvalidSpecError("within.of", 'must be values by value, such as {"m1": "north"}')
+    above = trimmed if trim else str
+    pairs = ((plain(str(value)), above(_text("within.of", each))) for value, each in of.items())
+    return Within(column=column, of=tuple(pairs))
 
 
 def _labels(labels: object, plain: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
@@ -184,6 +202,8 @@ def _more(column: ColumnSpec) -> Iterator[tuple[str, object]]:
             yield "trim", False
         if column.labels:
             yield "labels", dict(column.labels)
+        if column.within is not None:
+            yield "within", {"column": column.within.column, "of": dict(column.within.of)}
     usual = Reading()
     for each in fields(Reading):
         value = getattr(column.reading, each.name)

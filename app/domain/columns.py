@@ -8,20 +8,117 @@ the row count is public and must not depend on what the cells hold. Any other ce
 read as its column's type is *unreadable*, which refuses the upload unless the column says to take
 it as missing.
 Numbers that count days or seconds since 1970 are dates and moments, as ISO 8601 text in JSON.
+
+*What is typical of a column, as a curator may state it from public knowledge.* It shapes synthetic
+rows. Of a number it is the scale of a quantile's base measure, too. No bound, no noise and no
+guarantee depends on it. Like all of a declaration it is public, and never read off the rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from app.domain.declaring import Fault, TypicalNumber, TypicalShares, format_fault, has_offset
-from mechanisms.domain import NumberKind
-from mechanisms.times import zone_named
+from mechanisms.domain import NumberKind, zone_named
 from mechanisms.words import spelling, trimmed, value_text
+
+DIRECTIVES: Mapping[str, str] = {
+    "Y": "year", "y": "year", "m": "month", "b": "month", "B": "month", "d": "day",
+    "j": "day of the year", "a": "weekday", "A": "weekday", "H": "hour", "I": "hour of twelve",
+    "p": "half of the day", "M": "minute", "S": "second", "f": "fraction", "z": "offset", "%": "",
+}  # fmt: skip
+"""The letters that may follow a ``%``, and what each stands for."""
+_TIMES = {"hour", "hour of twelve", "minute", "second", "fraction", "offset"}
+_PARTS = re.compile(r"%(.?)", re.DOTALL)
+_LONGEST = 100
+
+
+def parts_of(pattern: str) -> frozenset[str]:
+    """Return the letters of a pattern's directives."""
+    return frozenset(_PARTS.findall(pattern))
+
+
+def has_time(pattern: str) -> bool:
+    """Say whether a pattern has a time of day."""
+    return bool(parts_of(pattern) & set("HIMSfpz"))
+
+
+def has_offset(pattern: str) -> bool:
+    """Say whether a pattern has an offset from UTC."""
+    return "z" in parts_of(pattern)
+
+
+def format_fault(pattern: str) -> str | None:
+    """Return what is wrong with a pattern, or None.
+
+    >>> format_fault("%d.%m.%Y"), format_fault("%d.%m")
+    (None, 'a pattern needs a year, a month and a day, as "%d.%m.%Y" or "%Y-%m-%d %H:%M:%S" has')
+    """
+    if not 1 <= len(pattern) <= _LONGEST or not pattern.isprintable():
+        return f"a pattern must be printable text of 1 to {_LONGEST} characters"
+    found = parts_of(pattern)
+    if not found <= DIRECTIVES.keys():
+        return "a pattern has these directives only: " + " ".join(f"%{each}" for each in DIRECTIVES)
+    named = {DIRECTIVES[each] for each in found}
+    dated = "year" in named and ({"month", "day"} <= named or "day of the year" in named)
+    clocked = "minute" in named and named & {"hour", "hour of twelve"}
+    rules = (
+        (not dated, 'needs a year, a month and a day, as "%d.%m.%Y" or "%Y-%m-%d %H:%M:%S" has'),
+        (("I" in found) != ("p" in found), "needs %I and %p together, as in %I:%M %p"),
+        (bool(named & _TIMES) and not clocked, "with a time needs its hour and minute: %H:%M"),
+        ("%f" in pattern.replace("%S.%f", ""), "has %f only after seconds and a point: %S.%f"),
+    )
+    return next((f"a pattern {words}" for broken, words in rules if broken), None)
+
+
+# What is typical of a column, as a curator may state it from public knowledge
+
+Fault = tuple[str, str]
+"""A place within ``typical``, and what is wrong there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalNumber:
+    """Where the values of a number column usually lie, and how far apart, in its units."""
+
+    mean: Fraction
+    std: Fraction
+
+    def faults(self, lower: Fraction, upper: Fraction) -> Iterator[Fault]:
+        """Yield what is wrong with it in a column of these bounds."""
+        if not lower <= self.mean <= upper:
+            yield "mean", "must lie between the bounds"
+        if not 0 < self.std <= upper - lower:
+            yield "std", "must be above 0, and at most what the bounds are apart"
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalShares:
+    """How often each value of a category occurs; shares are of their sum, and 0 if not named."""
+
+    shares: tuple[tuple[str, Fraction], ...]
+
+    def faults(self, values: Sequence[str]) -> Iterator[Fault]:
+        """Yield what is wrong with it in a column of these values."""
+        named = [name for name, _ in self.shares]
+        if not {*named} <= {*values}:
+            yield "", "may name declared values only"
+        elif len({*named}) < len(named):
+            yield "", "a value has two shares"
+        numbers = [share for _, share in self.shares]
+        if any(share < 0 for share in numbers) or not sum(numbers) > 0:
+            yield "", "must be shares of 0 or more, and not all 0"
+
+    def of(self, values: Sequence[str]) -> tuple[Fraction, ...]:
+        """Return the share of each of these values; they sum to 1."""
+        known: Mapping[str, Fraction] = dict(self.shares)
+        whole = sum(known.values())
+        return tuple(known.get(value, Fraction(0)) / whole for value in values)
+
 
 MAX_NAME_LENGTH = 100
 MAX_CATEGORIES = 10_000
@@ -229,11 +326,44 @@ class NumberSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """What a category's values belong to: a value of another column, the level above, for each.
+
+    ``of`` holds pairs of a value and what it belongs to. Like all of a declaration it is public.
+    """
+
+    column: str
+    of: tuple[tuple[str, str], ...]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Return the values of the level above, each once."""
+        return tuple(dict.fromkeys(above for _, above in self.of))
+
+    def faults(self, values: Sequence[str]) -> Iterator[InvalidSpecError]:
+        """Yield what is wrong with it in a column of these values."""
+        named = [value for value, _ in self.of]
+        if not is_text(self.column, MAX_NAME_LENGTH):
+            yield InvalidSpecError(
+                "column", f"must be printable text of 1 to {MAX_NAME_LENGTH} characters"
+            )
+        if {*named} != {*values} or len(named) != len(values):
+            yield InvalidSpecError(
+                "of", "must name what each declared value belongs to, and nothing else"
+            )
+        elif not all(is_text(above, MAX_CATEGORY_LENGTH) for _, above in self.of):
+            yield InvalidSpecError(
+                "of", f"a value must be printable text of 1 to {MAX_CATEGORY_LENGTH} characters"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CategorySpec:
     """One of a closed list of texts; ``other`` stands for all texts that are not in it.
 
     With ``trim`` cells and values are compared without white space around them and in Unicode's
-    composed form, and values are stored so. ``labels`` say what values mean, by value.
+    composed form, and values are stored so. ``labels`` say what values mean, by value. ``within``
+    says what values belong to.
     """
 
     values: tuple[str, ...]
@@ -244,6 +374,7 @@ class CategorySpec:
     reading: Reading = Reading()
     about: About = About()
     typical: TypicalShares | None = None
+    within: Within | None = None
 
     def __post_init__(self) -> None:
         refuse(self._faults())
@@ -266,6 +397,9 @@ class CategorySpec:
         yield from self._label_faults()
         if self.typical is not None:
             yield from _typical(self.typical.faults(self.values))
+        if self.within is not None:
+            for fault in self.within.faults(self.values):
+                yield InvalidSpecError(f"within.{fault.field_name}", fault.detail)
         yield from self.reading.faults()
         yield from self.about.faults()
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from app.domain.column_json import column_json, parse_column
 from app.domain.columns import (
     MAX_NAME_LENGTH,
+    CategorySpec,
     ColumnSpec,
     InvalidSpecError,
     is_text,
@@ -78,6 +79,9 @@ class ColumnsSpec:
     ``derived`` are those computed from them, each from columns before it. ``unit`` says who a
     person is, where one may have several rows. ``text`` says how a CSV file is written.
 
+    A column that another is ``within`` is a *level*: a category that is neither read from the file
+    nor stored, but made of the other whenever it is asked about.
+
     Raises
     ------
     InvalidSpecError
@@ -94,10 +98,21 @@ class ColumnsSpec:
     text: TextFile = TextFile()
 
     @property
+    def levels(self) -> Mapping[str, str]:
+        """Return the columns that are levels above others, each with the one below it."""
+        return _levels(self.columns)
+
+    @property
+    def own(self) -> Mapping[str, ColumnSpec]:
+        """Return the declared columns that rows are stored with: all but levels."""
+        levels = self.levels
+        return {name: column for name, column in self.columns.items() if name not in levels}
+
+    @property
     def in_file(self) -> Mapping[str, ColumnSpec]:
-        """Return the columns that are read from the file: all but counts of a person's rows."""
+        """Return the columns that are read from the file: no counts of a person's rows."""
         counted = frozenset() if self.unit is None else self.unit.counted
-        return {name: column for name, column in self.columns.items() if name not in counted}
+        return {name: column for name, column in self.own.items() if name not in counted}
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -116,22 +131,90 @@ class ColumnsSpec:
     @property
     def stored(self) -> Mapping[str, ColumnSpec | DerivedSpec]:
         """Return every column that rows are stored with, those that were declared first."""
-        return {**self.columns, **self.derived}
+        return {**self.own, **self.derived}
 
     @property
     def optional(self) -> frozenset[str]:
-        """Return the stored columns in which a row may have no value."""
-        kept = (name for name, column in self.columns.items() if column.missing == "keep")
-        return frozenset(
-            [*kept, *(name for name, column in self.derived.items() if column.optional)]
-        )
+        """Return the columns in which a row may have no value."""
+        kept = {name for name, column in self.columns.items() if column.missing == "keep"}
+        kept |= {name for name, column in self.derived.items() if column.optional}
+        for name in tuple(kept & self.columns.keys()):
+            kept |= {*_levels_above(name, self.columns)}
+        return frozenset(kept)
 
     def __post_init__(self) -> None:
+        refuse(_level_faults(self.columns, self.derived, self.unit))
         faults = [*_faults(self.columns, self.stored, self.adjacency, self.max_rows)]
         if self.unit is not None:
-            kinds = {name: type_of(each) for name, each in self.columns.items()}
+            kinds = {name: type_of(each) for name, each in self.own.items()}
             faults += _unit_faults(self.unit, kinds, self.adjacency)
         refuse([*faults, *_source_faults(self.headers, self.unit)])
+
+
+def _above(column: ColumnSpec) -> str | None:
+    """Return the level above a column; often none."""
+    within = column.within if isinstance(column, CategorySpec) else None
+    return None if within is None else within.column
+
+
+def _levels_above(name: str, columns: Mapping[str, ColumnSpec]) -> Iterator[str]:
+    """Yield the levels above a column, the lowest first, each once even in a circle."""
+    seen = set[str]()
+    level = _above(columns[name])
+    while level is not None and level not in seen:
+        yield level
+        seen.add(level)
+        level = _above(columns[level]) if level in columns else None
+
+
+def _levels(columns: Mapping[str, ColumnSpec]) -> dict[str, str]:
+    found = ((_above(column), name) for name, column in columns.items())
+    return {level: name for level, name in found if level is not None}
+
+
+def with_levels(columns: Mapping[str, ColumnSpec]) -> dict[str, ColumnSpec]:
+    """Return columns with a category for each level that is not declared itself."""
+    found = dict[str, ColumnSpec]()
+    for name, column in columns.items():
+        found[name] = column
+        if not isinstance(column, CategorySpec) or (within := column.within) is None:
+            continue
+        if within.column not in columns:
+            found[within.column] = CategorySpec(values=within.values, trim=column.trim)
+    return found
+
+
+def _level_faults(
+    columns: Mapping[str, ColumnSpec], derived: Collection[str], unit: UnitSpec | None
+) -> Iterator[InvalidSpecError]:
+    levels = _levels(columns)
+    for name in levels.keys() & {*derived}:
+        yield InvalidSpecError(f"derive.{name}", "a column has this name already")
+    for name, column in columns.items():
+        if not isinstance(column, CategorySpec) or column.within is None:
+            continue
+        level, place = column.within.column, f"columns.{name}.within"
+        above = columns.get(level)
+        if levels[level] != name:
+            yield InvalidSpecError(
+                f"{place}.column", f"is a level above {levels[level]} already, and of one column"
+            )
+        elif unit is not None and level == unit.column:
+            yield InvalidSpecError(f"{place}.column", "must not be the unit's column")
+        elif name in _levels_above(name, columns):
+            yield InvalidSpecError(f"{place}.column", "is within this column itself")
+        elif not isinstance(above, CategorySpec):
+            yield InvalidSpecError(f"{place}.column", "is a column that is no category")
+        elif {*above.values} != {*column.within.values}:
+            yield InvalidSpecError(
+                f"{place}.of", f"must name every declared value of {level}, and no other"
+            )
+        elif above.missing != "reject" or above.other is not None or above.typical is not None:
+            yield InvalidSpecError(
+                f"columns.{level}",
+                f"is made of {name} and not read from the file: it has values, labels and what "
+                "they are within, and neither missing cells nor others",
+            )
 
 
 def _source_faults(headers: Mapping[str, str], unit: UnitSpec | None) -> Iterator[InvalidSpecError]:
@@ -230,7 +313,7 @@ def parse_columns(
         refuse(faults)
     made = {name: _parse_derived(column) for name, column in (derived or {}).items()}
     return ColumnsSpec(
-        columns=parsed,
+        columns=with_levels(parsed),
         adjacency=adjacency,
         max_rows=max_rows,
         derived=made,

@@ -11,16 +11,21 @@ with each field length-prefixed and typed, so that no two different entries have
 the same bytes. It detects any edit made without recomputing every later hash of
 the account; noting the ledger's head elsewhere covers the rest.
 
-*Forms.* An entry of the first form, written up to version 0.1, has neither key nor role, and
-a tag of its own. One of the second form has a role. In no chain does the first follow the
-second, and the system account records once where every chain had come to
-(:data:`SECOND_FORM`): so no later entry passes for an early one.
+Merkle trees of RFC 9162: one hash over many leaves, of which each can be proved to be one.
+
+Two kinds of things are leaves. A *result* says which release it answers, the entry that charged
+it, and the hash of its bytes; no time is in it, so that a leaf reveals no more than the answer
+does. An *entry* of the ledger is a leaf of the public log (:mod:`app.domain.checkpoints`).
+
+*Proofs.* A node's audit path leads from a leaf to the root; a consistency path leads from a smaller
+tree's root to that of a larger one, which begins with the same leaves. Both are lists of roots of
+parts of the tree, so they are made by whatever can say ``root(first, end)`` of leaves.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -61,10 +66,7 @@ GENESIS = "0" * 64
 MAX_TOTAL = 10**18
 """The largest total of an account, in its own unit; keeps every sum inside 64 bits."""
 
-SECOND_FORM = "second_form"
-"""The kind of the system entry that says where every chain's entries of the first form end."""
-
-_FIRST_TAG, _SECOND_TAG = b"release-desk entry 1", b"release-desk entry 2"
+_TAG = b"release-desk entry 2"
 
 
 class EntryKind(StrEnum):
@@ -192,7 +194,7 @@ class Entry:
     release. ``fingerprint`` is the digest of a release's request, or of what
     a system entry records. ``note`` is public text: a grant's reason, an id,
     the digest of a release's plan. ``key`` and ``role`` are what it was made by; the
-    service itself has no key, and an entry of the first form neither.
+    service itself has no key.
     """
 
     account: str
@@ -212,40 +214,24 @@ class Entry:
     prev: str
     hash: str = ""
     key: str | None = None
-    role: str | None = None
+    role: str = "system"
 
     def sealed(self, ledger_id: str) -> Entry:
         """Return the entry with its hash filled in."""
         return replace(self, hash=chain_hash(self, ledger_id))
 
 
-_ACTING = ("key", "role")
-_CHAINED = tuple(
-    field.name for field in fields(Entry) if field.name != "hash" and field.name not in _ACTING
-)
-_chained_columns = attrgetter(*_CHAINED)
+_chained_columns = attrgetter(*(field.name for field in fields(Entry) if field.name != "hash"))
 
 
 def chain_hash(entry: Entry, ledger_id: str) -> str:
     """Return the entry's hash: every column but the hash itself, and the ledger's id."""
-    return hash_of_columns(_chained_columns(entry), ledger_id, key=entry.key, role=entry.role)
+    return hash_of_columns(_chained_columns(entry), ledger_id)
 
 
-def hash_of_columns(
-    columns: Sequence[str | int | None],
-    ledger_id: str,
-    *,
-    key: str | None = None,
-    role: str | None = None,
-) -> str:
-    """Return the hash of an entry given as its columns up to ``prev``, in the table's order.
-
-    With a role it is one of the second form, and ``key`` and ``role`` come last.
-    """
-    if role is not None:
-        columns = (*columns, key, role)
-    start = chain_start(ledger_id, second_form=role is not None)
-    return column_digest(start, columns).hex()
+def hash_of_columns(columns: Sequence[str | int | None], ledger_id: str) -> str:
+    """Return the hash of an entry given as all its columns but the hash, in the table's order."""
+    return column_digest(chain_start(ledger_id), columns).hex()
 
 
 def column_digest(start: str, columns: Sequence[str | int | None]) -> bytes:
@@ -274,10 +260,9 @@ def column_digest(start: str, columns: Sequence[str | int | None]) -> bytes:
 
 
 @lru_cache(maxsize=8)
-def chain_start(ledger_id: str, *, second_form: bool) -> str:
-    """Return what the bytes of every entry of a form begin with."""
-    tag = _SECOND_TAG if second_form else _FIRST_TAG
-    return (tag + canonical_bytes(ledger_id)).decode()
+def chain_start(ledger_id: str) -> str:
+    """Return what the bytes of every entry begin with."""
+    return (_TAG + canonical_bytes(ledger_id)).decode()
 
 
 def digest_of(*parts: str | int | bytes | None) -> str:
@@ -312,3 +297,131 @@ def _short_prefixes(kind: str) -> tuple[str, ...]:
 _TEXT_PREFIXES = _short_prefixes("t")
 _INTEGER_PREFIXES = _short_prefixes("i")
 _NOTHING = canonical_bytes(None).decode()
+
+
+# Merkle trees of RFC 9162: one hash over many leaves, of which each can be proved to be one
+
+
+LEAF = b"\0"
+"""What the bytes of every leaf begin with."""
+
+HASH_BYTES = 32
+
+_NODE = b"\1"
+_RESULT = LEAF + canonical_bytes("release-desk leaf 1")
+# A text of 64 characters in canonical form, up to its characters
+_SHA256 = (64).to_bytes(8, "big") + b"t"
+
+RootOf = Callable[[int, int], bytes]
+"""Returns the root over the leaves from one number up to, and without, another."""
+
+
+def result_leaves(
+    releases: Iterable[str], charges: Iterable[str], results: Iterable[bytes]
+) -> tuple[str, ...]:
+    """Return the leaves of results: each of a release's id, its charge's hash and its bytes."""
+    return tuple(
+        [
+            sha256(
+                b"".join(
+                    (
+                        _RESULT, canonical_bytes(release), canonical_bytes(charge),
+                        _SHA256, sha256_hex(result).encode(),
+                    )
+                )
+            ).hexdigest()
+            for release, charge, result in zip(releases, charges, results, strict=True)
+        ]
+    )  # fmt: skip
+
+
+def tree_root(leaves: Sequence[str]) -> str:
+    """Return the root of a tree of at least one leaf, in hex (RFC 9162, 2.1.1)."""
+    return root_over([bytes.fromhex(leaf) for leaf in leaves]).hex()
+
+
+def root_over(level: Sequence[bytes]) -> bytes:
+    """Return the root of a tree of at least one leaf.
+
+    An odd node at the end of a level goes up as it is, which is the tree that the standard
+    splits at the largest power of two. So the nodes may as well be roots of full trees of
+    one size, the last of a smaller one.
+    """
+    while len(level) > 1:
+        above = [
+            sha256(_NODE + left + right).digest()
+            for left, right in zip(level[::2], level[1::2], strict=False)
+        ]
+        level = [*above, *level[len(above) * 2 :]]
+    return level[0]
+
+
+class Peaks:
+    """A tree that grows leaf by leaf, of which only the roots of its full parts are kept.
+
+    Parameters
+    ----------
+    size
+        How many leaves there are.
+    roots
+        The roots of its full parts, the largest first: one for each bit that is set in the size.
+    """
+
+    __slots__ = ("roots", "size")
+
+    def __init__(self, size: int = 0, roots: Sequence[bytes] = ()) -> None:
+        self.size = size
+        self.roots = [*roots]
+
+    def add(self, leaf: bytes) -> None:
+        """Add the hash of the next leaf."""
+        roots, before = self.roots, self.size
+        # As 1 is added to a binary number: each set bit at the end is joined and carried.
+        while before & 1:
+            leaf = sha256(_NODE + roots.pop() + leaf).digest()
+            before >>= 1
+        roots.append(leaf)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """Return the root over all leaves, of which there is at least one."""
+        above, *lower = reversed(self.roots)
+        for root in lower:
+            above = sha256(_NODE + root + above).digest()
+        return above
+
+
+def audit_path(index: int, size: int, root_of: RootOf) -> list[bytes]:
+    """Return the audit path of a leaf in the tree of ``size`` leaves (RFC 9162, 2.1.3.1)."""
+    return _path(index, 0, size, root_of)
+
+
+def consistency_path(before: int, size: int, root_of: RootOf) -> list[bytes]:
+    """Return what leads from the root of the first leaves to that of more (RFC 9162, 2.1.4.1).
+
+    ``0 < before <= size``; for equal sizes there is nothing to prove.
+    """
+    return _subproof(before, 0, size, root_of, whole=True)
+
+
+def _path(index: int, first: int, end: int, root_of: RootOf) -> list[bytes]:
+    if end - first == 1:
+        return []
+    middle = _split(first, end)
+    if index < middle:
+        return [*_path(index, first, middle, root_of), root_of(middle, end)]
+    return [*_path(index, middle, end, root_of), root_of(first, middle)]
+
+
+def _subproof(before: int, first: int, end: int, root_of: RootOf, *, whole: bool) -> list[bytes]:
+    if before == end:
+        return [] if whole else [root_of(first, end)]
+    middle = _split(first, end)
+    if before <= middle:
+        return [*_subproof(before, first, middle, root_of, whole=whole), root_of(middle, end)]
+    return [*_subproof(before, middle, end, root_of, whole=False), root_of(first, middle)]
+
+
+def _split(first: int, end: int) -> int:
+    """Return where the standard splits: the largest power of two below the count."""
+    return first + (1 << (end - first - 1).bit_length() - 1)

@@ -20,8 +20,6 @@ corrections apply:
 - Where a column is a list, ``r`` is at least the chance that two rows agree in all other
   columns.
 
-Single columns are compared under any names, so their repeated rows are no evidence.
-
 *Verdict.* The tables overlap when two conditions hold. First, ``(s - r) / (1 - r)``, the
 share that chance does not explain, is at least ``0.1 + r/2``. Second, chance produces as
 many common rows less than once in 2**20 cases: ``N KL(s || r) >= 20`` bits over the ``N``
@@ -108,11 +106,8 @@ class TableShape:
     alike: float = 0.0
 
 
-def chance_of_equal(*, smaller: TableShape, larger: TableShape, same_columns: bool = True) -> float:
+def chance_of_equal(*, smaller: TableShape, larger: TableShape) -> float:
     """Return the chance that a row of an unrelated table has an equal in the larger one.
-
-    Repeated rows are no evidence for other columns, whose rows may be where the larger one is
-    dense.
 
     >>> ids = TableShape(rows=1000, distinct=1000, repeated=0.0, bits=10.0)
     >>> chance_of_equal(smaller=ids, larger=ids)
@@ -127,7 +122,7 @@ def chance_of_equal(*, smaller: TableShape, larger: TableShape, same_columns: bo
     even = min(1.0, larger.distinct * math.exp2(-larger.bits))
     enough_repeated = repeated >= even and larger.repeated * larger.rows >= _ENOUGH_REPEATED
     chance = max(_LEAST_CHANCE, repeated, smaller.alike, larger.alike)
-    if enough_repeated and same_columns:
+    if enough_repeated:
         return chance
     return max(chance, min(1.0, _EVEN_SLACK * even))
 
@@ -139,10 +134,9 @@ def overlaps(
     compared: int,
     common: int,
     floor: Floor = OWN,
-    same_columns: bool = True,
 ) -> bool:
     """Say whether ``common`` of ``compared`` rows of the smaller table are too many for chance."""
-    chance = chance_of_equal(smaller=smaller, larger=larger, same_columns=same_columns)
+    chance = chance_of_equal(smaller=smaller, larger=larger)
     if not beyond_chance(chance, compared=compared, common=common, floor=floor):
         return False
     # A small table may repeat few rows by chance, so all of the evidence must be rare together.

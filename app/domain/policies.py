@@ -3,8 +3,12 @@
 Every rule looks at the request and the public policy alone, so a refusal and
 its wording reveal nothing about the rows.
 
-*The roles: a curator may do what an analyst may, and an admin what any other role may.* The role
-``metrics`` reads the counts of requests and nothing else. It is for programs that watch the
+*The roles, and what each may.* An *analyst* asks for releases and sees their own. An *auditor* sees
+everything that is no row, and changes nothing; a *reviewer* sees as much and decides on requests. A
+*curator* has data sets and may do what these may, and an *admin* what any other role may. Data sets
+that are restricted to named people (:mod:`app.domain.access`) are hidden from all others, except
+from admins and auditors: no one may hide a data set from the audit. The role
+``metrics`` reads the counts of requests and nothing else: it is for programs that watch the
 service.
 
 An entry of the ledger says by which key and in which role it was made, so that a
@@ -13,7 +17,7 @@ role that was edited for a moment is found for ever after.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -21,36 +25,82 @@ from typing import NamedTuple
 from app.domain.problems import Problem
 from mechanisms.privacy import Epsilon
 
-# The roles: a curator may do what an analyst may, and an admin what any other role may
+# The roles, and what each may
+
+
+class Right(StrEnum):
+    """What an act or a page takes."""
+
+    READ = "read"
+    """Data sets, budgets, their own releases and what is said of them."""
+    ASK = "ask"
+    """Previews and releases."""
+    OVERSEE = "oversee"
+    """Everyone's releases, requests that wait, the ledger, and who has seen what."""
+    DECIDE = "decide"
+    """Reviews of requests of others."""
+    CURATE = "curate"
+    """Data sets, their budgets, and publication."""
+    SEE_ALL = "see_all"
+    """Data sets that are restricted to others."""
+    ADMINISTER = "administer"
+    """Keys, groups and pauses."""
+    WATCH = "watch"
+    """Metrics."""
+
+    @property
+    def needed(self) -> str:
+        """Return what is said to who has not got it.
+
+        >>> Right.CURATE.needed, Right.ADMINISTER.needed
+        ('This needs the role curator or admin.', 'This needs the role admin.')
+        """
+        *others, last = (role.value for role in Role if role.may(self))
+        return f"This needs the role {', '.join(others)}{' or ' if others else ''}{last}."
 
 
 class Role(StrEnum):
-    """Who somebody is to the service."""
+    """Who somebody is to the service, from those who may least."""
 
+    METRICS = "metrics"
+    AUDITOR = "auditor"
     ANALYST = "analyst"
+    REVIEWER = "reviewer"
     CURATOR = "curator"
     ADMIN = "admin"
-    METRICS = "metrics"
 
-    def may_act_as(self, required: Role) -> bool:
-        """Return whether this role includes what ``required`` may do.
+    def may(self, right: Right) -> bool:
+        """Return whether this role has a right.
 
-        >>> Role.ADMIN.may_act_as(Role.CURATOR), Role.ANALYST.may_act_as(Role.CURATOR)
+        >>> Role.ADMIN.may(Right.CURATE), Role.ANALYST.may(Right.OVERSEE)
         (True, False)
-        >>> Role.METRICS.may_act_as(Role.ANALYST), Role.ADMIN.may_act_as(Role.METRICS)
-        (False, True)
+        >>> Role.REVIEWER.may(Right.DECIDE), Role.REVIEWER.may(Right.ASK)
+        (True, False)
         """
-        return required in _INCLUDED[self]
+        return right in _RIGHTS[self]
 
 
-_INCLUDED = {
-    Role.METRICS: {Role.METRICS},
-    Role.ANALYST: {Role.ANALYST},
-    Role.CURATOR: {Role.ANALYST, Role.CURATOR},
-    Role.ADMIN: {*Role},
+_RIGHTS: Mapping[Role, frozenset[Right]] = {
+    Role.METRICS: frozenset({Right.WATCH}),
+    Role.AUDITOR: frozenset({Right.READ, Right.OVERSEE, Right.SEE_ALL}),
+    Role.ANALYST: frozenset({Right.READ, Right.ASK}),
+    Role.REVIEWER: frozenset({Right.READ, Right.OVERSEE, Right.DECIDE}),
+    Role.CURATOR: frozenset(Right) - {Right.SEE_ALL, Right.ADMINISTER, Right.WATCH},
+    Role.ADMIN: frozenset(Right),
 }
-_BY_ANALYSTS = frozenset({"debit", "reserve", "unreserve", "release_withdrawn", "release_returned"})
-_BY_ADMINS = frozenset({"key_created", "key_revoked", "overlap_override"})
+ENTRIES_BY: Mapping[Right, Sequence[str]] = {
+    Right.ASK: ("debit", "reserve", "release_withdrawn", "release_returned"),
+    Right.DECIDE: (
+        "review_vote", "release_approved", "release_rejected", "release_changes_requested",
+    ),
+    Right.ADMINISTER: (
+        "key_created", "key_revoked", "overlap_override", "group_set", "groups_given",
+        "sign_in_allowed",
+    ),
+}  # fmt: skip
+"""The kinds of entries that take another right than :attr:`Right.CURATE`."""
+BY_EITHER: Mapping[str, tuple[Right, ...]] = {"unreserve": (Right.ASK, Right.DECIDE)}
+"""Kinds that several may make: a requester withdraws, and a reviewer rejects."""
 
 
 class Acting(NamedTuple):
@@ -67,10 +117,16 @@ class Acting(NamedTuple):
         """
         if self.role == SERVICE.role:
             return self.key is None
-        if self.key is None or self.role not in _INCLUDED:
+        if self.key is None or self.role not in set(Role):
             return False
-        needed = Role.ADMIN if kind in _BY_ADMINS else Role.CURATOR
-        return Role(self.role).may_act_as(Role.ANALYST if kind in _BY_ANALYSTS else needed)
+        return any(map(Role(self.role).may, rights_for(kind)))
+
+
+def rights_for(kind: str) -> Sequence[Right]:
+    """Return the rights of which one allows an entry of a kind."""
+    if kind in BY_EITHER:
+        return BY_EITHER[kind]
+    return [right for right, kinds in ENTRIES_BY.items() if kind in kinds] or [Right.CURATE]
 
 
 SERVICE = Acting(None, "system")
@@ -184,3 +240,25 @@ def enforce(policy: Policy, ask: Ask) -> None:
         objection = rule.objection(policy, ask)
         if objection is not None:
             raise Problem("policy-refused", objection, rule=rule.name)
+
+
+def policy_json(policy: Policy) -> dict[str, object]:
+    """Return a policy as JSON-ready fields."""
+    cap = policy.max_epsilon_per_release
+    return {
+        "review": str(policy.review),
+        "reviewers": policy.reviewers,
+        "max_epsilon_per_release": None if cap is None else str(cap),
+        "allowed": None if policy.allowed is None else list(policy.allowed),
+    }
+
+
+def read_policy(fields: Mapping[str, object]) -> Policy:
+    """Return the policy that such fields say; one reviewer where they do not say how many."""
+    cap, allowed = fields["max_epsilon_per_release"], fields["allowed"]
+    return Policy(
+        review=Review.parse(str(fields["review"])),
+        reviewers=2 if fields.get("reviewers") == 2 else 1,
+        max_epsilon_per_release=Epsilon.parse(cap) if isinstance(cap, str) else None,
+        allowed=tuple(allowed) if isinstance(allowed, list) else None,
+    )

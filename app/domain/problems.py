@@ -11,8 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Mapping, Sequence
 
-from app.domain.problem_kind import ProblemKind
-from app.domain.problem_kinds import KINDS
+from app.domain.problem_kinds import KINDS, ProblemKind
 
 # Failures that every layer may meet and that are no problem document of their own
 

@@ -7,8 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from app.domain.problems import DataUnreadableError
-from app.engine.executor import Executor, SerialExecutor
-from app.engine.processes import ProcessExecutor
+from app.engine.executor import Executor, ProcessExecutor, SerialExecutor
 
 if TYPE_CHECKING:
     from app.engine.dask import DaskExecutor

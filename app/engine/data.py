@@ -1,7 +1,6 @@
 """Stored data sets as the service uses them: opened for a draw, checked, erased.
 
-The engine does not know the vault, only what a vault can do (the protocols
-below); the composition root puts the two together.
+The composition root makes the vault and gives it to the engine.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from threading import Lock
-from typing import Any, Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,8 @@ from app.engine.schema import (
     read_gram,
     schema_of,
 )
+from app.vault.stored import StoredDataset
+from app.vault.vault import Vault
 from mechanisms.contract import Block, T
 from mechanisms.domain import Column, Values, array_of, column_named, exact, facts_of
 from mechanisms.privacy import Adjacency
@@ -44,34 +45,6 @@ _REMEMBERED_GRAMS = 64
 Value = TypeVar("Value")
 
 
-class File(Protocol):
-    """A stored file that checks its bytes as it reads them."""
-
-    def read(self) -> bytes: ...
-
-
-class Stored(Protocol):
-    """A stored data set."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def facts(self) -> Mapping[str, Any]: ...
-    @property
-    def parts(self) -> Sequence[Part]: ...
-    @property
-    def attached(self) -> Mapping[str, File]: ...
-    def check(self) -> None: ...
-    def verify(self) -> None: ...
-
-
-class Vault(Protocol):
-    """Where data sets are kept."""
-
-    def open(self, dataset_id: str, /, *, manifest: str | None = None) -> Stored: ...
-    def erase(self, dataset_id: str, /) -> None: ...
-
-
 class MismatchError(Exception):
     """A data set's stored sketches are not those of its rows."""
 
@@ -83,7 +56,7 @@ class VaultData:
     and the rows when they are asked for.
     """
 
-    def __init__(self, key: str, stored: Stored, cache: _Cache, executor: Executor) -> None:
+    def __init__(self, key: str, stored: StoredDataset, cache: _Cache, executor: Executor) -> None:
         self._key = key
         self._stored = stored
         self._cache = cache
@@ -264,7 +237,7 @@ class DataEngine:
             raise MismatchError("the stored sketches are not those of the rows")
 
 
-def stored_columns(stored: Stored) -> Mapping[str, Column]:
+def stored_columns(stored: StoredDataset) -> Mapping[str, Column]:
     """Return the columns a stored data set was declared with, as they are stored."""
     facts = stored.facts
     spec = parse_columns(

@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 from app.domain.columns import CategorySpec, ColumnSpec, InvalidSpecError, NumberSpec, refuse
 from app.domain.datasets import ColumnsSpec, DerivedSpec
 from app.domain.units import protected_by
-from mechanisms.domain import SUM_BITS, CategoryColumn, Column, NumberColumn, Schema, presence_of
+from mechanisms.domain import (
+    SUM_BITS,
+    CategoryColumn,
+    Column,
+    Nested,
+    NumberColumn,
+    Schema,
+    Typical,
+    presence_of,
+)
 from mechanisms.expressions.derived import (
     Definition,
     DefinitionError,
@@ -55,23 +64,42 @@ def column_of(spec: ColumnSpec | DerivedSpec) -> Column:
             return NumberColumn(spec.lower, spec.upper, boolean=spec.boolean)
         case NumberSpec():
             zone = spec.reading.timezone
-            return NumberColumn(spec.lower, spec.upper, kind=spec.kind, zone=zone)
+            given = spec.typical
+            stated = None if given is None else Typical(given.mean, given.std)
+            return NumberColumn(spec.lower, spec.upper, kind=spec.kind, zone=zone, typical=stated)
         case CategorySpec():
             return CategoryColumn(spec.values, trim=spec.trim)
     return NumberColumn(Fraction(0), Fraction(1), boolean=True)
 
 
-def schema_of(spec: ColumnsSpec, *, rows: int | None) -> Schema:
-    """Return the public schema; ``rows`` is left out under add-remove, where it is private."""
+def schema_of(spec: ColumnsSpec, *, rows: int | None, zcdp: bool = False) -> Schema:
+    """Return the public schema; ``rows`` is left out under add-remove, where it is private.
+
+    ``zcdp`` says whether the account has a delta.
+    """
     return Schema(
-        columns={name: column_of(column) for name, column in spec.stored.items()},
+        columns={
+            name: column_of(column) for name, column in {**spec.columns, **spec.derived}.items()
+        },
         adjacency=spec.adjacency,
         # no plan may follow from a number that is private
         rows=rows if spec.adjacency is Adjacency.REPLACE_ONE else None,
         max_rows=spec.max_rows,
         protects=protected_by(spec.unit),
         optional=spec.optional,
+        zcdp=zcdp,
+        nested={level: _nested(spec, level, below) for level, below in spec.levels.items()},
     )
+
+
+def _nested(spec: ColumnsSpec, level: str, below: str) -> Nested:
+    """Return how a level is made of the column below it."""
+    column, above = spec.columns[below], spec.columns[level]
+    assert isinstance(column, CategorySpec)
+    assert isinstance(above, CategorySpec)
+    assert column.within is not None
+    places, of = {value: code for code, value in enumerate(above.values)}, dict(column.within.of)
+    return Nested(below, (*(places[of[value]] for value in column.values), len(above.values)))
 
 
 def presences_of(spec: ColumnsSpec) -> list[str]:
@@ -167,7 +195,7 @@ def _derived(
 
 
 def _made(spec: ColumnsSpec, definitions: Mapping[str, Definition]) -> Mapping[str, DerivedColumn]:
-    columns = {name: column_of(column) for name, column in spec.columns.items()}
+    columns = {name: column_of(column) for name, column in spec.own.items()}
     kept = spec.optional & columns.keys()
     return derived_columns(definitions, columns, may_miss=True, optional=kept)
 

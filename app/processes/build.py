@@ -7,21 +7,22 @@ from typing import Any
 from app.constants import CONSTANTS, Constants
 from app.places import passes_of
 from app.processes.calculations import CalculatingProcesses
-from app.processes.draw_child import DrawOrder
+from app.processes.draws import DrawOrder
 from app.processes.jobs import JobProcesses
 from app.processes.small_draws import SmallDraws
-from app.processes.upload_drafting import DraftingProcesses
+from app.processes.upload_reading import DraftingProcesses
 from app.processes.uploads import StoringProcesses
 from app.services.build import HelperProcesses, upload_limits
 from app.settings import Settings
 from app.store import Store
-from app.uploads.sources.objects import ObjectAccess
+from app.uploads.sources.places import ObjectAccess
 
 _CALCULATED = (
     "app.services.plans.dry_runs",
-    "app.services.plans.foresights",
     "app.services.plans.previews",
+    "app.services.releases.cells",
     "app.services.releases.derivations",
+    "app.services.releases.synthetic",
 )
 """Modules whose functions calculate for the use cases, and all that those need."""
 
@@ -41,16 +42,21 @@ def build_processes(
     where: dict[str, Any] = {"data_dir": settings.data_dir, "log_level": settings.log_level}
     passes = passes_of(settings)
     order = DrawOrder.of(identity=store.identity, key=store.key, passes=passes, **where)
+    uploads = StoringProcesses(
+        memory_bytes=settings.upload_memory_bytes,
+        access=_access(settings),
+        passes=passes,
+        **where,
+    )
+    drafting = DraftingProcesses(limits=upload_limits(settings), scratch=settings.data_dir)
     return HelperProcesses(
-        uploads=StoringProcesses(
-            memory_bytes=settings.upload_memory_bytes,
-            access=_access(settings),
-            passes=passes,
-            **where,
-        ),
+        take_in=uploads.take_in,
+        close_uploads=uploads.close,
+        compare=uploads.compare,
+        index=uploads.index,
         jobs=JobProcesses(count=settings.resolved_job_processes, order=order),
         small_draws=SmallDraws(order) if constants.resolved_draw_process else None,
-        drafting=DraftingProcesses(limits=upload_limits(settings), scratch=settings.data_dir),
+        draft=drafting.draft,
         calculator=CalculatingProcesses(
             log_level=settings.log_level, modules=(*_CALCULATED, *calculated)
         ),

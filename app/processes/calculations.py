@@ -4,18 +4,16 @@ A plan of many columns takes a second of one core, a simulation as long, and a l
 hostile body seconds to be read.
 In a thread that would hold the interpreter's lock against everybody else in the
 server, so such calculations are made in a process forked from one that has
-loaded what it needs (:mod:`app.processes.forking`). It sees what it is given, which
+loaded what it needs (:mod:`app.processes.program`). It sees what it is given, which
 is public facts and a question, a released answer to derive from, or a body, and neither
 the vault nor the database; it runs in spare time as long as there is any, takes no more
 processor time than it is given, and ends when the server ends or when no one waits for it any more.
-:mod:`app.processes.calculation_child` is the other end.
-
 What is sent and what comes back are pickled. Both ends are ours and are believed.
 """
 
 from __future__ import annotations
 
-import atexit
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,30 +21,32 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TypeVar, cast
 
-from app.domain.problems import ProcessLostError, StoppedError
+from app.domain.problems import Problem, ProcessLostError, StoppedError, invalid_request
+from app.logs import describe
 from app.processes.channel import (
     Message,
     StarvedError,
     pickled,
+    problem_json,
     problem_of,
     receive,
+    send,
     unpickled,
 )
-from app.processes.crews import Crew
-from app.processes.forking import Forks
-from app.uploads.intake import Stop
+from app.processes.program import HOSTS, Crew, prepare
+from app.services.plans.lanes import OutOfTimeError, at_most
+from app.uploads.storing import Stop
 
 T = TypeVar("T")
 
 _KEPT = 2
 """As many processes as are at work for those who ask what is free."""
 
-FORKS = Forks("app.processes.calculation_child", quiet=False)
-atexit.register(FORKS.close)
+FORKS = HOSTS["calculate"]
 
 
 class CalculatingProcesses:
-    """Makes calculations in a process of its own, which the first has to wait a second for.
+    """Makes calculations in a process of its own, forked from one that takes a second to load.
 
     It is kept for the next one, with the tables it has made by then. Any number of
     threads may calculate; each then has a process to itself, and two are kept.
@@ -66,6 +66,10 @@ class CalculatingProcesses:
         self._crew = Crew(FORKS)
         self._keeping = threading.Lock()
         self._kept: dict[bool, list[Connection]] = {True: [], False: []}
+
+    def start(self) -> None:
+        """Begin to load: it takes seconds on a busy machine, and the first caller need not wait."""
+        FORKS.start()
 
     def run(
         self,
@@ -155,3 +159,36 @@ class CalculatingProcesses:
         for kept in self._kept.values():
             while kept:
                 self._crew.end(kept.pop())
+
+
+# The other end: a process that calls one function after the other, on request
+
+_LOG = logging.getLogger(__name__)
+_TOO_LONG = (
+    "takes more seconds of processor time to calculate than it may; ask for fewer columns, groups "
+    "or parts at once"
+)
+
+
+def work(channel: int) -> None:
+    """Calculate what is asked for; see :mod:`app.processes.program`."""
+    with Connection(channel) as asked, suppress(EOFError, BrokenPipeError):
+        prepare(log_level=asked.recv_bytes().decode())
+        while True:
+            send(asked, *_answer(asked.recv_bytes()))
+
+
+def _answer(order: bytes) -> tuple[Message, bytes]:
+    try:
+        seconds, function, arguments = unpickled(order)
+        with at_most(seconds):
+            outcome = function(*arguments)
+        return Message.OUTCOME, pickled(outcome)
+    except Problem as problem:
+        return Message.PROBLEM, problem_json(problem)
+    except OutOfTimeError:
+        refusal = invalid_request("body", f"{_TOO_LONG} ({seconds:g})")
+        return Message.PROBLEM, problem_json(refusal)
+    except Exception as error:
+        _LOG.error("calculation failed", extra=describe(error))
+        return Message.FAILED, b""

@@ -17,7 +17,7 @@ import os
 import pickle
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Sequence
 from enum import IntEnum
 from multiprocessing.connection import Connection
 from typing import Any
@@ -150,14 +150,15 @@ class Frames:
     def __init__(self) -> None:
         self._received = bytearray()
 
-    def add(self, piece: bytes) -> Iterator[bytes]:
-        """Take in the next piece, and yield what the frames hold that are whole by now."""
+    def add(self, piece: bytes) -> Sequence[bytes]:
+        """Take in the next piece, and return what the frames hold that are whole by now."""
         self._received += piece
+        frames: list[bytes] = []
         while len(self._received) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._received)
             end = _LENGTH.size + length
             if len(self._received) < end:
-                return
-            frame = bytes(self._received[_LENGTH.size : end])
+                break
+            frames.append(bytes(self._received[_LENGTH.size : end]))
             del self._received[:end]
-            yield frame
+        return frames

@@ -1,7 +1,7 @@
 """Job processes: where jobs are drawn, outside the server.
 
 A job may take minutes, and all the memory there is. So each is drawn in a process of its
-own (:mod:`app.processes.draw_child`), which blocks no other and takes no other with it
+own (:mod:`app.processes.draws`), which blocks no other and takes no other with it
 when it is lost. As many as there are lanes are kept for the next jobs.
 """
 
@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 
 from app.domain.problems import ProcessLostError
 from app.processes.channel import pickled, unpickled
-from app.processes.crews import Crew
-from app.processes.draw_child import FORKS, Answers, Batch, DrawOrder, NoAnswer, answer_of
+from app.processes.draws import FORKS, Answers, Batch, DrawOrder, NoAnswer, answer_of
+from app.processes.program import Crew
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.services.releases.jobs import ROOM
 from app.store import DatasetRecord, ReleaseRecord

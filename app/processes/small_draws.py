@@ -2,7 +2,7 @@
 
 A small draw takes a tenth of a millisecond. Hundreds of them a second would hold
 the interpreter's lock against all other work in the server, so a separate process
-makes them (:mod:`app.processes.draw_child`). It is sent the charged releases that one turn
+makes them (:mod:`app.processes.draws`). It is sent the charged releases that one turn
 of the event loop asks for, a few milliseconds of draws at a time.
 
 What it remembers of data sets goes with the process: when one is erased, another
@@ -27,8 +27,8 @@ import anyio.to_thread
 from app.domain.problems import StorageError
 from app.logs import describe
 from app.processes.channel import Frames, framed, pickled, unpickled
-from app.processes.draw_child import FORKS, Answers, DrawOrder, NoAnswer, answer_of
-from app.services.releases.batches import packed
+from app.processes.draws import FORKS, Answers, DrawOrder, NoAnswer, answer_of
+from app.services.releases.charged_draws import packed
 from app.services.releases.draws import DrawDiedError, NoDrawProcessError
 from app.store import DatasetRecord, ReleaseRecord
 
@@ -324,7 +324,7 @@ def _tell(waiter: asyncio.Future[bytes | None], answered: bytes | NoAnswer) -> N
     if waiter.done():
         return
     try:
-        waiter.set_result(answer_of(answered))
+        waiter.set_result(answered if isinstance(answered, bytes) else answer_of(answered))
     except (StorageError, DrawDiedError) as error:
         waiter.set_exception(error)
 

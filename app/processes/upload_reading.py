@@ -1,17 +1,20 @@
 """Uploads as blocks of codes, read by a process that can be lost.
 
-It is :mod:`app.processes.upload_reader_child`.
+It is :mod:`app.processes.upload_reader`.
 
 What such a process sends is not trusted either: a decoder that has been taken
 over could send anything. Blocks are checked against the declaration, and only
 the refusals that reading can have are passed on.
 
 **Privacy.** As :mod:`app.uploads.ingest`: curators alone see the outcome.
+
+*Drafts of uploads, made by the same process.* A file and a dictionary are hostile until they have
+been read, so both are read where a decoder that is taken over finds no network, no file to write
+and little memory. What comes back is checked, and shown to the curator alone whose file it is.
 """
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
@@ -20,22 +23,23 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from app.domain.datasets import ColumnsSpec
-from app.domain.problems import Problem
-from app.domain.upload_problems import UploadReport
-from app.processes.channel import READ_BYTES, Message, StarvedError, receive
-from app.processes.forking import Forks
+from app.domain.problems import Problem, invalid_request
+from app.domain.upload_reports import UploadReport
+from app.processes.channel import READ_BYTES, Message, StarvedError, problem_of, receive
+from app.processes.program import HOSTS, Forks, begun
+from app.uploads.drafting.drafts import Draft, DraftingTask, draft_in
 from app.uploads.people.wire import Field, arrays_of, fields_of
-from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import MalformedError, RowDigests, key_name
 from app.uploads.sources.feeding import reopened
-from app.uploads.trouble import UNREADABLE, Trouble, Troubles
+from app.uploads.storing import ReadingTask, Tally
+from app.uploads.trouble import UNREADABLE, Limits, Trouble, Troubles
 from mechanisms.domain import Values
 
 _LOG = logging.getLogger(__name__)
@@ -43,23 +47,23 @@ _REFUSALS = ("invalid-upload", "too-large")
 _CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
 
 
-class Order(Protocol):
-    """The order to a reader."""
-
-    def to_json(self) -> bytes: ...
-
-
 class UploadReader:
-    """Reads uploads, each in a process of its own. Any number of threads may use it."""
+    """Reads uploads, each in a process of its own. Any number of threads may use it.
 
-    def __init__(self) -> None:
-        self.forks = Forks("app.processes.upload_reader_child", quiet=True)
+    Parameters
+    ----------
+    forks
+        Where its processes come from.
+    """
+
+    def __init__(self, forks: Forks) -> None:
+        self.forks = forks
 
     @contextmanager
     def reading(
         self,
         stream: BinaryIO,
-        task: Order,
+        task: ReadingTask | DraftingTask,
         *,
         scratch: Path | None = None,
         spare: bool = False,
@@ -72,7 +76,7 @@ class UploadReader:
         with _file_of(stream, scratch) as file:
             descriptor = reopened(file.fileno())  # the reader may not write to it
             try:
-                channel = self._started(descriptor, task, spare=spare)
+                channel = begun(self.forks, task.to_json(), descriptor, spare=spare)
             finally:
                 os.close(descriptor)
         with channel:
@@ -89,27 +93,13 @@ class UploadReader:
         feed, fed = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with feed:
             with fed:
-                channel = self._started(fed.fileno(), task, spare=spare)
+                channel = begun(self.forks, task.to_json(), fed.fileno(), spare=spare)
             with channel:
                 yield channel, feed
 
-    def _started(self, descriptor: int, task: Order, *, spare: bool) -> Connection:
-        """Have a reader forked; return the channel to it."""
-        ours, theirs = Pipe()
-        with theirs:
-            self.forks.order(descriptor, theirs.fileno(), spare=spare)
-        with suppress(OSError):  # a reader that is gone already is noticed next
-            ours.send_bytes(task.to_json())
-        return ours
 
-    def close(self) -> None:
-        """End the process that starts readers; a later upload starts another."""
-        self.forks.close()
-
-
-SHARED = UploadReader()
+SHARED = UploadReader(HOSTS["read"])
 """The one a process needs, whatever it stores."""
-atexit.register(SHARED.close)
 
 
 def checked_blocks(
@@ -226,3 +216,49 @@ def _outcome(message: Message, body: memoryview, spec: ColumnsSpec) -> UploadRep
 
 def _unreadable() -> Problem:
     return Troubles([Trouble(UNREADABLE)]).refusal()
+
+
+# Drafts of uploads, made by the same process
+
+_PATIENCE_S = 60.0
+_OF_DRAFTS = ("invalid-request", "too-large")
+
+
+class DraftingProcesses:
+    """Drafts specs, each in a process of its own. Any number of threads may use it.
+
+    Parameters
+    ----------
+    limits
+        What a file may cost.
+    scratch
+        Where a file without a descriptor is copied to.
+    """
+
+    def __init__(self, *, limits: Limits, scratch: Path) -> None:
+        self._limits = limits
+        self._scratch = scratch
+
+    def draft(self, file: BinaryIO, name: str, dictionary: bytes = b"") -> Draft:
+        """Return the draft of a file, by its first megabyte and a dictionary.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request``, about ``file`` or ``dictionary``; ``too-large``.
+        """
+        task = DraftingTask(name=name, limits=self._limits, dictionary=dictionary)
+        try:
+            with SHARED.reading(file, task, scratch=self._scratch) as channel:
+                message, body = receive(channel, _PATIENCE_S)
+            if message is Message.OUTCOME:
+                return draft_in(bytes(body))
+            if message is Message.PROBLEM:
+                problem = problem_of(bytes(body))
+                if problem.code in _OF_DRAFTS:
+                    raise problem
+        except Problem:
+            raise
+        except (EOFError, OSError, ValueError, KeyError, TypeError):
+            pass  # it was stopped by its limits mostly
+        raise invalid_request("file", UNREADABLE)

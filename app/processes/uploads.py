@@ -2,7 +2,7 @@
 
 What costs time per row or column of an upload would hold the interpreter's
 lock against all other work in the server. So an upload has, next to the
-confined process that reads it (:mod:`app.processes.upload_reader_child`), one that checks what
+confined process that reads it (:mod:`app.processes.upload_reader`), one that checks what
 is read, sketches it and writes its files to the staging directory; the server
 waits, and shows the finished data set by a rename. Comparing an upload's row
 digests with those of earlier data is done in such a process too.
@@ -12,42 +12,130 @@ have a bounded address space, run in spare time as long as there is any, and go 
 the server goes. One that dies leaves its upload unstored, and nothing in staging;
 what a server leaves that is killed is the next one's to remove
 (:mod:`app.services.datasets.unfinished`).
-:mod:`app.processes.upload_storing_child` is the other end.
+
+*How far the reading of an upload is, noted while it is stored, for who has sent it.* The note is a
+small file in the upload's own directory. Any server of the desk finds it there by its name, which
+follows from the person. When all is stored it is gone.
+
+**Privacy.** Only the sender of the rows, who has them, sees how many rows and bytes were read.
 """
 
 from __future__ import annotations
 
-import atexit
 import json
+import logging
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+import resource
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from app.domain.problems import ProcessLostError
-from app.domain.sources import Source
-from app.domain.upload_problems import UploadReport
-from app.engine.choice import HERE, Passes
-from app.processes.channel import (
-    Message,
-    problem_of,
-    receive,
-)
-from app.processes.crews import Crew
-from app.processes.forking import Forks
-from app.processes.upload_orders import StoringOrder
-from app.processes.upload_reading import SHARED
-from app.services.datasets.comparing import Digested, Verdict
-from app.uploads.intake import Stop
-from app.uploads.reading_task import ReadingTask
-from app.uploads.sources.objects import ObjectAccess
-from app.uploads.storing import Ingested, Writer
+import numpy.ma  # noqa: F401 - each process would load it with its first series
 
-FORKS = Forks("app.processes.upload_storing_child", quiet=False)
-atexit.register(FORKS.close)
+from app.domain.problems import (
+    Problem,
+    ProcessLostError,
+    StorageError,
+    is_of_storage,
+    storage_problem,
+)
+from app.domain.sources import Source
+from app.domain.upload_reports import UploadProgress, UploadReport
+from app.engine.choice import HERE, Passes
+from app.logs import describe
+from app.processes.channel import Message, StarvedError, problem_json, problem_of, receive, send
+from app.processes.program import HOSTS, Crew, keep_memory, prepare
+from app.processes.upload_reading import SHARED, checked_blocks
+from app.services.datasets.comparing import Digested, Verdict, bring_up_to_date, compare
+from app.uploads.sources.feeding import feeding
+from app.uploads.sources.places import ObjectAccess, place_of
+from app.uploads.storing import Extended, Ingested, ReadingTask, Stop, Tally, write_files
+from app.vault.lineage import LineageFiles
+from app.vault.vault import Vault, VaultWriter
+from mechanisms.contract import Block
+
+# How far the reading of an upload is, noted while it is stored, for who has sent it
+
+_EVERY_S = 0.5  # often enough for who looks once a second
+
+
+def noted(
+    blocks: Iterator[Block], tally: Tally, note: Path, reading: str, total: Callable[[], int]
+) -> Iterator[Block]:
+    """Yield blocks, and note from time to time how far they are; ``total`` counts all bytes."""
+    rows, next_s, partial = 0, 0.0, note.with_suffix(".part")
+    try:
+        for block in blocks:
+            rows += len(next(iter(block.values())))
+            if time.monotonic() >= next_s:
+                next_s, known = time.monotonic() + _EVERY_S, total()
+                # a reader is not believed, and could say anything
+                read = min(tally.read_bytes, known)
+                progress = UploadProgress(
+                    reading=reading, rows=rows, read_bytes=read, total_bytes=known or None
+                )
+                partial.touch(mode=0o600)
+                partial.write_bytes(progress.to_json())
+                partial.replace(note)
+            yield block
+    finally:
+        note.unlink(missing_ok=True)
+
+
+# The first message to a process that stores uploads, or compares them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoringOrder:
+    """What a storing process is to do: store, if it gets a reader, and compare or index otherwise.
+
+    ``extends`` is the data set that rows are added to, with the SHA-256 of its manifest, and
+    ``data_dir`` is where it lies. ``source`` is where the files are that it has to feed the reader
+    with, and ``access`` is how a store of objects is asked for them. ``passes`` says where parts
+    are sketched. ``note`` is the name of a file that says how far it is, and by
+    which text its sender knows it, if they want to know.
+    ``size`` is how large an upload is. With ``indexing`` the digests of ``earlier`` data sets are
+    brought into their index (:mod:`app.uploads.digest_index`).
+    """
+
+    log_level: str
+    memory_bytes: int
+    directory: str
+    dataset: str
+    spare: bool
+    task: str | None = None
+    source: Mapping[str, Any] | None = None
+    access: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    passes: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    sha256: str = ""
+    earlier: Sequence[tuple[str, str, bool, str | None]] = ()
+    together: Sequence[tuple[str, str, bool, str | None]] = ()
+    data_dir: str = ""
+    extends: tuple[str, str] | None = None
+    note: tuple[str, str] | None = None
+    size: int = 0
+    indexing: bool = False
+
+    def to_json(self) -> bytes:
+        """Return the order as it is sent."""
+        # not by asdict(): it would copy each of thousands of data sets
+        return json.dumps({each.name: getattr(self, each.name) for each in fields(self)}).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> StoringOrder:
+        """Return the order that was sent."""
+        return cls(**json.loads(content))
+
+
+# The service's end
+
+FORKS = HOSTS["store"]
 
 
 class StoringProcesses:
@@ -86,7 +174,7 @@ class StoringProcesses:
 
     def take_in(
         self,
-        writer: Writer,
+        writer: VaultWriter,
         content: BinaryIO | Source,
         task: ReadingTask,
         stop: Stop,
@@ -217,3 +305,99 @@ class StoringProcesses:
 def _told(datasets: Sequence[Digested]) -> Sequence[tuple[str, str, bool, str | None]]:
     """Return data sets as an order names them."""
     return [(each.dataset, each.sha256, each.own, each.account) for each in datasets]
+
+
+# The other end: a process that stores one upload, compares one with earlier data, or indexes that
+
+_LOG = logging.getLogger(__name__)
+_LIBRARIES_BYTES = 1 << 29
+"""Address space that libraries take before anything is stored."""
+
+
+def work(*descriptors: int) -> None:
+    """Do one order; see :mod:`app.processes.program`."""
+    *reading, channel = descriptors
+    with Connection(channel) as answering, suppress(BrokenPipeError):
+        order = StoringOrder.from_json(answering.recv_bytes())
+        allowed = {resource.RLIMIT_AS: order.memory_bytes + _LIBRARIES_BYTES}
+        prepare(log_level=order.log_level, directories=[Path(order.directory)], limits=allowed)
+        keep_memory()
+        try:
+            if reading:
+                with Connection(reading[0]) as blocks:
+                    stored = _stored(order, blocks, *reading[1:])
+                _answer(stored, answering)
+            elif order.indexing:
+                _index(order)
+                send(answering, Message.OUTCOME, b"null")
+            else:
+                _compare(order, answering)
+        except Problem as problem:
+            send(answering, Message.PROBLEM, problem_json(problem))
+        except StarvedError:  # the reader is
+            send(answering, Message.STARVED, b"")
+        except Exception as error:
+            _LOG.error("upload failed", extra={"dataset": order.dataset, **describe(error)})
+            if isinstance(error, OSError | StorageError) and is_of_storage(error):
+                send(answering, Message.PROBLEM, problem_json(storage_problem()))
+            else:  # too little memory included: that much is for the upload to have
+                send(answering, Message.FAILED, b"")
+
+
+def _stored(order: StoringOrder, reading: Connection, *feeds: int) -> Ingested:
+    """Store what the reader sends; one that is to be fed is fed with the source's files."""
+    task = ReadingTask.from_json((order.task or "").encode())
+    writer = VaultWriter(order.dataset, Path(order.directory))
+    spec, tally = task.spec(), Tally()
+    blocks = checked_blocks(reading, task, spec, tally, spare=order.spare)
+    passes = Passes(**order.passes)
+    executor = passes.executor() if passes.elsewhere else None
+    extended = None if order.extends is None else _extended(writer, order)
+
+    def store(total: Callable[[], int], origin: Callable[[], Mapping[str, object]]) -> Ingested:
+        reported = blocks
+        if order.note is not None:
+            name, reading = order.note
+            reported = noted(blocks, tally, writer.directory / name, reading, total)
+        return write_files(
+            writer, reported, spec, tally, task.ids(), origin=origin, executor=executor,
+            extended=extended,
+        )  # fmt: skip
+
+    if order.source is None:
+        return store(lambda: order.size, dict)
+    source, end = Source.of(order.source), socket.socket(fileno=feeds[0])
+    place = place_of(source, ObjectAccess(**order.access), writer.directory)
+    with feeding(source, place, end, {*spec.headers.values()}) as feeder:
+        return store(lambda: feeder.total_bytes, feeder.facts)
+
+
+def _extended(writer: VaultWriter, order: StoringOrder) -> Extended:
+    """Have a data set start with the rows of the one it extends."""
+    dataset, manifest = order.extends or ("", "")
+    earlier = Vault(Path(order.data_dir)).open(dataset, manifest=manifest)
+    writer.build_on(earlier.parts)
+    return Extended(
+        dataset=dataset, manifest=manifest, facts=earlier.facts, attached=earlier.attached
+    )
+
+
+def _answer(stored: Ingested, answering: Connection) -> None:
+    if stored.digests is not None:
+        send(answering, Message.DIGESTS, stored.digests)
+    outcome = {"rows": stored.rows, "report": stored.report.to_json()}
+    send(answering, Message.OUTCOME, json.dumps(outcome).encode())
+
+
+def _compare(order: StoringOrder, answering: Connection) -> None:
+    files = LineageFiles(Path(order.directory))
+    earlier = [Digested(*each) for each in order.earlier]
+    together = [Digested(*each) for each in order.together]
+    verdict = compare(files, Digested(order.dataset, order.sha256), earlier, together)
+    outcome = {"found": verdict.found, "lost": verdict.lost, "withheld": verdict.withheld}
+    send(answering, Message.OUTCOME, json.dumps(outcome).encode())
+
+
+def _index(order: StoringOrder) -> None:
+    files = LineageFiles(Path(order.directory))
+    bring_up_to_date(files, [Digested(*each) for each in order.earlier])

@@ -1,23 +1,37 @@
-"""The audit: reading the ledger and walking it."""
+"""The audit: walking the ledger, and reading it: entries with filters, a budget over time."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio.to_thread
 
-from app.domain.ledger import Entry
+from app.domain.ledger import Balance, Entry, EntryKind
+from app.domain.problems import Problem
 from app.engine.choice import Passes
 from app.engine.data import DataEngine
 from app.logs import describe
+from app.services.datasets.accounting import Epsilons, Meter, delta_of, in_epsilons, meter_of
 from app.services.datasets.datasets import DatasetService
-from app.store import Store, StoreError, Verification, inspecting, read_digest_history
+from app.services.people.keys import Caller
+from app.store import (
+    DatasetRecord,
+    Reader,
+    Store,
+    StoreError,
+    Verification,
+    Wanted,
+    inspecting,
+    read_digest_history,
+)
 from app.store.ledger.datasets import MANIFEST_KEPT
 from app.store.ledger.records import now
 from app.vault.lineage import LineageFiles
@@ -161,3 +175,172 @@ def check_stored_data(data_dir: Path, passes: Passes) -> Iterator[tuple[str, str
                 yield dataset, None
     finally:
         executor.close()
+
+
+__all__ = ["JournalService", "Line", "Moment", "Wanted"]
+
+DECISIONS = (
+    "release_approved", "release_rejected", "release_changes_requested", "release_returned",
+    "unreserve", "release_withdrawn", "release_published", "publication_withdrawn",
+    "overlap_refused", "overlap_override", "cap_set", "access_set", "group_set", "sign_in_allowed",
+    "pause_set", "grant",
+    "dataset_edited", "dataset_archived", "dataset_deleted",
+)  # fmt: skip
+"""The kinds of entries that are decisions of people. Votes are none: some are not shown yet."""
+MOST_REPORTED = 1_000
+"""Charges that a report has, the newest; an export has all."""
+_MOST_MOMENTS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An entry, and what its account counts in; None for the system's own, which counts nothing.
+
+    ``dataset`` and ``name`` are of the data set that its account was opened for.
+    ``approved_by`` are the people who let its release be charged, where there was a review.
+    """
+
+    entry: Entry
+    meter: Meter | None = None
+    dataset: str | None = None
+    name: str | None = None
+    approved_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a budget was after one of its entries."""
+
+    at: str
+    epsilons: Epsilons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """A release that was charged: its entry, its request, and whether everyone may read it."""
+
+    line: Line
+    request: Mapping[str, Any]
+    public: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What an account was used for, for people who answer for it.
+
+    Attributes
+    ----------
+    datasets
+        The data sets whose people it protects.
+    meter, balance
+        What it counts in, and what is spent, reserved and left.
+    charges
+        The newest :data:`MOST_REPORTED` releases that were charged, newest first.
+    more
+        Whether there are older ones.
+    """
+
+    account: str
+    datasets: Sequence[DatasetRecord]
+    meter: Meter
+    balance: Balance
+    charges: Sequence[Charge]
+    more: bool
+
+
+class JournalService:
+    """Shows the ledger to those who may see all of it."""
+
+    def __init__(self, store: Store, datasets: DatasetService) -> None:
+        self._store = store
+        self._datasets = datasets
+
+    def page(self, wanted: Wanted, *, skip: int, limit: int) -> tuple[Sequence[Line], bool]:
+        """Return entries, newest first, and whether there are more after them."""
+        with self._store.reading() as reader:
+            # One more than is shown reveals whether there are more.
+            entries = reader.journal.page(wanted, skip=skip, limit=limit + 1)
+            approvals = reader.journal.approvals(entries[:limit])
+            known = {
+                account: _first(reader, account) for account in {each.account for each in entries}
+            }
+        lines = [
+            Line(entry, *known[entry.account], approvals.get(entry.release or "", ()))
+            if entry.kind == EntryKind.DEBIT
+            else Line(entry, *known[entry.account])
+            for entry in entries[:limit]
+        ]
+        return lines, len(entries) > limit
+
+    def report(self, account: str, *, caller: Caller) -> Report:
+        """Return what an account was used for.
+
+        Raises
+        ------
+        Problem
+            ``not-found``: no data set that the caller may see has such an account.
+        """
+        if account in caller.hidden:
+            raise Problem("not-found")
+        lines, more = self.page(
+            Wanted(account=account, kind=EntryKind.DEBIT), skip=0, limit=MOST_REPORTED
+        )
+        with self._store.reading() as reader:
+            datasets = reader.datasets.of_account(account)
+            if not datasets:
+                raise Problem("not-found")
+            balance, requests = reader.accounts.balance(account), dict[str, Mapping[str, Any]]()
+            for each in datasets:
+                page = reader.releases.page_of_heads(dataset=each.id, limit=MOST_REPORTED)
+                requests |= {head.id: json.loads(head.request) for head in page.records}
+            public = reader.publications.public(requests.keys())
+        charges = [
+            Charge(line=line, request=requests[release], public=release in public)
+            for line in lines
+            if (release := line.entry.release) in requests
+        ]
+        delta = delta_of(json.loads(datasets[0].spec).get("delta"))
+        return Report(
+            account=account, datasets=datasets, meter=meter_of(delta), balance=balance,
+            charges=charges, more=more,
+        )  # fmt: skip
+
+    def course(self, dataset: str) -> Sequence[Moment]:
+        """Return how the budget of a data set's account went, oldest first: at ``most`` moments.
+
+        Raises
+        ------
+        Problem
+            ``not-found``.
+        """
+        facts = self._datasets.facts(dataset)
+        account, meter = facts.record.account, facts.meter
+        with self._store.reading() as reader:
+            record = reader.accounts.get(account)
+            places = _spread(0 if record is None else record.seq)
+            entries = reader.journal.at(account, places)
+        return [Moment(entry.at, in_epsilons(_after(entry), meter)) for entry in entries]
+
+
+def _spread(last: int) -> Sequence[int]:
+    """Return the places of an account's entries, or ``most`` of them with the first and the last.
+
+    >>> _spread(3), len(_spread(10**6))
+    ([1, 2, 3], 160)
+    """
+    if last <= _MOST_MOMENTS:
+        return list(range(1, last + 1))
+    return [1 + index * (last - 1) // (_MOST_MOMENTS - 1) for index in range(_MOST_MOMENTS)]
+
+
+def _after(entry: Entry) -> Balance:
+    return Balance(entry.total_after, entry.spent_after, entry.reserved_after)
+
+
+def _first(reader: Reader, account: str) -> tuple[Meter | None, str | None, str | None]:
+    """Return what is known of an account by the data set that it was opened for."""
+    first = reader.datasets.first_of(account)
+    if first is None:
+        return None, None, None
+    delta = delta_of(json.loads(first.spec).get("delta"))
+    return meter_of(delta), first.id, first.name

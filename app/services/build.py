@@ -7,64 +7,65 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from app.constants import CONSTANTS, Constants
 from app.engine.data import DataEngine
 from app.places import passes_of, require_current, shares_device, source_roots, written_directories
-from app.services.archiving import ArchivingService
-from app.services.audit import AuditService
-from app.services.catalog import CatalogService
+from app.services.audit import AuditService, JournalService
 from app.services.datasets.budgets import BudgetService
 from app.services.datasets.datasets import DatasetService
 from app.services.datasets.drafts import Drafting, DraftService
-from app.services.datasets.erasing import DeletingService, EditingService, ErasingService
+from app.services.datasets.erasing import (
+    ArchivingService,
+    DeletingService,
+    EditingService,
+    ErasingService,
+)
 from app.services.datasets.extending import ExtendingService
-from app.services.datasets.lineage import Comparing, Indexing, LineageService
+from app.services.datasets.lineage import Comparing, Indexing, LineageService, OverlapRefusals
 from app.services.datasets.readable import ReadableData
-from app.services.datasets.refusals import OverlapRefusals
 from app.services.datasets.storing import SourceService
 from app.services.datasets.unfinished import UnfinishedUploads
 from app.services.health import HealthService
-from app.services.journal import JournalService
-from app.services.people.keys import KeyService
+from app.services.people.access import AccessService
+from app.services.people.keys import KeyService, KnownAccess
 from app.services.people.sessions import SessionService
 from app.services.plans.dry_runs import DryRunService
-from app.services.plans.foresights import ForesightService
 from app.services.plans.lanes import LONGEST_CHARGED_S, Calculator, ProcessLane
 from app.services.plans.plans import PlanService
 from app.services.plans.previews import PreviewService
 from app.services.publishing.publications import PublicationService
 from app.services.publishing.published import PublicDocuments
+from app.services.releases.cells import CellService
 from app.services.releases.charged_draws import ChargedDraws
 from app.services.releases.comments import CommentService
 from app.services.releases.derivations import DerivationService
 from app.services.releases.draws import DrawService, SmallDrawProcess
-from app.services.releases.jobs import JobDrawing, JobRunner, Lease
-from app.services.releases.ledger_clock import LedgerClock
-from app.services.releases.pauses import PauseService
-from app.services.releases.public_moments import PublicMoments
+from app.services.releases.jobs import JobDrawing, JobRunner, Lease, PauseService
+from app.services.releases.public_moments import LedgerClock, PublicMoments
 from app.services.releases.receipts import Receipts
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import ReviewService
-from app.services.reviewing.channels import Channel, Mail, SendingService, Webhook
-from app.services.reviewing.inbox import InboxService
-from app.services.reviewing.sheets import SheetService, SightService
-from app.services.scripts.scripts import ScriptService
-from app.services.transparency.authority import Authority
+from app.services.releases.synthetic import SyntheticService
+from app.services.reviewing.notices import Channel, InboxService, Mail, SendingService, Webhook
+from app.services.reviewing.sheets import SheetService, ViewService
+from app.services.scripts import ScriptService
+from app.services.searching import SearchService
 from app.services.transparency.log import LogService
-from app.services.transparency.stamps import StampService
+from app.services.transparency.stamps import Authority, StampService
 from app.settings import Settings
 from app.store import Store, StoreError, new_id
-from app.uploads.intake import Intake, Storing
+from app.uploads.storing import Intake, TakeIn
 from app.uploads.trouble import Limits
 from app.vault.lineage import LineageFiles
+from app.vault.stored import WaitingFiles
 from app.vault.vault import Vault
-from app.vault.waiting import WaitingFiles
+from mechanisms.catalog import offers
 from mechanisms.privacy import Epsilon
 
 # Work that goes on while something else lasts
@@ -89,37 +90,33 @@ _DRAFTS = 2
 """How many files are looked at for drafts at once: each may fill the memory of an upload."""
 
 
-class UploadProcesses(Storing, Protocol):
-    """Processes that take uploads in and compare them with earlier ones."""
-
-    @property
-    def compare(self) -> Comparing:
-        """Return what compares an upload with earlier data sets."""
-
-    @property
-    def index(self) -> Indexing:
-        """Return what brings earlier data sets into the index of their digests."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelperProcesses:
     """Processes next to this one; ``small_draws`` is None where threads of this one make them."""
 
-    uploads: UploadProcesses
+    take_in: TakeIn
+    """Takes an upload in; ``close_uploads`` ends those that are being taken in."""
+    close_uploads: Callable[[], None]
+    compare: Comparing
+    """Compares an upload with earlier data sets; ``index`` brings those into their index."""
+    index: Indexing
     jobs: JobDrawing
     small_draws: SmallDrawProcess | None
     calculator: Calculator
-    drafting: Drafting
+    draft: Drafting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """The use cases."""
 
+    access: AccessService
     archiving: ArchivingService
     audit: AuditService
     budgets: BudgetService
-    catalog: CatalogService
+    catalog: Sequence[dict[str, object]]
+    """Every statistic x mechanism x norm on offer, as the mechanisms declare it."""
+    cells: CellService
     comments: CommentService
     datasets: DatasetService
     deleting: DeletingService
@@ -150,10 +147,12 @@ class Services:
     sessions: SessionService
     """Of browsers at the desk."""
     scripts: ScriptService
+    searching: SearchService
     sheets: SheetService
-    sights: SightService
+    views: ViewService
     sources: SourceService
     stamps: StampService
+    synthetic: SyntheticService
     unfinished: UnfinishedUploads
 
 
@@ -174,8 +173,11 @@ def build_services(
         raise StoreError(
             "job_processes = 0 leaves jobs to `release-desk worker`, which needs PostgreSQL"
         )
-    data = _build_data(settings, constants, store, processes)
     keys = KeyService(store)
+    data = _build_data(settings, constants, store, processes, keys.access)
+    proxy = settings.resolved_sign_in_proxy
+    providers = {each.id for each in settings.resolved_oidc_providers}
+    providers |= set() if proxy is None else {proxy.id}
     drawing = _build_drawing(settings, constants, store, processes, data)
     datasets, plans, releases = data.datasets, drawing.plans, drawing.releases
     sources = SourceService(
@@ -185,26 +187,29 @@ def build_services(
     )
     log = LogService(store, drawing.receipts.keys, every_s=constants.checkpoint_s)
     return Services(
-        archiving=ArchivingService(store, datasets, releases, data.erasing),
+        access=AccessService(store, keys, providers=providers),
+        archiving=ArchivingService(store, datasets, releases.finish_running, data.erasing),
         audit=AuditService(store, datasets),
         budgets=BudgetService(store, datasets, most=Epsilon(round(settings.max_grant * 10**9))),
-        catalog=CatalogService(),
+        catalog=tuple(asdict(each) for each in offers()),
         comments=CommentService(
             store, datasets, releases, most_bytes=settings.max_stored_bytes_per_day or None
         ),
         datasets=datasets,
         deleting=DeletingService(store, datasets, data.erasing),
+        cells=CellService(releases, plans),
         derivations=DerivationService(releases, datasets, plans),
-        drafts=DraftService(processes.drafting, sources, most=_DRAFTS),
+        drafts=DraftService(processes.draft, sources, most=_DRAFTS),
         editing=EditingService(store, datasets),
         extending=ExtendingService(store, datasets),
         erasing=data.erasing,
         inbox=InboxService(store, releases.moments),
         sending=SendingService(store, releases.moments, _channels(settings)),
-        sheets=SheetService(store, datasets, releases, drawing.foresights),
-        sights=SightService(store),
+        sheets=SheetService(store, datasets, releases, drawing.plans),
+        views=ViewService(store),
         sources=sources,
         stamps=StampService(store, _authority(settings)),
+        synthetic=SyntheticService(releases, datasets, plans),
         health=HealthService(
             store,
             data.readable,
@@ -220,7 +225,7 @@ def build_services(
         pauses=PauseService(store, drawing.jobs),
         publications=PublicationService(store, datasets, releases, log),
         public_documents=PublicDocuments(log, drawing.receipts),
-        previews=PreviewService(datasets, plans, drawing.foresights),
+        previews=PreviewService(datasets, plans),
         dry_runs=DryRunService(datasets, plans),
         reading=ProcessLane(
             processes.calculator, most=constants.max_waiting_plans, seconds=LONGEST_CHARGED_S
@@ -230,6 +235,7 @@ def build_services(
         releases=releases,
         sessions=SessionService(store, keys, secret=LineageFiles(settings.data_dir).key()),
         scripts=ScriptService(datasets, releases),
+        searching=SearchService(store, releases.moments),
         unfinished=data.unfinished,
         reviews=ReviewService(
             store=store,
@@ -238,7 +244,6 @@ def build_services(
             plans=plans,
             jobs=drawing.jobs,
             moments=releases.moments,
-            foresights=drawing.foresights,
             ledger_clock=drawing.ledger_clock,
             longest=timedelta(days=settings.review_days),
             most_bytes=settings.max_stored_bytes_per_day or None,
@@ -264,6 +269,7 @@ def _build_data(
     constants: Constants,
     store: Store,
     processes: HelperProcesses,
+    access: KnownAccess,
 ) -> _Data:
     worker = new_id("wrk")
     vault, files = Vault(settings.data_dir), LineageFiles(settings.data_dir)
@@ -274,9 +280,13 @@ def _build_data(
         erased=[each.forget for each in readers if each is not None],
     )
     intake = Intake(
-        vault, processes.uploads, limits=upload_limits(settings), lineage_key=files.key()
+        vault,
+        processes.take_in,
+        close=processes.close_uploads,
+        limits=upload_limits(settings),
+        lineage_key=files.key(),
     )
-    lineage = LineageService(store, files, processes.uploads.compare, processes.uploads.index)
+    lineage = LineageService(store, files, processes.compare, processes.index)
     unfinished = UnfinishedUploads(
         store,
         staging=vault,
@@ -292,7 +302,8 @@ def _build_data(
         lineage,
         unfinished,
         OverlapRefusals(most_per_day=constants.max_overlaps_per_day),
-        erasing=erasing,
+        erase_deleted=erasing.erase_deleted,
+        read_access=access.refresh,
         threads=settings.upload_threads,
     )
     data = _Data(
@@ -314,7 +325,6 @@ class _Drawing:
     """What leads from a question to a stored answer."""
 
     plans: PlanService
-    foresights: ForesightService
     receipts: Receipts
     jobs: JobRunner
     releases: ReleaseService
@@ -335,7 +345,6 @@ def _build_drawing(
         calculator=processes.calculator,
         most_bytes=constants.max_question_bytes,
     )
-    foresights = ForesightService(plans)
     receipts = Receipts(store)
     ledger_clock = LedgerClock(store, most_behind_s=settings.max_clock_behind_s)
     store.writer.require_clock = ledger_clock.require_now
@@ -343,7 +352,6 @@ def _build_drawing(
         store=store,
         datasets=data.datasets,
         readable=data.readable,
-        plans=plans,
         charged_draws=ChargedDraws(data.plane, receipts),
         threads=constants.draw_threads,
         worker=data.worker,
@@ -366,7 +374,6 @@ def _build_drawing(
         datasets=data.datasets,
         readable=data.readable,
         plans=plans,
-        foresights=foresights,
         draws=draws,
         jobs=jobs,
         moments=moments,
@@ -377,7 +384,6 @@ def _build_drawing(
     )
     return _Drawing(
         plans=plans,
-        foresights=foresights,
         receipts=receipts,
         jobs=jobs,
         releases=releases,

@@ -3,8 +3,8 @@
     python -m app.services.generated
 
 writes them. The client is installed without the library, so it cannot ask a class: it has a method
-for each kind (:mod:`app.client.kinds.methods`), and the names that tables need
-(:mod:`app.tidy.kinds`). A test compares the files with what is generated.
+for each kind (:mod:`app.client.methods`), and the names that tables need
+(:mod:`app.tidy.names`). A test compares the files with what is generated.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ from typing import Any
 from mechanisms.catalog import STATISTICS
 from mechanisms.contract import Statistic
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.registry import SINGLE_STATISTICS
+from mechanisms.statistics.stack import Stack
 
 ROOT = Path(__file__).resolve().parents[2]
 
+_ALONE: Mapping[str, type[Statistic]] = {
+    kind: each for kind, each in STATISTICS.items() if each is not Stack
+}
+"""The kinds that have a method; that of a stack is not generated."""
 _HEAD = '''"""{title} Generated: do not edit.
 
 ``python -m app.services.generated`` writes this file from the classes of the statistics.
@@ -38,10 +42,22 @@ _POSITIONAL: Mapping[str, str] = {
 """Fields that a method takes by position, and how."""
 _KEYWORDS: Mapping[str, frozenset[str]] = {
     "Selected": frozenset(),
-    "Summed": frozenset({"weights"}),
+    "Clipped": frozenset({"clip"}),
+    "Summed": frozenset({"weights", "clip"}),
+    "Ranked": frozenset({"base_measure"}),
     "Binned": frozenset({"edges", "outside"}),
     "LinearFit": frozenset(
-        {"weights", "target", "features", "intercept", "bound", "ridge", "base_measure"}
+        {
+            "weights",
+            "target",
+            "features",
+            "intercept",
+            "bound",
+            "loss",
+            "threshold",
+            "ridge",
+            "base_measure",
+        }
     ),
     "LogisticFit": frozenset({"weights", "target", "features", "intercept", "bound", "q"}),
     "QuantileFit": frozenset(
@@ -52,11 +68,18 @@ _KEYWORDS: Mapping[str, frozenset[str]] = {
 _TYPED = frozenset[str]({*_POSITIONAL, "parts"}).union(*_KEYWORDS.values())
 
 
+_NAMES = "app/tidy/names.py"
+_BY_HAND = "\n\n# Names of numbers"
+"""Where that file goes on with what is not generated."""
+_SHORT = 2
+"""At most this many pairs are written on one line."""
+
+
 def sources() -> Mapping[str, str]:
     """Return the text of each generated file, by its path in the repository."""
     return {
-        "app/tidy/kinds.py": _names(),
-        "app/client/kinds/methods.py": _methods(),
+        _NAMES: _names(),
+        "app/client/methods.py": _methods(),
     }
 
 
@@ -65,14 +88,9 @@ def _names() -> str:
     diagonal = {
         kind: each.name_on_diagonal for kind, each in STATISTICS.items() if each.name_on_diagonal
     }
-    new = sorted({name for each in SINGLE_STATISTICS.values() for name in _own(each)} - _TYPED)
+    new = sorted({name for each in _ALONE.values() for name in _own(each)} - _TYPED)
     lines = "".join(f"\n    {name}: object" for name in new)
-    title = "Names and fields of statistics, for programs that do not know them."
-    return f'''{_HEAD.format(title=title)}
-from collections.abc import Mapping
-from typing import TypedDict
-
-NAMES: Mapping[str, str] = {_literal(names)}
+    made = f'''NAMES: Mapping[str, str] = {_literal(names)}
 """Names of kinds that are not their kind in words."""
 
 ON_DIAGONAL: Mapping[str, str] = {_literal(diagonal)}
@@ -81,15 +99,22 @@ ON_DIAGONAL: Mapping[str, str] = {_literal(diagonal)}
 
 class OwnFields(TypedDict, total=False):
     """Fields that have no type in :mod:`app.client.questions`; the service says what they are."""
-{lines}{chr(10) if lines else ""}'''
+{lines}
+'''
+    # the rest of the file is written by hand
+    written = (ROOT / _NAMES).read_text("utf-8")
+    return written[: written.index("NAMES: ")] + made + written[written.index(_BY_HAND) :]
 
 
 def _literal(texts: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f'"{name}": "{text}"' for name, text in texts.items()) + "}"
+    pairs = [f'"{name}": "{text}"' for name, text in texts.items()]
+    if len(pairs) <= _SHORT:
+        return "{" + ", ".join(pairs) + "}"
+    return "{\n" + "".join(f"    {pair},\n" for pair in pairs) + "}"
 
 
 def _methods() -> str:
-    kinds = SINGLE_STATISTICS.items()
+    kinds = _ALONE.items()
     own = {kind: [name for name in _own(each) if name not in _POSITIONAL] for kind, each in kinds}
     found = {kind: _keywords(kind, names) for kind, names in own.items()}
     made = "".join(
@@ -109,7 +134,7 @@ from typing import Any, Unpack
 from app.client.models import Release
 from app.client.questions import (
 {lines})
-from app.client.steps import Call, Steps
+from app.client.releasing import Call, Steps
 
 {made}
 class Methods:

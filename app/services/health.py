@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.domain.problems import Problem
 from app.services.datasets.readable import ReadableData
-from app.services.releases.ledger_clock import LedgerClock
+from app.services.releases.public_moments import LedgerClock
 from app.store import Store
 
 _LOG = logging.getLogger(__name__)

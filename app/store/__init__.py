@@ -29,11 +29,11 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.verify()                                    -> Verification of this snapshot
 
 *Writing*: hand the writer a function of the unit of work. It runs in the writer
-thread, in a savepoint of a transaction shared with whatever else waits, and
+thread, in a transaction shared with whatever else waits, and
 returns once that transaction is on disk. What the function raises is raised
-here, with its writes undone and no others. It may be run twice (when the
-shared commit fails, each function is replayed alone), so it must have no other
-effects. A full queue refuses with the problem ``busy``::
+here, with its writes undone and no others. It may be run several times (when
+anything of a shared transaction fails, each half is tried again), so it must have
+no other effects. A full queue refuses with the problem ``busy``::
 
     store.write(lambda u: ...)            # blocks
     await store.awrite(lambda u: ...)     # a cancelled waiter cancels nothing
@@ -112,9 +112,7 @@ from app.store.errors import (
     UnknownCommitError,
 )
 from app.store.external_signing import ProgramKey, key_of
-from app.store.journal import Wanted
-from app.store.ledger.allowances import Portion
-from app.store.ledger.commands import Charged, Debit, Finish, Void
+from app.store.ledger.commands import Charged, Debit, Finish, Portion, Void
 from app.store.ledger.entries import LedgerIdentity
 from app.store.ledger.records import (
     AccountRecord,
@@ -141,10 +139,15 @@ from app.store.reconciliation import (
     reconciling,
 )
 from app.store.store import Store, inspecting
-from app.store.unit_of_work import Reader, UnitOfWork
+from app.store.unit_of_work import Reader, UnitOfWork, Wanted
 from app.store.verification.marks import Mark
-from app.store.verification.notes import VERIFIED, earlier_mark, keep_mark
-from app.store.verification.verify import MOST_FAULTS, Verification
+from app.store.verification.verify import (
+    MOST_FAULTS,
+    VERIFIED,
+    Verification,
+    earlier_mark,
+    keep_mark,
+)
 from app.store.writer import Task
 
 __all__ = [

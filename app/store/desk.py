@@ -2,6 +2,10 @@
 
 A form is claimed before its act, and afterwards gets the address where the act is shown.
 
+*Drafts of forms: what somebody has filled in and not sent.* A draft is kept in the same table. Its
+form is ``draft`` and the path of the page, which is no form's key; its location is the address that
+fills the form in. A person has one for each page, and so has it after signing in again.
+
 *Sessions of browsers: which key signed in, and when it was last heard of.* A session is found by
 the MAC of its token, which only the browser holds (:mod:`app.services.people.sessions`). The other
 columns are for sweeping, and believed of no one.
@@ -13,8 +17,10 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, insert, or_, select, update
 
+from app.domain.ledger import sha256_hex
 from app.store.database import tables
 
+_LONGEST = 90  # the column takes 100 letters
 _form = tables.desk_form.c
 _THIS_FORM = (_form.person == bindparam("whose"), _form.form == bindparam("named"))
 _GET_FORM = select(tables.desk_form).where(*_THIS_FORM)
@@ -33,13 +39,39 @@ class FormRecord(NamedTuple):
     at_s: int
 
 
-class FormsWriter:
-    """Claims of forms, inside a transaction of the writer."""
+class Forms:
+    """What was filled in and not sent."""
 
     __slots__ = ("_connection",)
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def draft(self, person: str, page: str) -> FormRecord | None:
+        """Return what a person has filled in on a page, or None."""
+        this = {"whose": person, "named": _draft(page)}
+        row = self._connection.execute(_GET_FORM, this).one_or_none()
+        return None if row is None else FormRecord(**row._mapping)
+
+
+def _draft(page: str) -> str:
+    """Return what the draft of a page is stored as: the path, or its digest where it is long."""
+    return f"draft {page if len(page) <= _LONGEST else sha256_hex(page.encode())}"
+
+
+class FormsWriter(Forms):
+    """Claims of forms, inside a transaction of the writer."""
+
+    __slots__ = ()
+
+    def keep_draft(self, person: str, page: str, *, location: str, at_s: int) -> None:
+        """Keep what a person has filled in on a page, in place of what was kept of it."""
+        self.forget_draft(person, page)
+        self._connection.execute(_CLAIM, FormRecord(person, _draft(page), location, at_s)._asdict())
+
+    def forget_draft(self, person: str, page: str) -> None:
+        """Forget what a person has filled in on a page."""
+        self.forget(person, _draft(page))
 
     def claim(self, person: str, form: str, *, at_s: int) -> FormRecord | None:
         """Take a form, or return the record of who took it before."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -22,20 +22,22 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.ledger import EntryKind
 from app.domain.problems import Problem, StorageError, is_of_storage
 from app.domain.releases import ReleaseState
-from app.store.anchor.check import read_state, standing_of
 from app.store.anchor.standing import (
     Anchor,
     Anchored,
     AnchorError,
     AnchorMismatchError,
     AnchorMovedError,
+    Evidence,
     LedgerState,
     Standing,
     Step,
     Witness,
+    read_state,
+    standing_of,
 )
 from app.store.errors import StoreError
-from app.store.ledger.entries import SYSTEM, LedgerIdentity, Occasion, Position
+from app.store.ledger.entries import SYSTEM, LedgerIdentity, Occasion
 from app.store.unit_of_work import UnitOfWork, transaction
 
 # Errors of either database that are the disk's, or for want of memory or descriptors
@@ -54,25 +56,17 @@ class DiskError(StoreError, StorageError):
     """The disk of the database or of its anchor does not take or give what it should."""
 
 
-class _DiskErrorsTold:
-    """A block that all writes share: a generator for each would take longer than its lines."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, (DBAPIError, AnchorError, OSError)) and _is_of_disk(error):
-            raise DiskError(
-                "the database's disk is full or fails, or nothing can be opened"
-            ) from error
+def public_error(error: BaseException) -> BaseException:
+    """Return an error, or the :class:`DiskError` it is the cause of."""
+    if isinstance(error, (DBAPIError, AnchorError, OSError)) and _is_of_disk(error):
+        disk = DiskError("the database's disk is full or fails, or nothing can be opened")
+        disk.__cause__ = error
+        return disk
+    return error
 
 
-_TOLD = _DiskErrorsTold()
-
-
-def disk_errors_told() -> AbstractContextManager[None]:
+@contextmanager
+def disk_errors_told() -> Iterator[None]:
     """Raise errors of the disk as disk errors.
 
     Raises
@@ -80,7 +74,12 @@ def disk_errors_told() -> AbstractContextManager[None]:
     DiskError
         In place of the database's or the operating system's error.
     """
-    return _TOLD
+    try:
+        yield
+    except Exception as error:
+        if (disk := public_error(error)) is not error:
+            raise disk from error
+        raise
 
 
 def _is_of_disk(error: DBAPIError | AnchorError | OSError) -> bool:
@@ -167,9 +166,7 @@ class Guard:
         # Another transaction, which notes where it leads before its COMMIT, like every one.
         if behind:
             with transaction(self._connection):
-                work = UnitOfWork(self._connection, identity)
-                work.begin()
-                self.before_commit(work)
+                self.before_commit(UnitOfWork(self._connection, identity))
 
     def before_commit(self, work: UnitOfWork) -> None:
         """Note where the transaction is about to take the ledger.
@@ -182,6 +179,7 @@ class Guard:
             The anchor cannot be written.
         """
         self.announce(work)
+        work.changes.rows.write()
         self.noted()
 
     def announce(self, work: UnitOfWork) -> None:
@@ -232,10 +230,15 @@ class Guard:
         Whether it was lost in a crash or taken away with an old copy cannot be
         distinguished: in the latter case what it charged for has been answered.
         """
-        lost = None if self._anchor is None else self._anchor.settle(_Evidence(work))
+        evidence = Evidence(
+            work.changes.before.keys(),
+            work.entries.positions_before,
+            work.releases.settled_before,
+        )
+        lost = None if self._anchor is None else self._anchor.settle(evidence)
         if lost is not None:
             # What follows reads what it moves.
-            work.entries.writes.run()
+            work.changes.rows.write()
             amounts = {
                 name: move.pending.spent - (0 if move.before is None else move.before.spent)
                 for name, move in lost.moves.items()
@@ -244,7 +247,7 @@ class Guard:
             # The same bytes again, never a new draw: they may have been answered.
             store_results(work, lost.results)
             # Results stored here belong to the chain like all others.
-            work.seal()
+            work.releases.seal()
             _log.warning(
                 "the last transaction was lost: accounts burned, results stored again",
                 extra={"accounts": len(burned), "results": len(lost.results)},
@@ -289,31 +292,13 @@ class Guard:
             self._anchor.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """What the ledger says of the time before a unit of work."""
-
-    work: UnitOfWork
-
-    @property
-    def moved(self) -> Collection[str]:
-        moved: Collection[str] = self.work.entries.moved
-        return moved
-
-    def positions(self, accounts: Sequence[str]) -> Mapping[str, Position]:
-        return self.work.entries.positions_before(accounts)
-
-    def settled(self, releases: Sequence[str]) -> bool:
-        return self.work.releases.settled_before(releases)
-
-
 def _step_of(work: UnitOfWork) -> Step:
     """Return what a unit of work has come to."""
-    settled = work.releases.settled()
+    changes = work.changes
     return Step(
-        moves=work.entries.moves(),
-        unfinished_change=work.entries.debits - len(settled),
-        results=settled,
+        moves=changes.moves(),
+        unfinished_change=changes.debits - len(changes.settled),
+        results={**changes.settled},
     )
 
 

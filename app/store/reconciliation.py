@@ -28,15 +28,13 @@ from pathlib import Path
 from sqlalchemy import update
 
 from app.domain.ledger import ledger_head
-from app.store.anchor.check import read_state, standing_of
-from app.store.anchor.standing import Anchor, Anchored, Standing
+from app.store.anchor.standing import Anchor, Anchored, Standing, read_state, standing_of
 from app.store.database import tables
 from app.store.errors import DirectoryLockedError
 from app.store.guard import Burned, burn, forgotten, store_results
-from app.store.ledger.entries import SYSTEM, LedgerIdentity, begin_second_form
+from app.store.ledger.entries import SYSTEM, LedgerIdentity
 from app.store.ledger.signing import ReceiptKey, SigningKey, record_key, recorded_keys
 from app.store.opening import Opened, open_database
-from app.store.seals import seal_kept_results
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.verification.verify import Verification, verify
 from app.vault.lineage import LineageFiles, Origin
@@ -219,14 +217,11 @@ class Reconciliation:
             # First: entries must be of the ledger's epoch, by rule.
             self._connection.execute(update(tables.ledger).values(epoch=identity.epoch))
             work = UnitOfWork(self._connection, identity)
-            work.begin()
-            begin_second_form(work.entries, self._connection)
-            seal_kept_results(work.entries, self._connection)
             burned = burn(work, self._lost(), note=_NOTE)
             record_forgotten(work, self._forgotten)
             # Results that the anchor still has are kept; only what is left is given up.
             store_results(work, known.results)
-            work.seal()
+            work.releases.seal()
             for release in work.releases.debited():
                 work.releases.void(release.id)
             anchored = _head_of(known)

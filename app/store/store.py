@@ -20,12 +20,8 @@ from app.store.database.engines import is_shared, reading_engine
 from app.store.database.migrate import is_newest
 from app.store.errors import StoreError
 from app.store.guard import Guard, disk_errors_told
-from app.store.ledger.entries import begin_second_form
 from app.store.ledger.signing import KEY_NAME, ReceiptKey, SigningKey, record_key, recorded_keys
-from app.store.loop_batching import Expected
-from app.store.opening import Opened, open_database
-from app.store.replica import Replica, ReplicaAwayError
-from app.store.seals import seal_kept_results
+from app.store.opening import Opened, Replica, ReplicaAwayError, open_database
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.verification.marks import Mark
 from app.store.verification.verify import Verification, record_faults
@@ -53,6 +49,8 @@ class Store:
         What they can change must then be read again, and not cached.
     writer
         The one thread that writes, batch after batch.
+    write, awrite
+        The writer's: they do a function or a command durably.
     readers
         Connections that can only read.
     """
@@ -75,6 +73,7 @@ class Store:
         self._guard = guard
         self.readers = readers
         self.writer = writer
+        self.write, self.awrite = writer.write, writer.awrite
         self._replica = replica
         self._closed = False
         self._sound: Mark | None = None
@@ -126,6 +125,7 @@ class Store:
                 opened.connection,
                 opened.identity,
                 queue_length=queue_length,
+                require_open=guard.require_open,
                 before_commit=guard.announce,
                 noted=guard.noted,
                 rolled_back=guard.rolled_back,
@@ -228,20 +228,6 @@ class Store:
             if self._closed:
                 self.readers.pool.dispose()
 
-    def write(self, task: Task[T]) -> T:
-        """Run a function or a command in the writer; return its result once it is durable.
-
-        Raises
-        ------
-        Problem
-            ``ledger-frozen``; ``busy`` when too much waits; else whatever the task raised.
-        DiskError
-            The disk did not take it; nothing has been written.
-        """
-        self._guard.require_open()
-        with disk_errors_told():
-            return self.writer.write(task)
-
     def require_clock(self) -> None:
         """Pass while the clock may date entries: before work that ends in one.
 
@@ -252,20 +238,9 @@ class Store:
         """
         self.writer.require_clock()
 
-    async def awrite(self, task: Task[T]) -> T:
-        """Do what :meth:`write` does without holding a thread while it waits."""
-        self._guard.require_open()
-        with disk_errors_told():
-            return await self.writer.awrite(task)
-
-    def expected(self) -> Expected:
-        """Return what to be inside of while a small draw is under way; see the writer's."""
-        return self.writer.expected()
-
     def write_later(self, function: Task[object]) -> None:
         """Have a function run when the writer gets to it; for notes that may be lost."""
         try:
-            self._guard.require_open()
             self.writer.submit(function).add_done_callback(_log_lost)
         except (Problem, StoreError):
             _log.info("a note was not written")
@@ -321,8 +296,6 @@ def inspecting(url: str) -> Iterator[Reader]:
 def _know(opened: Opened, key: ReceiptKey, guard: Guard) -> None:
     """Record a key that has just been made; refuse one that is not the last one recorded.
 
-    In a ledger of an earlier version it is recorded first how far that one came.
-
     Raises
     ------
     StoreError
@@ -330,14 +303,11 @@ def _know(opened: Opened, key: ReceiptKey, guard: Guard) -> None:
     """
     with transaction(opened.connection):
         work = UnitOfWork(opened.connection, opened.identity)
-        work.begin()
-        begin_second_form(work.entries, opened.connection)
-        seal_kept_results(work.entries, opened.connection)
         known = recorded_keys(work.entries)
         if known[-1:] != [key.public]:
             _require_fresh(key, known)
             record_key(work.entries, key)
-        if work.entries.steps:
+        if work.changes.pending:
             guard.before_commit(work)
 
 

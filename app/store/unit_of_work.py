@@ -1,47 +1,193 @@
-"""The repositories bundled for reading and for writing, and the only commit."""
+"""The repositories bundled for reading and for writing, and the only commit.
+
+Entries of every account for people to read: by who, what and where, newest first.
+
+Entries that seal results or keep checkpoints are left out, and so they are over HTTP
+(:mod:`app.store.ledger.releases`): their time would reveal how long a draw took.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from sqlalchemy import Connection, RootTransaction
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RootTransaction,
+    and_,
+    bindparam,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.exc import DBAPIError
 
+from app.domain.ledger import SYSTEM_ACCOUNT, Entry, EntryKind
 from app.domain.policies import SERVICE, Acting
+from app.domain.reviews import Decision
 from app.store.anchor.standing import Witness
+from app.store.database import tables
 from app.store.database.postgresql import has_committed, numbered
-from app.store.desk import FormsWriter, Sessions, SessionsWriter
-from app.store.journal import Journal
+from app.store.desk import Forms, FormsWriter, Sessions, SessionsWriter
+from app.store.ledger.access import AccessEntries, AccessWriter, is_seen
 from app.store.ledger.accounts import Accounts, AccountsWriter
-from app.store.ledger.allowances import RatesWriter
+from app.store.ledger.commands import RatesWriter
 from app.store.ledger.datasets import Datasets, DatasetsWriter, Uploads, UploadsWriter
-from app.store.ledger.entries import Entries, EntriesWriter, LedgerIdentity
+from app.store.ledger.entries import Changes, Entries, EntriesWriter, LedgerIdentity, entry_of
 from app.store.ledger.jobs import WorkersWriter
 from app.store.ledger.keys import Keys, KeysWriter
 from app.store.ledger.pauses import Pauses, PausesWriter
-from app.store.ledger.releases import Releases, ReleasesWriter
-from app.store.ledger.reviewing.comments import Comments, CommentsWriter, Sights, SightsWriter
+from app.store.ledger.records import RELEASE_ID_LENGTH
+from app.store.ledger.releases import RESULT, Releases, ReleasesWriter
 from app.store.ledger.reviewing.notices import Notices, NoticesWriter
-from app.store.ledger.reviewing.votes import Votes, VotesWriter
-from app.store.ledger.reviews import Reviews, ReviewsWriter
-from app.store.merkle_log.parts import Log, LogWriter
+from app.store.ledger.reviewing.votes import (
+    Comments,
+    CommentsWriter,
+    Views,
+    ViewsWriter,
+    Votes,
+    VotesWriter,
+)
+from app.store.ledger.reviews import APPROVED, Reviews, ReviewsWriter
+from app.store.merkle_log.parts import CHECKPOINT, Log, LogWriter
 from app.store.merkle_log.stamps import Stamps, StampsWriter
 from app.store.publishing import Publications, PublicationsWriter
-from app.store.seals import seal
 from app.store.verification.marks import Mark
 from app.store.verification.verify import Verification, verify
+
+_entry, _release, _dataset = tables.entry.c, tables.release.c, tables.dataset.c
+_TOLD = select(tables.entry).where(_entry.kind.not_in([RESULT, CHECKPOINT]))
+_AT = (
+    select(tables.entry)
+    .where(
+        _entry.account == bindparam("of"),
+        _entry.seq.in_(bindparam("places", expanding=True)),
+    )
+    .order_by(_entry.seq)
+)
+
+_APPROVED = select(_entry.principal, _entry.note, _entry.at).where(
+    _entry.account == SYSTEM_ACCOUNT,
+    _entry.kind == APPROVED,
+    text(tables.ACTS),
+    _entry.at.in_(bindparam("times", expanding=True)),
+)
+
+
+def _is_of_none(hidden: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition on the system's entries that their notes name nothing of an account.
+
+    A note about a release begins with its id, or is JSON that does. Others have the id of a data
+    set or an account in them.
+    """
+    accounts = sorted(hidden)
+    places = (1, 1 + len('{"release": "'))
+    release = _release.id.in_(
+        [func.substr(_entry.note, place, RELEASE_ID_LENGTH) for place in places]
+    )
+    dataset = _entry.note.contains(_dataset.id)
+    return and_(
+        ~select(_release.id).where(_release.account.in_(accounts), release).exists(),
+        ~select(_dataset.id).where(_dataset.account.in_(accounts), dataset).exists(),
+        *(func.coalesce(_entry.note, "").not_like(f"%{each}%") for each in accounts),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which entries: of one account, kind or person, and none after a time; None: of all.
+
+    ``kinds`` are several kinds, none: all of them.
+    """
+
+    account: str | None = None
+    kind: str | None = None
+    kinds: Collection[str] = ()
+    person: str | None = None
+    until: str | None = None
+    hidden: Collection[str] = ()
+    """Accounts of which nothing is shown, and nothing of the system's about them."""
+
+
+class Journal:
+    """The ledger as people read it."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def page(self, wanted: Wanted, *, skip: int, limit: int) -> tuple[Entry, ...]:
+        """Return entries, newest first, after the first ``skip`` of them."""
+        query = _TOLD
+        for column, value in (
+            (_entry.account, wanted.account),
+            (_entry.kind, wanted.kind),
+            (_entry.principal, wanted.person),
+        ):
+            if value is not None:
+                query = query.where(column == value)
+        if wanted.kinds:
+            query = query.where(_entry.kind.in_([*wanted.kinds]))
+        if wanted.until is not None:
+            query = query.where(_entry.at <= wanted.until)
+        if wanted.hidden:
+            query = query.where(is_seen(_entry.account, wanted.hidden), _is_of_none(wanted.hidden))
+        # By time, then account and number: within one transaction all times are equal.
+        if wanted.account is None:
+            query = query.order_by(_entry.at.desc(), _entry.account)
+        rows = self._connection.execute(query.order_by(_entry.seq.desc()).offset(skip).limit(limit))
+        return tuple(entry_of(row) for row in rows)
+
+    def approvals(self, entries: Sequence[Entry]) -> Mapping[str, tuple[str, ...]]:
+        """Return who approved the releases that entries charge for, by release.
+
+        An approval is an entry of the system account, of the same moment as the charge.
+        """
+        charged = {
+            each.release: each.at
+            for each in entries
+            if each.kind == EntryKind.DEBIT and each.idem is None and each.release is not None
+        }
+        if not charged:
+            return {}
+        times = sorted(set(charged.values()))
+        found = {}
+        for row in self._connection.execute(_APPROVED, {"times": times}):
+            release = (row.note or "").partition(":")[0]
+            if charged.get(release) == row.at:
+                found[release] = self._approvers(release, row.principal)
+        return found
+
+    def _approvers(self, release: str, last: str) -> tuple[str, ...]:
+        """Return all whose votes let a release be charged, the one that decided last."""
+        votes = Votes(self._connection).of(release)
+        stand = {each.person: each.decision for each in votes if each.turn == votes[-1].turn}
+        others = [person for person, vote in stand.items() if vote is Decision.APPROVE]
+        return (*(person for person in others if person != last), last)
+
+    def at(self, account: str, places: Sequence[int]) -> tuple[Entry, ...]:
+        """Return an account's entries in these places, oldest first."""
+        rows = self._connection.execute(_AT, {"of": account, "places": places})
+        return tuple(entry_of(row) for row in rows)
+
+
+# The repositories bundled for reading and for writing, and the only commit
 
 
 class Reader:
     """All repositories over one snapshot of the database."""
 
     __slots__ = (
+        "access",
         "accounts",
         "comments",
         "connection",
         "datasets",
         "entries",
+        "forms",
         "journal",
         "keys",
         "log",
@@ -51,17 +197,19 @@ class Reader:
         "releases",
         "reviews",
         "sessions",
-        "sights",
         "stamps",
         "uploads",
+        "views",
         "votes",
     )
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.access = AccessEntries(connection)
         self.accounts = Accounts(connection)
         self.datasets = Datasets(connection)
         self.entries = Entries(connection)
+        self.forms = Forms(connection)
         self.journal = Journal(connection)
         self.keys = Keys(connection)
         self.log = Log(connection)
@@ -72,7 +220,7 @@ class Reader:
         self.sessions = Sessions(connection)
         self.comments = Comments(connection)
         self.notices = Notices(connection)
-        self.sights = Sights(connection)
+        self.views = Views(connection)
         self.stamps = Stamps(connection)
         self.votes = Votes(connection)
         self.uploads = Uploads(connection)
@@ -103,7 +251,9 @@ class UnitOfWork:
     """All repositories with their writing verbs, inside one transaction of the writer."""
 
     __slots__ = (
+        "access",
         "accounts",
+        "changes",
         "comments",
         "connection",
         "datasets",
@@ -119,26 +269,28 @@ class UnitOfWork:
         "require_clock",
         "reviews",
         "sessions",
-        "sights",
         "stamps",
         "uploads",
+        "views",
         "votes",
         "workers",
     )
 
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
         self.connection = connection
-        self.entries = EntriesWriter(connection, identity)
+        self.changes = Changes(connection)
+        self.entries = EntriesWriter(connection, identity, self.changes)
         self.accounts = AccountsWriter(connection, self.entries)
+        self.access = AccessWriter(connection, self.accounts)
         self.datasets = DatasetsWriter(connection, self.accounts)
         self.keys = KeysWriter(connection, self.accounts)
         self.log = LogWriter(connection, self.entries)
         self.pauses = PausesWriter(connection, self.accounts)
         self.publications = PublicationsWriter(connection, self.accounts)
-        self.releases = ReleasesWriter(connection, self.accounts, self.entries.writes)
+        self.releases = ReleasesWriter(connection, self.accounts, self.entries)
         self.comments = CommentsWriter(connection)
         self.notices = NoticesWriter(connection)
-        self.sights = SightsWriter(connection)
+        self.views = ViewsWriter(connection)
         self.stamps = StampsWriter(connection)
         self.votes = VotesWriter(connection, self.accounts)
         self.reviews = ReviewsWriter(
@@ -163,32 +315,24 @@ class UnitOfWork:
         """
         if not urgent:
             self.require_clock()
-        self.entries.acting = acting
+        self.changes.acting = acting
         return self
 
     def by_service(self) -> UnitOfWork:
-        """Return this, whose entries are made by the service itself, to the function's end."""
-        self.entries.acting = SERVICE
+        """Return this for a function, whose entries are made by the service itself.
+
+        Whom it acts for it says itself: nothing of what was done before it stays.
+        """
+        self.changes.acting = SERVICE
+        self.changes.rows.write()  # which it may read
         return self
 
-    def begin(self) -> None:
-        """Begin a transaction's bookkeeping; the writer calls this."""
-        self.entries.begin()
-        self.releases.begin()
-
-    def seal(self) -> None:
-        """Have an entry hold the results stored so far: once before each COMMIT is enough."""
-        seal(self.entries, self.connection, self.releases.take_unsealed())
-
-    def mark(self) -> tuple[int, int]:
-        """Return how far the transaction's bookkeeping has come."""
-        return self.entries.steps, self.releases.settlements
-
-    def forget_since(self, mark: tuple[int, int]) -> None:
-        """Forget what was noted after a mark: it has been rolled back."""
-        steps, settlements = mark
-        self.entries.forget_since(steps)
-        self.releases.forget_since(settlements)
+    @contextmanager
+    def transaction(self) -> Iterator[UnitOfWork]:
+        """Do what :func:`transaction` does, with the bookkeeping of this."""
+        with transaction(self.connection):
+            self.changes.begin()
+            yield self
 
 
 def _any_clock() -> None:
@@ -207,8 +351,6 @@ def transaction(connection: Connection) -> Iterator[None]:
         The outcome is unknown; what was written must not be written again.
     """
     outer = connection.begin()
-    # Asked for before COMMIT: afterwards the connection may be gone.
-    known = numbered(connection)
     try:
         yield
     except BaseException:
@@ -220,7 +362,8 @@ def transaction(connection: Connection) -> Iterator[None]:
         _undo(connection, outer)
         # Only a lost connection leaves it open; every other error means that nothing was committed.
         lost = isinstance(error, DBAPIError) and error.connection_invalidated
-        if not (lost and known is not None and has_committed(connection.engine, known)):
+        known = numbered(connection) if lost else None
+        if known is None or not has_committed(connection.engine, known):
             raise
 
 

@@ -1,8 +1,8 @@
 """Which number is which: every number of an answer by a structured key.
 
-An answer's ``value`` has one of a few shapes, which nest: groups, parts of a stack, cells of a
-histogram, quantiles, symmetric matrices, and objects of named numbers. This file is the only one
-that knows them.
+An answer's ``value`` has one of a few shapes, which nest: groups, parts of a stack, tables, cells
+of a histogram, quantiles, symmetric matrices, and objects of named numbers. This file is the only
+one that knows them.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Key:
         The column that a quantile is of.
     where
         The conditions of its part in a stack, as the question has them.
+    at
+        Where on a curve it is.
     mixed
         Whether the answer has numbers of several statistics, as moments have counts and means.
     """
@@ -51,6 +53,7 @@ class Key:
     terms: tuple[str, ...] = ()
     subject: str = ""
     where: Sequence[Mapping[str, Any]] = ()
+    at: float | None = None
     mixed: bool = False
 
     @property
@@ -78,9 +81,13 @@ def keys_of(shape: object, statistic: object) -> Iterator[Key]:
 
 def fit_key(term: Mapping[str, Any], statistic: object) -> Key:
     """Return the key of a number of a fit, as R squared, which is not in ``value``."""
-    name = str(term["term"])
-    start = _asked(statistic, Key(group=term.get("by") or {}))
-    return replace(start, place=("fit", name), measure="fit", terms=(name,))
+    name, place = str(term["term"]), tuple(term.get("place") or ())
+    own, start = statistic, Key(group=term.get("by") or {})
+    if place[:1] == ("parts",):
+        own = at(statistic, ("parts", place[1], "statistic"))
+        start = replace(start, part=int(place[1]) + 1, where=at(own, ("where",)) or ())
+    found = _asked(own, start)
+    return replace(found, place=place or ("fit", name), measure="fit", terms=(name,))
 
 
 def at(part: Any, place: Sequence[str | int]) -> Any:
@@ -131,6 +138,8 @@ def _named(here: Key, name: str, statistic: object) -> Key:
     columns = (*(at(statistic, ("columns",)) or ()), at(statistic, ("column",)))
     if name == "count" and not here.measure and (here.mixed or name not in columns):
         return here.below(name, measure="count")
+    if here.measure == "test":
+        return here.below(name, terms=(f"{here.place[-1]} {name}".replace("_", " "),))
     return here.below(name, terms=(name,))
 
 
@@ -153,11 +162,44 @@ def _group(part: Any, statistic: object, here: Key) -> Iterator[Key]:
 
 
 def _cell(part: Any, _: object, here: Key) -> Iterator[Key]:
-    yield here.below("count", measure="count", cell={**here.cell, **part["cell"]})
+    cell = {**here.cell, **part["cell"]}
+    for name in ("count", "cumulative"):
+        if name in part:
+            yield here.below(name, measure=name, cell=cell)
+
+
+def _table(part: Any, statistic: object, here: Key) -> Iterator[Key]:
+    for index, each in enumerate(part["cells"]):
+        yield from _cell(each, statistic, here.below("cells", index))
 
 
 def _quantile(part: Any, _: object, here: Key) -> Iterator[Key]:
     yield here.below("value", measure="level", terms=(str(part["level"]),))
+
+
+def _row(part: Any, _: object, here: Key) -> Iterator[Key]:
+    """Yield the key of a row of a summary; of a difference its group is both groups."""
+    group, column, level = dict(part["by"]), part["column"], part["level"]
+    if (other := part.get("from")) is not None:
+        group = {name: f"{value} - {other[name]}" for name, value in group.items()}
+    measure = str(part["measure"])
+    yield here.below(
+        "value",
+        kind=(said := measure if other is None else f"difference in {measure}"),
+        group={**here.group, **group},
+        cell={} if level is None else {column: level},
+        measure=said if level is not None or column is None else "",
+        mixed=True,
+        terms=() if level is not None or column is None else (str(column),),
+    )
+
+
+def _curve(part: Any, _: object, here: Key) -> Iterator[Key]:
+    """Yield the keys of the numbers at a place of a curve: the first of them says where."""
+    (_, place), *rest = part.items()  # the place is a decimal text, as a level is
+    for name, _number in rest:
+        terms = (f"{name.replace('_', ' ')} at {place}",)
+        yield here.below(name, measure="curve", terms=terms, at=float(place))
 
 
 def _part(part: Any, statistic: object, here: Key) -> Iterator[Key]:
@@ -169,8 +211,15 @@ def _part(part: Any, statistic: object, here: Key) -> Iterator[Key]:
 
 _Shaped = Callable[[Any, object, Key], Iterator[Key]]
 _SHAPES: Mapping[str, _Shaped] = {
-    "groups": _group, "parts": _part, "cells": _cell, "quantiles": _quantile
+    "groups": _group, "parts": _part, "tables": _table, "cells": _cell, "quantiles": _quantile,
+    "rows": _row, "differences": _row,
+    "curve": _curve,
 }  # fmt: skip
 _MIXED = {"means": "mean", "second": "product"}
 """What objects of several statistics call theirs, and the measure that it is."""
-_MEASURES = {**_MIXED, "coefficients": "coefficient"}
+_MEASURES = {
+    **_MIXED,
+    "coefficients": "coefficient",
+    "hazard_ratios": "hazard ratio",
+    "log_rank": "test",
+}

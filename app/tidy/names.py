@@ -2,16 +2,60 @@
 
 A category's values may have labels, which people see. Names on pages have them in place of the
 values (:func:`label`), tables next to the values (:func:`grouping`).
+
+The names and fields of statistics, for programs that do not know them, are generated: ``python -m
+app.services.generated`` writes them from the classes of the statistics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from app.tidy.keys import Key
-from app.tidy.kinds import NAMES, ON_DIAGONAL
+
+NAMES: Mapping[str, str] = {
+    "std": "standard deviation",
+    "poisson_regression": "Poisson regression",
+    "cox_regression": "Cox regression",
+    "kaplan_meier": "Kaplan-Meier curve",
+    "roc": "ROC curve",
+}
+"""Names of kinds that are not their kind in words."""
+
+ON_DIAGONAL: Mapping[str, str] = {"covariance": "variance"}
+"""The kind of a matrix's entries of a column with itself, where that has a name of its own."""
+
+
+class OwnFields(TypedDict, total=False):
+    """Fields that have no type in :mod:`app.client.questions`; the service says what they are."""
+
+    bins: object
+    ceiling: object
+    differences: object
+    event: object
+    groups: object
+    hierarchy: object
+    known: object
+    label: object
+    margins: object
+    offset: object
+    ranges: object
+    raw: object
+    reference: object
+    score: object
+    select: object
+    select_share: object
+    shares: object
+    show: object
+    test: object
+    time: object
+    value: object
+
+
+# Names of numbers, made of their keys and of nothing else: for pages, charts and tables
+
 
 Labels = Mapping[str, Mapping[str, str]]
 """By column, what a value of it is called: display only, never a key."""
@@ -63,7 +107,7 @@ def statistic_of(key: Key) -> str:
         return f"{words(key.kind)} {key.terms[0]}" + (f" of {key.subject}" if key.subject else "")
     if not key.terms:
         return key.measure or words(key.kind)
-    if key.measure in ("fit", "coefficient"):
+    if key.measure in ("fit", "coefficient", "curve", "test"):
         own = key.terms[0]
         return f"{words(key.kind)}, {_FIT.get(own, own) if key.measure == 'fit' else own}"
     if key.measure == "product":

@@ -36,10 +36,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.domain.overlap import MIN_BITS, MIN_SHARE, Floor
-from app.uploads.row_digests import SINGLE, RowDigests
+from app.uploads.row_digests import RowDigests
 from app.uploads.samples import SPACE, Digests, Sample
 
-PEOPLE, ROWS, SINGLES = range(3)
+PEOPLE, ROWS = range(2)
 _NUMBER_BITS = 24
 _NUMBERS = (1 << _NUMBER_BITS) - 1
 _KIND_AT = 61
@@ -56,7 +56,7 @@ _SLACK = 1e-6  # of a share, for what rounding may do
 SAMPLE = np.dtype(
     [
         ("dataset", "<u4"), ("kind", "<u4"), ("size", "<f8"), ("limit", "<u8"), ("rows", "<f8"),
-        ("twins", "<f8"), ("bits", "<f8"), ("alike", "<f8"), ("whole", "<u8"),
+        ("repeated", "<f8"), ("bits", "<f8"), ("alike", "<f8"), ("whole", "<u8"),
     ]
 )  # fmt: skip
 _FIELDS = {name: SAMPLE[name] for name in SAMPLE.names or ()}
@@ -190,9 +190,8 @@ def samples_of(digests: RowDigests) -> Iterator[tuple[Sequence[float], Digests]]
         facts = (PEOPLE, len(sample.digests), sample.limit, sample.rows, 0.0)
         yield (*facts, _NO_CHANCE_BITS, 0.0, 0), sample.digests
     for place, kept in enumerate(digests.kept):
-        kind = SINGLES if SINGLE in kept.labels else ROWS
         whole = digests.whole if place == 0 else None
-        yield described(kind, kept.sample, kept.bits, alike=kept.alike, whole=whole)
+        yield described(ROWS, kept.sample, kept.bits, alike=kept.alike, whole=whole)
 
 
 def write_run(directory: Path, key: str, tables: Sequence[tuple[Indexed, RowDigests]]) -> Run:
@@ -410,10 +409,7 @@ def may_overlap(
     mean = others["size"] * np.minimum(1.0, float(one["limit"]) / others["limit"])
     fewest = np.where(others["limit"] <= one["limit"], others["size"], mean - 8 * np.sqrt(mean) - 8)
     compared = np.maximum(common, np.minimum(np.minimum(ours, one["size"]), fewest))
-    like = bool(one["kind"] != SINGLES)
-    chance = np.minimum(
-        _chance(one, others, same_columns=like), _chance(others, one, same_columns=like)
-    )
+    chance = np.minimum(_chance(one, others), _chance(others, one))
     share = common / compared + _SLACK
     with np.errstate(divide="ignore", invalid="ignore"):
         least = chance + (MIN_SHARE + chance / 2) * (1 - chance)
@@ -424,15 +420,15 @@ def may_overlap(
     return enough
 
 
-def _chance(smaller: Any, larger: Any, *, same_columns: bool) -> NDArray[np.float64]:
+def _chance(smaller: Any, larger: Any) -> NDArray[np.float64]:
     """Return what :func:`app.domain.overlap.chance_of_equal` does, for many pairs."""
     bound = np.minimum(
-        1.0, (smaller["twins"] + 1 / smaller["rows"]) * (larger["rows"] / smaller["rows"])
+        1.0, (smaller["repeated"] + 1 / smaller["rows"]) * (larger["rows"] / smaller["rows"])
     )
-    repeated = np.minimum(larger["twins"], bound)
+    repeated = np.minimum(larger["repeated"], bound)
     distinct = larger["size"] * (SPACE / larger["limit"])
     even = np.minimum(1.0, distinct * np.exp2(-larger["bits"]))
-    sure = (repeated >= even) & (larger["twins"] * larger["rows"] >= _ENOUGH) & same_columns
+    sure = (repeated >= even) & (larger["repeated"] * larger["rows"] >= _ENOUGH)
     alike = np.maximum(smaller["alike"], larger["alike"])
     chance = np.maximum(np.maximum(_LEAST_CHANCE, repeated), alike)
     found: NDArray[np.float64] = np.where(

@@ -1,7 +1,7 @@
 """An upload becomes blocks of values, in bounded memory.
 
 The first bytes decide the format, never a name: gzip, Parquet, Excel, or else
-CSV (the dialect of :mod:`app.uploads.csv_records`); what is none of these is refused by its name
+CSV (the dialect of :mod:`app.uploads.csv_file`); what is none of these is refused by its name
 (:mod:`app.uploads.recognition`). A fault is reported by
 rows, columns and fixed words; no cell and no other program's message is
 repeated anywhere.
@@ -21,17 +21,24 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from app.domain.datasets import ColumnsSpec
-from app.domain.upload_problems import UploadReport
+from app.domain.upload_reports import UploadReport
 from app.uploads.cells import RowEncoder
 from app.uploads.csv_file import csv_blocks
-from app.uploads.encodings import Source, Transcoded
 from app.uploads.parquet_file import parquet_blocks, table_blocks
 from app.uploads.people.wire import fields_of
 from app.uploads.prf import Prf
-from app.uploads.recognition import GZIP, LOOKED_AT, PARQUET, is_workbook, recognised
+from app.uploads.recognition import (
+    GZIP,
+    LOOKED_AT,
+    PARQUET,
+    Source,
+    Transcoded,
+    is_workbook,
+    recognised,
+)
 from app.uploads.row_digests import RowDigester
 from app.uploads.sources.feeding import FileOfMany
-from app.uploads.sources.folders import Layout
+from app.uploads.sources.places import Layout
 from app.uploads.trouble import (
     MORE_ROWS,
     RATIO_FREE_BYTES,

@@ -1,6 +1,6 @@
 """Parquet uploads: batches of the declared columns in, blocks of values out.
 
-For the reading process alone (:mod:`app.processes.upload_reader_child`): a Parquet file is a
+For the reading process alone (:mod:`app.processes.upload_reader`): a Parquet file is a
 program for its decoder, and a few bytes can declare gigabytes.
 """
 
@@ -19,8 +19,8 @@ from app.domain.datasets import ColumnsSpec
 from app.engine.schema import column_of
 from app.uploads.cells import RowEncoder
 from app.uploads.csv_file import name_troubles
-from app.uploads.moments import numbers
-from app.uploads.sources.folders import Layout
+from app.uploads.sources.places import Layout
+from app.uploads.spellings import numbers
 from app.uploads.trouble import (
     OTHER_COLUMNS,
     OTHER_TYPE,
@@ -31,8 +31,7 @@ from app.uploads.trouble import (
     UnreadableError,
     too_large,
 )
-from mechanisms.domain import NumberColumn, Values
-from mechanisms.times import time_kind
+from mechanisms.domain import NumberColumn, Values, time_kind
 
 # Offsets such as +05:30 are no zones to the decoder, which would give up the whole file for them.
 os.environ.setdefault("POLARS_IGNORE_TIMEZONE_PARSE_ERROR", "1")

@@ -12,7 +12,6 @@ import polars as pl
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from app.uploads.grids import Ends, ends_of
 from app.uploads.samples import Digests
 
 BLANK = " \t"
@@ -29,6 +28,19 @@ _SPARE_WORDS = 2
 T = TypeVar("T", np.float64, np.uint64)
 _Put = Callable[[NDArray[T], Digests], None]
 _TRUTHS = {"true": 1.0, "false": 0.0}
+
+
+Ends = tuple[float, float]
+"""The least and the greatest of some numbers."""
+
+
+def ends_of(numbers: NDArray[np.float64]) -> Ends | None:
+    """Return the ends of some numbers; None where there is none, or one of them is not finite."""
+    if not len(numbers):
+        return None
+    # of a NaN both are one
+    ends = float(numbers.min()), float(numbers.max())
+    return ends if all(map(math.isfinite, ends)) else None
 
 
 class Prf:

@@ -15,11 +15,9 @@ nothing.
 *People.* Where the spec has a unit, the first half of each person's digest is kept too
 (:mod:`app.uploads.people`): it finds the same person in another file exactly.
 
-*Subsets.* Rows are sampled over all declared columns; over 16 halves of the columns,
+*Subsets.* Rows are sampled over all declared columns, and over 16 halves of the columns,
 chosen by 8 bits of each name's keyed hash, so that some halves survive when a few
-columns are dropped or added; and over every single number column, which finds
-people again by one identifying column whatever else was dropped or renamed. Nothing is kept of
-columns that are not declared.
+columns are dropped or added. Nothing is kept of columns that are not declared.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,21 +34,34 @@ from numpy.typing import NDArray
 
 from app.domain.columns import CategorySpec, ColumnSpec, NumberSpec
 from app.domain.datasets import ColumnsSpec
-from app.domain.overlap import TableShape, chance_of_equal, chance_of_pair, is_list, repeat_bits
-from app.uploads.grids import Ends, Grid, ends_of
-from app.uploads.prf import Prf
-from app.uploads.samples import Digests, Sample, Sampler, Sieve
+from app.domain.overlap import (
+    MIN_BITS,
+    OTHERS,
+    OWN,
+    Floor,
+    TableShape,
+    chance_of_equal,
+    chance_of_pair,
+    is_below,
+    is_list,
+    overlaps,
+    repeat_bits,
+    same_people,
+)
+from app.uploads.prf import Ends, Prf, ends_of
+from app.uploads.samples import Digests, Prefilter, Sample, Sampler, in_both
 
 KEY_BYTES = 32
 ALL = "all"
-SINGLE = "single"
 VERSION = 1
 _HALVING_BITS = 8
 _KEEP_ROWS = 1 << 17
 _KEEP_HALF = 1 << 12
-_KEEP_SINGLE = 1 << 11
-_KEEP_SINGLES = 1 << 18
-"""Digests of single columns kept in all: what a table of very many columns may take."""
+_HOLD_COLUMN = 1 << 11
+_HOLD_COLUMNS = 1 << 18
+"""Digests of single columns in memory in all, while a table of very many columns is read."""
+_FEW_ROWS = 64
+"""Samples of tables up to this size are all stored: together they may show what none does alone."""
 _MOST_HELD = 1 << 15
 """Rows that show how often two of them agree."""
 _MOST_COLUMNS_HELD = 64
@@ -59,6 +70,58 @@ _MOST_COLUMNS_HELD = 64
 Values = NDArray[np.float64] | NDArray[np.int32]
 Mask = NDArray[np.bool_]
 Cells = Mapping[str, tuple[Values, Mask | None] | tuple[Values, Mask | None, Ends | None]]
+
+
+_LOOKED_AT = 1 << 12  # numbers that show the step; the ends are those of all
+_MOST_DECIMALS = 9
+_MOST_ZEROS = 6
+# Digests keep integers whole, and others with a float's 24 bits
+_INTEGER_BITS, _FLOAT_BITS = 50.0, 24.0
+
+
+class Grid:
+    """Collects what shows how many values a column of numbers could hold."""
+
+    def __init__(self) -> None:
+        self._low, self._high = math.inf, -math.inf
+        self._looked_at = np.zeros(0)
+
+    def add(self, numbers: NDArray[np.float64], ends: Ends | None = None) -> None:
+        """Look at some more finite numbers, whose ends may be known."""
+        ends = ends or ends_of(numbers)
+        if ends is not None:
+            self._low, self._high = min(self._low, ends[0]), max(self._high, ends[1])
+        if (room := _LOOKED_AT - len(self._looked_at)) > 0:
+            self._looked_at = np.concatenate([self._looked_at, numbers[:room]])
+
+    def bits(self) -> float:
+        """Return the logarithm of how many values the column could hold, as it is written."""
+        if not self._low < self._high:
+            return 0.0
+        step, most = _step_of(self._looked_at)
+        return min(most, math.log2(1 + (self._high - self._low) / step))
+
+    def even_bits(self) -> float:
+        """Return the same where values stand at even distances: the days of a year, say."""
+        step, _ = _step_of(self._looked_at)
+        places = np.unique(np.rint(self._looked_at / step))
+        if self._low < self._high and len(places) > 1 and abs(places).max() < 2.0**53:
+            common = int(np.gcd.reduce(np.diff(places).astype(np.int64)))
+            return min(self.bits(), math.log2(1 + (self._high - self._low) / (step * common)))
+        return self.bits()
+
+
+def _step_of(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the largest power of ten that all are multiples of, and the most bits to believe."""
+    for decimals in range(-_MOST_ZEROS, _MOST_DECIMALS + 1):
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = values * 10.0**decimals
+            off = np.abs(scaled - np.rint(scaled))
+            # A decimal is no float, and its multiples are off by some units in the last place.
+            fits = off <= 1e-9 * np.maximum(1.0, np.abs(scaled))
+        if fits.all():
+            return 10.0**-decimals, _INTEGER_BITS if decimals <= 0 else _FLOAT_BITS
+    return 10.0**-_MOST_DECIMALS, _FLOAT_BITS
 
 
 class MalformedError(ValueError):
@@ -210,14 +273,15 @@ class RowDigester:
             for columns, labels in _subsets(key, tuple(spec.in_file)).items()
         )
         numbers = [name for name, column in self._columns.items() if column.table is None]
-        keep = max(64, min(_KEEP_SINGLE, _KEEP_SINGLES // max(1, len(numbers))))
-        self._singles = {name: Sampler(keep) for name in numbers}
+        hold = max(64, min(_HOLD_COLUMN, _HOLD_COLUMNS // max(1, len(numbers))))
+        # These show which columns are lists; they are not stored.
+        self._numbers = {name: Sampler(hold) for name in numbers}
         places = {name: place for place, name in enumerate(self._columns)}
-        looking = [(sampler, [places[name]]) for name, sampler in self._singles.items()]
+        looking = [(sampler, [places[name]]) for name, sampler in self._numbers.items()]
         looking += [
             (sampler, [places[name] for name in columns]) for columns, _, sampler in self._subsets
         ]
-        self._sieve = Sieve(len(places), looking)
+        self._prefilter = Prefilter(len(places), looking)
         self._held = _HeldRows([*self._columns][:_MOST_COLUMNS_HELD])
 
     def add(self, cells: Cells) -> None:
@@ -226,13 +290,13 @@ class RowDigester:
         Where nothing is, the ends of numbers may be given too.
         """
         digests = {name: column.digests(*cells[name]) for name, column in self._columns.items()}
-        self._sieve.add([*digests.values()])
+        self._prefilter.add([*digests.values()])
         self._held.add(digests)
 
     def finish(self) -> RowDigests:
         """Return the digests of everything that was added."""
         bits = {name: column.bits() for name, column in self._columns.items()}
-        lists = {name for name in self._singles if self._is_list(name, bits[name])}
+        lists = {name for name in self._numbers if self._is_list(name, bits[name])}
         complete = lists < self._columns.keys()
         rows, *halves = (
             Kept(
@@ -245,12 +309,7 @@ class RowDigester:
             for columns, labels, sampler in self._subsets
             if (sample := sampler.sample()) is not None
         )
-        singles = (
-            Kept((SINGLE, str(place)), sample, bits[name])
-            for place, (name, sampler) in enumerate(self._singles.items())
-            if (sample := sampler.sample()) is not None
-        )
-        kept = (rows, *(each for each in (*halves, *singles) if _is_telling(each)))
+        kept = (rows, *(each for each in halves if _is_telling(each)))
         counts = self._subsets[0][2].counts()
         if counts is None:
             return RowDigests(key_name(self._key), kept, None, 0.0)
@@ -259,7 +318,7 @@ class RowDigester:
 
     def _is_list(self, name: str, bits: float) -> bool:
         """Return whether a column numbers the rows, or lists the days."""
-        sample = self._singles[name].sample()
+        sample = self._numbers[name].sample()
         return sample is not None and is_list(
             rows=sample.rows, distinct=int(sample.distinct), bits=bits
         )
@@ -305,9 +364,16 @@ class _HeldRows:
 
 
 def _is_telling(kept: Kept) -> bool:
-    """Say whether a sample could ever show an overlap; small ones cost nothing to keep."""
-    few = kept.sample.rows <= _KEEP_HALF
-    return few or chance_of_equal(smaller=kept.shape, larger=kept.shape) < 0.5
+    """Say whether a sample could ever show an overlap, alone or with others of an account.
+
+    Rows of columns with few values, such as ages, are in nearly every table. Stored, each of them
+    would be found in all earlier data sets.
+    """
+    shape = kept.shape
+    if shape.rows <= _FEW_ROWS:  # or none at all
+        return True
+    chance = chance_of_equal(smaller=shape, larger=shape)
+    return -shape.distinct * math.log2(chance) >= MIN_BITS
 
 
 def _subsets(key: bytes, names: Sequence[str]) -> dict[frozenset[str], tuple[str, ...]]:
@@ -383,3 +449,90 @@ def _column_of(key: bytes, column: ColumnSpec) -> _Column:
             texts = [prf.of_text(value) for value in column.values]
             return _Column(prf, np.array(texts, dtype=np.uint64))
     return _Column(prf, prf.of_numbers(np.array([0.0, 1.0])), signed=True)
+
+
+class Newcomer:
+    """A table that is compared with others, one after the other.
+
+    Parameters
+    ----------
+    digests
+        The digests of its rows.
+    """
+
+    def __init__(self, digests: RowDigests) -> None:
+        self._digests = digests
+
+    @property
+    def is_small(self) -> bool:
+        """Say whether it is too small to be compared with what others have uploaded."""
+        rows = [kept.shape for kept in self._digests.kept if ALL in kept.labels]
+        return any(is_below(OTHERS, shape) for shape in rows)
+
+    def overlaps(self, old: RowDigests, floor: Floor = OWN) -> bool:
+        """Say whether both hold largely the same rows; see :mod:`app.domain.overlap`."""
+        new = self._digests
+        if _people_overlap(new.people, old.people, floor):
+            return True
+        if new.whole is not None and new.whole == old.whole and new.whole_bits >= MIN_BITS:
+            return len(new.kept[0].sample.digests) >= floor.compared
+        return any(_samples_overlap(*pair, floor) for pair in _same_columns(new, old))
+
+    def shares(self, old: RowDigests) -> bool:
+        """Say whether any row or person is in both, by all columns of the spec."""
+        new = self._digests
+        pairs = [(new.people, old.people)]
+        pairs += [
+            (one.sample, other.sample)
+            for one in new.kept
+            for other in old.kept
+            if ALL in one.labels and ALL in other.labels
+        ]
+        return any(
+            in_both(one.digests, other.digests) > 0
+            for one, other in pairs
+            if one is not None and other is not None
+        )
+
+
+def tables_overlap(new: RowDigests, old: RowDigests) -> bool:
+    """Say whether two tables hold largely the same rows; see :mod:`app.domain.overlap`."""
+    return Newcomer(new).overlaps(old)
+
+
+def _same_columns(new: RowDigests, old: RowDigests) -> Iterator[tuple[Kept, Kept]]:
+    """Yield the samples over columns that go by the same label in both tables."""
+    by_label = {label: kept for kept in old.kept for label in kept.labels}
+    for kept in new.kept:
+        yield from {
+            id(by_label[label]): (kept, by_label[label])
+            for label in kept.labels
+            if label in by_label
+        }.values()
+
+
+def _people_overlap(one: Sample | None, other: Sample | None, floor: Floor) -> bool:
+    if one is None or other is None:
+        return False
+    limit = min(one.limit, other.limit)
+    ours, theirs = one.below(limit), other.below(limit)
+    compared = min(len(ours), len(theirs))
+    return same_people(compared=compared, common=in_both(ours, theirs), floor=floor)
+
+
+def _samples_overlap(one: Kept, other: Kept, floor: Floor) -> bool:
+    limit = min(one.sample.limit, other.sample.limit)
+    ours, theirs = one.sample.below(limit), other.sample.below(limit)
+    compared = min(len(ours), len(theirs))
+    # The rule says no, too. Most pairs of tables end here, before their shapes are looked at.
+    if compared < floor.compared or (common := in_both(ours, theirs)) < floor.common:
+        return False
+    first = (len(ours), one.sample.rows) <= (len(theirs), other.sample.rows)
+    smaller, larger = (one, other) if first else (other, one)
+    return overlaps(
+        smaller=smaller.shape,
+        larger=larger.shape,
+        compared=compared,
+        common=common,
+        floor=floor,
+    )

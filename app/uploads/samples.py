@@ -23,7 +23,7 @@ SPACE = 2.0**64
 _NOTHING = np.uint64(0)
 """The digest of a row without cells; it is in no sample."""
 _TELLS_AFTER_ROWS = 1 << 16  # before, few rows may repeat by chance
-_TOO_MANY_TWINS = 0.95  # a column with so few different values identifies no people
+_MOST_REPEATED = 0.95  # a column with so few different values identifies no people
 _RUN_ROWS = 1 << 14  # this many sums fit the CPU cache
 _LOWER_BITS = 48
 _UPPER_PLACE = 3 if sys.byteorder == "little" else 0
@@ -84,13 +84,13 @@ class Sample:
             "size": len(self.digests),
             "limit": self.limit,
             "rows": self.rows,
-            "twins": self.repeated,
+            "repeated": self.repeated,
         }
 
     @classmethod
     def of(cls, facts: Mapping[str, Any], digests: Digests) -> Sample:
         """Return the inverse of :meth:`facts`."""
-        limit, rows, repeated = int(facts["limit"]), int(facts["rows"]), float(facts["twins"])
+        limit, rows, repeated = int(facts["limit"]), int(facts["rows"]), float(facts["repeated"])
         return cls(digests=digests, limit=limit, rows=rows, repeated=repeated)
 
 
@@ -192,10 +192,10 @@ class Sampler:
         held = int(self._counts.sum())
         if not self._patient and held > _TELLS_AFTER_ROWS:
             repeated = int(self._counts[self._counts > 1].sum())
-            self._given_up = repeated > _TOO_MANY_TWINS * held
+            self._given_up = repeated > _MOST_REPEATED * held
 
 
-class Sieve:
+class Prefilter:
     """Has samplers look at rows: each at the sums, modulo 2**64, over columns of its own.
 
     The upper 16 bits of the cells' digests rule out nearly every row that no sampler needs.
@@ -273,3 +273,12 @@ def _summed(columns: Sequence[NDArray[Word]]) -> NDArray[Word]:
 
 def _sums(counts: NDArray[np.int64], starts: NDArray[np.intp]) -> NDArray[np.int64]:
     return np.add.reduceat(counts, starts) if len(starts) else counts[:0]
+
+
+def in_both(one: Digests, other: Digests) -> int:
+    """Return how many digests are in both samples, which are in order and hold each once."""
+    few, many = (one, other) if len(one) <= len(other) else (other, one)
+    places = many.searchsorted(few)
+    # Any place will do for what would be behind the last one: it is not what lies there.
+    places[places == len(many)] = 0
+    return int(np.count_nonzero(many[places] == few)) if len(many) else 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from app.engine.schema import (
     read_column,
     read_gram,
 )
+from app.vault.stored import Attached
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Values, array_of, summed
 from mechanisms.grids import Grid
 from mechanisms.sketches import distinct, limb_sums, merge_ordered
@@ -48,12 +49,6 @@ _CODED_ROWS = 1 << 15
 """The number of rows whose sum codes are made at a time."""
 NARROW_ROWS = 2**31 - 1
 """Up to this many rows a count fits 32 bits."""
-
-
-class File(Protocol):
-    """A stored file."""
-
-    def read(self) -> bytes: ...
 
 
 class SketchBuilder:
@@ -110,7 +105,7 @@ class SketchBuilder:
 
 
 def added(
-    files: Iterable[tuple[str, bytes]], earlier: Mapping[str, File]
+    files: Iterable[tuple[str, bytes]], earlier: Mapping[str, Attached]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield sketch files with the stored ones of earlier rows added: integers, so exactly."""
     summary = json.loads(earlier[SUMMARY].read())

@@ -29,8 +29,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from app.vault.stored import StoredFile, VaultError, trouble_of
-from app.vault.waiting import flush
+from app.vault.stored import StoredFile, VaultError, flush, trouble_of
 
 KEY_BYTES = 32
 _DIGESTS, _ACCOUNT = ".digests", ".account"

@@ -47,9 +47,12 @@ from app.vault.stored import (
     StoredPiece,
     TamperedError,
     VaultError,
+    discard,
+    flush,
+    private,
+    staged,
     trouble_of,
 )
-from app.vault.waiting import discard, flush, private, staged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,9 +14,25 @@ served, rendering takes at most a quarter of a processor.
 *A cache.* What anyone may keep (``Cache-Control: public``) is rendered once, and sent from memory
 until something public changes: a release is published or withdrawn, a data set is edited or
 archived, the log is signed. This process's own changes count at once, another server's within
-a second.
+a second. Each language has its own copy, since pages differ by it.
 
 The address is the other end's, or what a trusted proxy says that it is (``trusted_proxies``).
+
+All connections of a server: which are served, and which are closed for that.
+
+A connection is *quiet* while no request of its own is being answered: it has just been made,
+its head has not ended yet, or its last answer is out. A client that opens many and sends
+nothing loses the oldest of them to new connections. So connections that send nothing
+keep no client out, wherever they come from; those with a request are bounded for each address.
+
+Beyond the most that are served there is head room: there probes are answered, and who
+has an admin key. One that is quiet there makes room there, and not among those served.
+
+A person's bodies that are still arriving are bounded too, whatever addresses they come from. So
+who sends many of them slowly holds that many connections, and no more.
+
+An address is the other end's: an IPv4 address, or the first 64 bits of an IPv6 address.
+Behind a proxy that is the proxy's, for all clients.
 """
 
 from __future__ import annotations
@@ -26,10 +42,12 @@ import logging
 import math
 import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
+from ipaddress import IPv6Address, ip_address
 from typing import ClassVar
 
 import anyio.to_thread
@@ -42,7 +60,176 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.domain.ledger import sha256_hex
 from app.domain.problems import Problem
 from app.logs import describe
-from app.web.crowd import address_of
+from app.web.languages import language_of
+
+_MOST_BODIES_EACH = 64
+"""Bodies of one person that may arrive at once; fewer where few connections are served."""
+_FEWEST_BODIES_EACH = 4
+_SHARE_OF_BODIES = 4  # of all connections, one in this many
+_NETWORK_BITS = 64
+"""Of an IPv6 address; who has one has all of its network."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Connection:
+    """An open connection; ``dismiss`` closes it now, so that another one is served."""
+
+    dismiss: Callable[[], None]
+
+
+class Admission(Enum):
+    """How a connection is admitted."""
+
+    SERVED = auto()
+    HEAD_ROOM = auto()
+    REFUSED = auto()
+
+
+class _Quiet:
+    """Connections that are quiet, by address; each address has its oldest first."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, dict[Connection, None]] = {}
+
+    def add(self, connection: Connection, address: str) -> None:
+        self._held.setdefault(address, {}).setdefault(connection)
+
+    def discard(self, connection: Connection, address: str) -> None:
+        if (held := self._held.get(address)) is not None:
+            held.pop(connection, None)
+            if not held:
+                del self._held[address]
+
+    def oldest(self, address: str) -> Connection | None:
+        return next(iter(self._held.get(address, ())), None)
+
+    def oldest_of_most(self) -> Connection | None:
+        """Return the oldest of the address that has most of them."""
+        if not self._held:
+            return None
+        return self.oldest(max(self._held, key=lambda each: len(self._held[each])))
+
+
+class ConnectionLimiter:
+    """Limits the connections that are open, by address.
+
+    Parameters
+    ----------
+    most, most_each
+        How many are served, and of one address.
+    head_room
+        How many more are admitted.
+    """
+
+    def __init__(self, *, most: int, most_each: int, head_room: int) -> None:
+        self._most = most
+        self._most_each = most_each
+        self._head_room = head_room
+        self._addresses: dict[Connection, str] = {}
+        self._beyond: set[Connection] = set()
+        self._served: Counter[str] = Counter()
+        self._quiet, self._quiet_beyond = _Quiet(), _Quiet()
+        share = max(_FEWEST_BODIES_EACH, most // _SHARE_OF_BODIES)
+        self.most_bodies_each = min(_MOST_BODIES_EACH, share)
+        self._arriving: Counter[str] = Counter()
+
+    def body_arrives(self, person: str) -> bool:
+        """Count a body of a person's that is not complete; False where there are too many."""
+        if self._arriving[person] >= self.most_bodies_each:
+            return False
+        self._arriving[person] += 1
+        return True
+
+    def body_ended(self, person: str) -> None:
+        """Stop counting a body: it is complete, or its request has ended."""
+        self._arriving[person] -= 1
+        if not self._arriving[person]:
+            del self._arriving[person]
+
+    def admit(self, connection: Connection, host: str) -> Admission:
+        """Admit a connection, which is quiet at first; another may be dismissed for it."""
+        address = address_of(host)
+        admission = Admission.SERVED
+        if not self._is_room(address):
+            admission = Admission.HEAD_ROOM if self._is_head_room() else Admission.REFUSED
+        if admission is Admission.HEAD_ROOM:
+            self._beyond.add(connection)
+        elif admission is Admission.SERVED:
+            self._served[address] += 1
+        if admission is not Admission.REFUSED:
+            self._addresses[connection] = address
+            self.mark_quiet(connection)
+        return admission
+
+    def _is_room(self, address: str) -> bool:
+        """Return whether one more is served, which another may be dismissed for."""
+        if self._served[address] >= self._most_each:
+            return self._dismiss(self._quiet.oldest(address))
+        if len(self._addresses) - len(self._beyond) < self._most:
+            return True
+        return self._dismiss(self._quiet.oldest_of_most())
+
+    def _is_head_room(self) -> bool:
+        if len(self._beyond) < self._head_room:
+            return True
+        return self._dismiss(self._quiet_beyond.oldest_of_most())
+
+    def mark_quiet(self, connection: Connection) -> None:
+        """Note that no request of a connection is being answered."""
+        address = self._addresses.get(connection)
+        if address is not None:
+            self._quiet_like(connection).add(connection, address)
+
+    def mark_busy(self, connection: Connection) -> None:
+        """Note that a request of a connection is being answered."""
+        address = self._addresses.get(connection)
+        if address is not None:
+            self._quiet_like(connection).discard(connection, address)
+
+    def remove(self, connection: Connection) -> None:
+        """Note that a connection is closed."""
+        self.mark_busy(connection)
+        address = self._addresses.pop(connection, None)
+        if connection in self._beyond:
+            self._beyond.discard(connection)
+        elif address is not None:
+            self._served[address] -= 1
+            if not self._served[address]:
+                del self._served[address]
+
+    def _quiet_like(self, connection: Connection) -> _Quiet:
+        return self._quiet_beyond if connection in self._beyond else self._quiet
+
+    def _dismiss(self, connection: Connection | None) -> bool:
+        """Dismiss a connection for another's sake, if there is one."""
+        if connection is None:
+            return False
+        self.remove(connection)
+        connection.dismiss()
+        return True
+
+
+def address_of(host: str) -> str:
+    """Return what counts as one address: of IPv6, a network.
+
+    >>> address_of("2001:db8::1") == address_of("2001:db8::2:3:4")
+    True
+    >>> address_of("::ffff:192.0.2.1")
+    '192.0.2.1'
+    """
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:  # a socket in the file system: everybody's
+        return host
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(int(address) >> _NETWORK_BITS)
+
+
+# Requests without a key: bounded by address and in all, served after people who are signed in
+
 
 # Answers that every cache may store: with an entity tag, and no cookie, key or secret in them
 
@@ -276,6 +463,7 @@ class Anonymous:
             *map(scope.get, ("scheme", "path", "query_string", "root_path")),
             headers.get("host"),
             headers.get("accept"),
+            language_of(scope),
         )
         condition = headers.get("if-none-match")
         version = await self._version()
@@ -285,7 +473,7 @@ class Anonymous:
                 # somebody who waited before this one may have asked for the same
                 version = await self._version()
                 rendered = self._cache.get(key, version) or await _render(
-                    app, scope, receive, version, kept=kept
+                    app, scope, version, kept=kept
                 )
             if version is not None and _is_kept(rendered):
                 self._cache.put(key, rendered)
@@ -375,10 +563,12 @@ def gate_of(scope: Scope) -> Anonymous | None:
     return found
 
 
-async def _render(
-    app: ASGIApp, scope: Scope, receive: Receive, version: Hashable, *, kept: bool
-) -> _Rendered:
-    """Return an application's whole answer, to be sent when the client takes it."""
+async def _render(app: ASGIApp, scope: Scope, version: Hashable, *, kept: bool) -> _Rendered:
+    """Return an application's whole answer, to be sent when the client takes it.
+
+    It is rendered to its end for everyone who will ask for it, also when this client has left:
+    a file that stops being sent to a client who is gone would be kept as its first part.
+    """
     plain = [each for each in scope["headers"] if each[0] not in _CONDITIONS]
     started: Message = {}
     body = bytearray()
@@ -391,7 +581,7 @@ async def _render(
 
     inner = {**scope, "headers": plain}
     inner.pop("extensions", None)  # files are to come as bytes
-    await app(inner, receive, take)
+    await app(inner, _nothing_more(), take)
     for name in ("problem", "route"):  # what the log and the counts look for
         if name in inner:
             scope[name] = inner[name]
@@ -402,6 +592,16 @@ async def _render(
     if status == 200 and headers.get("cache-control", "").startswith("public"):
         headers.setdefault("ETag", f'"{sha256_hex(bytes(body))[:32]}"')
     return _Rendered(version, status, tuple(headers.raw), bytes(body))
+
+
+def _nothing_more() -> Receive:
+    """Return what an application receives of a request without a body whose client stays."""
+    whole = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> Message:
+        return next(whole, None) or await asyncio.get_running_loop().create_future()
+
+    return receive
 
 
 def _is_kept(rendered: _Rendered) -> bool:

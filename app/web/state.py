@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypedDict
@@ -25,8 +25,8 @@ from app.services.build import Services
 from app.services.people.rates import RateLimiter
 from app.services.releases.public_moments import now_ms
 from app.settings import Settings
-from app.web.anonymous import Anonymous
-from app.web.crowd import Crowd
+from app.web.anonymous import Anonymous, ConnectionLimiter
+from app.web.providers import ProviderSignIn
 from app.web.requests.uploads import UploadGate
 
 # The public clock: what holds an answer until the moment it may leave
@@ -123,11 +123,14 @@ class AppState:
     constants: Constants
     anonymous: Anonymous
     clock: PublicClock
-    crowd: Crowd
+    limiter: ConnectionLimiter
     rates: RateLimiter
+    sign_in: ProviderSignIn
     uploads: UploadGate
     refusal_page: Callable[[Request, Problem, Mapping[str, str]], Response]
     """Shows a refusal to people; its headers are sent along."""
+    documents_with: Callable[[str], Sequence[tuple[str, str]]]
+    """Returns the sections of the documents with every word of a query: headings, addresses."""
 
 
 class LifespanState(TypedDict):

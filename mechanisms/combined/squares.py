@@ -11,6 +11,9 @@ and so is an answer r'theta*. Where the row count is public, the cells add up to
 Slavkovic, Proposition 2.11). It costs nothing, and has the guarantee of all releases together,
 whose epsilons add up (Dwork & Roth 2014, Corollary 3.15).
 
+*Tables.* Where all is counts, and tables are among them or the cells are too many to solve for,
+residuals are combined one by one: :mod:`mechanisms.margins.covered`.
+
 *Error.* The releases' noises are independent, and their covariances follow from public facts. By
 Gauss and Markov no other unbiased linear combination has a smaller variance; so none of the
 releases alone has. With single numbers y_s of variance v_s this is the mean by weights 1 / v_s,
@@ -21,37 +24,197 @@ of variance 1 / sum_s (1 / v_s).
 below 2**32.
 
 *Intervals* are 95% of the combination, as :mod:`mechanisms.geometry.cuts` has it.
+
+The common unknowns of several statistics of the same records: each number is linear in them.
+
+*Cells*: the finest that the axes of all counts and histograms make; a cell of one of them is a
+union of these, and a count is all of them. *Columns*: where the row count is public, each column's
+mean and each pair's mean product; where it is private, each column's sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
+from math import prod
 from typing import cast
 
 import numpy as np
 
-from mechanisms.combined.atoms import Atoms, Reading, read_by
 from mechanisms.contract import InvalidStatisticError, Json, Noise, Outcome, Statistic
 from mechanisms.derivations import Released, parts_of
 from mechanisms.domain import Schema
-from mechanisms.exact.many import Floats
-from mechanisms.geometry.balls import NoiseLaw
+from mechanisms.exact.floats import Floats
+from mechanisms.gaussian import additive_noise
 from mechanisms.geometry.cuts import combination_factor
-from mechanisms.knorm import IntegerNoise, integer_noise
+from mechanisms.geometry.smooth import NoiseLaw
+from mechanisms.knorm import AdditiveNoise
+from mechanisms.margins.covered import Source, covered, of_cells, of_tables
 from mechanisms.privacy import ONE_ROW, part_of
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic, Leaf, Tree, render
-from mechanisms.statistics.facts.readings import LinearInColumns
-from mechanisms.statistics.histogram import CellStatistic
+from mechanisms.statistics.cells.axes import Axis
+from mechanisms.statistics.facts.clipping import is_clipped
+from mechanisms.statistics.facts.readings import Atom, LinearInColumns
+from mechanisms.statistics.histogram import CellStatistic, RangeCounts
 from mechanisms.statistics.questions import Question, check_asked, plain, viewed
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.stack import Stack
+from mechanisms.statistics.tables import MarginStatistic
+
+Reading = Mapping[int, Fraction]
+"""A linear function: the atoms' places, and their factors."""
+
+Name = tuple[str, ...]
+Starts = tuple[float, ...]
+"""Values at which cells begin."""
+
+# Least squares solves for all of them at once, in time that grows with their cube.
+MOST_ATOMS = 1_000
+# Counts become multiples of 1 / _STEP: below 2**32 floats add those without rounding.
+_STEP = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Atoms:
+    """The places of cells, then of the columns' numbers.
+
+    ``axes`` holds for each counted column where its finest cells begin, and how many they are;
+    it is None where nothing is counted.
+    """
+
+    schema: Schema
+    axes: Mapping[str, tuple[Starts | None, int]] | None
+    names: tuple[Name, ...]
+
+    @classmethod
+    def of(cls, statistics: Sequence[Statistic], schema: Schema) -> Atoms:
+        """Return the common unknowns of these statistics.
+
+        Raises
+        ------
+        InvalidStatisticError
+            It is too much.
+        """
+        counted = [each for each in statistics if isinstance(each, CellStatistic)]
+        axes: dict[str, tuple[Starts | None, int]] = {}
+        for each in counted:
+            for axis in each.axes(schema):
+                axes[axis.column] = _refined(axis, axes.get(axis.column))
+        names = dict.fromkeys(
+            name for each in statistics for name, _ in _column_atoms(each, schema)
+        )
+        atoms = cls(schema, axes if counted else None, tuple(names))
+        if atoms.size > MOST_ATOMS:
+            raise InvalidStatisticError(
+                f"together they make more than {MOST_ATOMS} different cells and moments"
+            )
+        return atoms
+
+    @property
+    def cells(self) -> int:
+        """Return how many cells there are."""
+        return 0 if self.axes is None else prod(size for _, size in self.axes.values())
+
+    @property
+    def size(self) -> int:
+        """Return how many atoms there are."""
+        return self.cells + len(self.names)
+
+    def without_the_known(self, matrix: Floats, rows: int | None) -> tuple[Floats, Floats]:
+        """Return linear functions of all cells but the last, and what they are where those are 0.
+
+        The cells add up to the row count, where that is public.
+        """
+        if rows is None or not self.cells:
+            return matrix, np.zeros(len(matrix))
+        # The last cell is the row count less all others: that is put in its place.
+        last = matrix[:, self.cells - 1]
+        cut = np.delete(matrix, self.cells - 1, axis=1)
+        cut[:, : self.cells - 1] -= last[:, None]
+        return cut, last * rows
+
+    def rounded(self, theta: Floats, rows: int | None) -> list[Fraction]:
+        """Return all atoms exactly: the cells on a grid, the last of them such that they add up."""
+        free = self.cells - 1 if self.cells and rows is not None else self.cells
+        found = [Fraction(round(float(count) * _STEP), _STEP) for count in theta[:free]]
+        if free < self.cells:
+            # Not rounded by itself: the cells might then miss the public row count by a step.
+            found.append(Fraction(rows or 0) - sum(found, Fraction(0)))
+        return [*found, *(Fraction(float(number)) for number in theta[free:])]
+
+
+def read_by(statistic: Statistic, atoms: Atoms) -> list[Reading]:
+    """Return the unknowns that each number of a statistic's answer reads, in the answer's order.
+
+    Raises
+    ------
+    InvalidStatisticError
+        The atoms are not those that it is made of.
+    """
+    if isinstance(statistic, CellStatistic):
+        return list(_unions(statistic, atoms))
+    places = {name: place for place, name in enumerate(atoms.names, start=atoms.cells)}
+    wanted = list(_column_atoms(statistic, atoms.schema))
+    if not {name for name, _ in wanted} <= places.keys():
+        raise InvalidStatisticError("these releases together do not determine that")
+    return [{places[name]: factor} for name, factor in wanted]
+
+
+def _unions(statistic: CellStatistic, atoms: Atoms) -> Iterator[Reading]:
+    """Yield for each cell of a histogram which of the finest cells it is made of."""
+    own = {axis.column: axis for axis in statistic.axes(atoms.schema)}
+    if atoms.axes is None or not own.keys() <= atoms.axes.keys():
+        raise InvalidStatisticError("these releases together do not determine that")
+    # along each of all axes: in which of the statistic's own cells a finest cell lies
+    along = [_parents(own.get(name), starts, size) for name, (starts, size) in atoms.axes.items()]
+    order = [list(atoms.axes).index(name) for name in own]
+    shape = [len(axis.labels) for axis in own.values()]
+    members: dict[tuple[int, ...], dict[int, Fraction]] = {
+        cell: {} for cell in product(*(range(size) for size in shape))
+    }
+    for place, parents in enumerate(product(*along)):
+        members[tuple(parents[at] for at in order)][place] = Fraction(1)
+    yield from members.values()
+
+
+def _parents(axis: Axis | None, starts: Starts | None, size: int) -> list[int]:
+    """Return in which cell of an axis each finest cell of its column lies."""
+    if axis is None:
+        return [0] * size
+    # The cells of a category are its values, on every axis alike.
+    if starts is None or axis.starts is None:
+        return list(range(size))
+    if not set(axis.starts.tolist()) <= set(starts):
+        raise InvalidStatisticError(
+            f"these releases do not distinguish the edges of {axis.column} that are asked for"
+        )
+    # A finest cell lies where its first value does; the lowest one has those below all starts.
+    return [0, *(int(cell) for cell in axis.place(np.array(starts, dtype=axis.starts.dtype)))]
+
+
+def _refined(axis: Axis, earlier: tuple[Starts | None, int] | None) -> tuple[Starts | None, int]:
+    if axis.starts is None:
+        return None, len(axis.labels)
+    starts = set(axis.starts.tolist()) | set((earlier[0] if earlier else None) or ())
+    return tuple(sorted(starts)), len(starts) + 1
+
+
+def _column_atoms(statistic: Statistic, schema: Schema) -> Iterable[Atom]:
+    """Return the atom that each number of a statistic of columns is a multiple of."""
+    if is_clipped(statistic):
+        raise InvalidStatisticError("releases of clipped values are not combined with others")
+    return statistic.column_atoms(schema) if isinstance(statistic, LinearInColumns) else ()
+
+
+# Several releases of the same records as one: least squares of what is noisy. Free of charge
+
 
 KINDS = tuple(
     kind
     for kind, statistic in SINGLE_STATISTICS.items()
-    if issubclass(statistic, CellStatistic | LinearInColumns)
+    if issubclass(statistic, CellStatistic | LinearInColumns) or "margins" in statistic.mechanisms
 )
 """Kinds whose answers are linear in counts of cells, or in sums and means of columns."""
 MOST_NUMBERS = 2_000
@@ -118,6 +281,8 @@ def combine(statistic: Statistic, releases: Sequence[Released], schema: Schema) 
     wanted = _plain(statistic, schema)
     asked = [_usable(release, wanted, schema) for release in releases]
     parts = [part for found in asked for part in found]
+    if _are_tables(wanted, parts):
+        return covered(wanted.statistic, [_tables(*part) for part in parts], wanted.facts)
     atoms = Atoms.of([part.statistic for _, part in parts], wanted.facts)
     sources = [_source(released, part, atoms) for released, part in parts]
     if sum(len(source.values) for source in sources) > MOST_NUMBERS:
@@ -135,6 +300,46 @@ def _numbers(source: Statistic, schema: Schema) -> int:
     if isinstance(source, Stack):
         return sum(_numbers(part.statistic, schema) for part in source.parts)
     return source.answer_numbers(schema) if source.kind in KINDS else 0
+
+
+# Tables, each residual by itself
+
+
+def _are_tables(wanted: _Plain, parts: Sequence[tuple[Released, _Plain]]) -> bool:
+    """Return whether residuals are combined one by one: of tables, or of very many cells."""
+    asked = [wanted.statistic, *(part.statistic for _, part in parts)]
+    if any(isinstance(each, MarginStatistic) for each in asked):
+        return True
+    if not all(isinstance(each, CellStatistic) for each in asked):
+        return False
+    cells: dict[str, int] = {}
+    for each in cast(Sequence[CellStatistic], asked):
+        cells |= {axis.column: len(axis.labels) for axis in each.axes(wanted.facts)}
+    numbers = sum(part.statistic.answer_numbers(part.facts) for _, part in parts)
+    return prod(cells.values()) > MOST_ATOMS or numbers > MOST_NUMBERS
+
+
+def _tables(released: Released, asked: _Plain) -> Source:
+    """Return a release of counts as a source of residuals.
+
+    Raises
+    ------
+    InvalidStatisticError
+        It is of sums.
+    """
+    statistic, facts = asked.statistic, asked.facts
+    if isinstance(statistic, MarginStatistic):
+        return of_tables(statistic, released.value, released.epsilon, released.mechanism, facts)
+    if not isinstance(statistic, CellStatistic):
+        raise InvalidStatisticError(f"{statistic.kind} says nothing about tables")
+    noise = additive_noise(
+        asked.form.space, released.mechanism, released.norm, released.epsilon.fraction
+    )
+    laws, unit = noise.describe()
+    variance = (float(unit) * laws[0].std) ** 2
+    # cells are exchangeable: one correlation is that of all
+    common = variance * float(_correlations(noise, 2)[0, 1]) if len(laws) > 1 else 0.0
+    return of_cells(statistic, released.value, variance - common, common, facts)
 
 
 # What can be combined
@@ -165,6 +370,13 @@ def _plain(statistic: Statistic, schema: Schema) -> _Plain:
         rows, facts = statistic.parting(schema).key, replace(schema, selected=True)
         statistic = cast(Statistic, plain(statistic))
     found = _Plain(statistic, facts, rows)
+    if isinstance(statistic, MarginStatistic):
+        return found
+    if isinstance(statistic, RangeCounts):
+        raise InvalidStatisticError(
+            "a histogram with ranges is not combined with other releases: its counts are whole and "
+            "rise together, so they are no sums of records and noise"
+        )
     if not found.form.linear:
         raise InvalidStatisticError(
             f"{statistic.kind} is a ratio of noisy numbers here, as the row count is private: "
@@ -195,7 +407,7 @@ def _usable(release: Released, wanted: _Plain, schema: Schema) -> list[tuple[Rel
 
 def _source(released: Released, asked: _Plain, atoms: Atoms) -> _Source:
     form = asked.form
-    noise = integer_noise(form.space, str(released.norm), released.epsilon.fraction)
+    noise = additive_noise(form.space, released.mechanism, released.norm, released.epsilon.fraction)
     laws, unit = noise.describe()
     leaves = list(_leaves(form.answer([Fraction(0)] * form.space.dimension), released.value))
     places = _different(reads := read_by(asked.statistic, atoms))
@@ -214,8 +426,8 @@ def _source(released: Released, asked: _Plain, atoms: Atoms) -> _Source:
     )
 
 
-def _correlations(noise: IntegerNoise, dimension: int) -> Floats:
-    if isinstance(noise.ball, str):
+def _correlations(noise: AdditiveNoise, dimension: int) -> Floats:
+    if noise.uncorrelated:
         return np.eye(dimension)
     rows = range(dimension)
     return np.array([[1.0 if j == k else noise.correlation(j, k) for k in rows] for j in rows])

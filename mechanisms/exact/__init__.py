@@ -2,8 +2,8 @@
 
 :mod:`balls` and :mod:`fractions` hold every helper for FLINT's types, once; :mod:`fractions` reads
 and writes decimals too. :mod:`floats` has functions with proved errors and turns balls into grid
-points, :mod:`many` names arrays, :mod:`certainty` adds bits until an answer is certain, and
-:mod:`continuous` holds random reals whose bits are drawn when they are read.
+points. :mod:`continuous` adds bits until an answer is certain, and holds random reals whose bits
+are drawn when they are read.
 
 May enter: arithmetic that is independent of privacy and statistics. May import: ``randomness``.
 """

@@ -13,20 +13,101 @@ more working precision, never with a float.
 python-flint keeps its working precision in one process-wide setting. Every
 computation whose *tightness* matters runs inside :func:`working_precision`;
 its *validity* never depends on the precision, since balls certify themselves.
+
+Arrays of numbers in place of single ones: floats in place of exact fractions.
+
+The code that computes an answer from noisy coordinates also computes many answers from arrays of
+them, in one pass. Simulations of the expected error use this; no release is made of floats.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from typing import Any, TypeVar
 
 import numpy as np
 from flint import arb, ctx, fmpq
+from numpy.typing import NDArray
 
-from mechanisms.exact.many import Floats
+# Names for the arrays that certified code computes with
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+
+# Arrays of numbers in place of single ones: floats in place of exact fractions
+
+
+class Many:
+    """Floats that add, multiply and divide with each other and with fractions, one by one.
+
+    Parameters
+    ----------
+    floats
+        The numbers.
+    """
+
+    __slots__ = ("floats",)
+
+    def __init__(self, floats: Floats) -> None:
+        self.floats = floats
+
+    def __add__(self, other: Many | Fraction | int) -> Many:
+        return Many(self.floats + _floats(other))
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Many | Fraction | int) -> Many:
+        return Many(self.floats * _floats(other))
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: Many | Fraction | int) -> Many:
+        return Many(self.floats - _floats(other))
+
+    def __neg__(self) -> Many:
+        return Many(-self.floats)
+
+    def __abs__(self) -> Many:
+        return Many(np.abs(self.floats))
+
+    def __rtruediv__(self, other: Fraction | int) -> Many:
+        return Many(float(other) / self.floats)
+
+    def __truediv__(self, other: Many | Fraction | int) -> Many:
+        return Many(self.floats / _floats(other))
+
+    def map(self, function: Callable[..., Floats], *others: Many | Fraction) -> Many:
+        """Return a function's results for the numbers, and for others."""
+        return Many(function(self.floats, *map(_floats, others)))
+
+
+def _floats(number: Many | Fraction | int) -> Any:
+    return number.floats if isinstance(number, Many) else float(number)
+
+
+Number = TypeVar("Number", Fraction, Many)
+
+
+def at_least(number: Number, low: Fraction) -> Number:
+    """Return the larger of two numbers, or of each of :class:`Many` and one."""
+    return number.map(np.maximum, low) if isinstance(number, Many) else max(number, low)
+
+
+def clamped(number: Number, low: Fraction, high: Fraction) -> Number:
+    """Return the point of [low, high] next to a number, or to each of :class:`Many`."""
+    if isinstance(number, Many):
+        return number.map(np.clip, low, high)
+    return min(max(number, low), high)
+
+
+# Elementwise functions in float64 whose error is proved, not trusted
+
 
 # Certified rounding: a vector known as balls becomes one point of a public grid, or waits
 
@@ -99,7 +180,8 @@ SOFTPLUS_ERROR = 2.0**-46
 """Error of :func:`softplus`, relative to 1 + |t|."""
 
 _CELLS = 64  # 2**(j/64): the rest is below log(2)/128, where five terms are enough
-_LOWEST = -700.0  # exp(-700) is still a normal float
+LOWEST = -700.0
+"""The least argument of :func:`exp_nonpositive`: exp(-700) is still a normal float."""
 
 
 def _exact_constants() -> tuple[float, float, Floats]:
@@ -115,7 +197,7 @@ _STEP_HIGH, _STEP_LOW, _POWERS = _exact_constants()
 _SERIES = tuple(float(Fraction(1, k)) for k in (120, 24, 6, 2))
 
 
-def _exp_nonpositive(x: Floats) -> Floats:
+def exp_nonpositive(x: Floats) -> Floats:
     """Return exp(x) for x in [-700, 0], relative error at most 2**-51.
 
     x = k log(2)/64 + r with integer k and |r| <= log(2)/128 + 2**-40. The first
@@ -147,7 +229,7 @@ def sigmoid(t: Floats) -> tuple[Floats, Floats]:
     quotient 2**-53.
     """
     # Of -|t| only: nothing overflows, and 1 + small loses nothing to cancellation.
-    small = _exp_nonpositive(np.maximum(-np.abs(t), _LOWEST))
+    small = exp_nonpositive(np.maximum(-np.abs(t), LOWEST))
     whole = 1 + small
     low, high = small / whole, 1 / whole
     positive = t > 0
@@ -162,9 +244,9 @@ def softplus(t: Floats) -> Floats:
     r - r**2 / 2 is within |r|**3 of log(1 + r) while |r| < 1/2. The first y, 2 s / (2 + s), is
     within 0.027; the second leaves r below 2**-16, the third is within 2**-47.
     """
-    small = _exp_nonpositive(np.maximum(-np.abs(t), _LOWEST))
+    small = exp_nonpositive(np.maximum(-np.abs(t), LOWEST))
     log = 2 * small / (2 + small)
     for _ in range(2):
-        rest = (1 + small) * _exp_nonpositive(-log) - 1
+        rest = (1 + small) * exp_nonpositive(-log) - 1
         log = log + (rest - rest * rest / 2)
     return np.asarray(np.maximum(t, 0) + log)

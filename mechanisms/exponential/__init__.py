@@ -16,7 +16,7 @@ from mechanisms.contract import by_statistic
 from mechanisms.exponential.linear import calibrate_linear
 from mechanisms.exponential.quantile import calibrate_quantile
 from mechanisms.exponential.quantile_regression import calibrate_quantile_regression
-from mechanisms.exponential.theorem import THEOREM
+from mechanisms.privacy import EXPONENTIAL_THEOREM as THEOREM
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression

@@ -40,14 +40,14 @@ from mechanisms.contract import (
     Alternative,
     Data,
     Disturbance,
+    Drawing,
     InvalidStatisticError,
     Outcome,
     Plan,
-    no_noise,
 )
 from mechanisms.domain import Schema
-from mechanisms.exponential.theorem import THEOREM
 from mechanisms.objectives.quadratic import NormalEquations
+from mechanisms.privacy import EXPONENTIAL_THEOREM as THEOREM
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.gaussian_ball import GaussianBall, draw
@@ -86,9 +86,10 @@ def calibrate_linear(
     Raises
     ------
     InvalidStatisticError
-        The statistic has more than 12 coefficients, or
+        The statistic has more than 12 coefficients, names Huber's loss, or
         asks for less ridge than the public rule.
     """
+    statistic.require_squared()
     scaling, bound = statistic.scaling(schema), statistic.exact_bound
     if scaling.dimension > MAX_DIMENSION:
         raise InvalidStatisticError(
@@ -98,15 +99,43 @@ def calibrate_linear(
         )
     rate = loss_rate(epsilon.fraction, bound, schema.adjacency)
     rule = public_ridge(rate, bound, scaling.dimension)
-    drawn = LinearDraw(
-        scaling=scaling,
+    drawn = LinearParameters(
         rate=rate,
         bound=bound,
         ridge=statistic.ridge_of(rule, least=rule),
         step_exponent=grid_exponent(epsilon.fraction, bound),
-        weights=weights_of(statistic, schema),
     )
-    return _plan(drawn, schema, epsilon)
+    return _plan(drawn, statistic, schema, epsilon)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearParameters:
+    """The calibrated numbers of a draw, in the symbols above: c is the ``rate``."""
+
+    rate: Fraction
+    bound: Fraction
+    ridge: Fraction
+    step_exponent: int
+
+    def drawing(self, statistic: LinearRegression, schema: Schema) -> Drawing:
+        """Return how the regression is drawn."""
+        drawn = LinearDraw(
+            scaling=statistic.scaling(schema),
+            rate=self.rate,
+            bound=self.bound,
+            ridge=self.ridge,
+            step_exponent=self.step_exponent,
+            weights=weights_of(statistic, schema),
+        )
+        disturbance = Disturbance(
+            ball=None, ridge=self.ridge, rate=lambda _length: float(self.rate), bound=self.bound
+        )
+        return Drawing(draw=drawn, disturbance=disturbance)
+
+    @property
+    def step(self) -> Fraction:
+        """Return the grid's step in scaled units."""
+        return Fraction(1, 2**-self.step_exponent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +176,16 @@ class LinearDraw:
         return Fraction(1, 2**-self.step_exponent)
 
 
-def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
+def _plan(
+    drawn: LinearParameters, statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss
+) -> Plan:
+    scaling = statistic.scaling(schema)
     return Plan(
         mechanism="exponential",
         norm=None,
+        statistic=statistic,
+        schema=schema,
+        parameters=drawn,
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
@@ -159,14 +194,12 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid=drawn.scaling.grid(drawn.step),
+        grid=scaling.grid(drawn.step),
         reason=(
             "The classical baseline: least squares by the exponential mechanism, a truncated "
             "Gaussian, drawn exactly without a Markov chain."
         ),
-        draw=drawn,
-        preview=no_noise,
-        expected_ms=_MS_PER_ENTRY * drawn.scaling.dimension**2,
+        expected_ms=_MS_PER_ENTRY * scaling.dimension**2,
         time_depends_on_data=True,
         alternatives=(
             Alternative(
@@ -180,9 +213,6 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             "depends on the data.",
             "ridge": float(drawn.ridge),
             "bound": float(drawn.bound),
-            "coefficients": drawn.scaling.dimension,
+            "coefficients": scaling.dimension,
         },
-        disturbance=Disturbance(
-            ball=None, ridge=drawn.ridge, rate=lambda _length: float(drawn.rate), bound=drawn.bound
-        ),
     )

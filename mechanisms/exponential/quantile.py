@@ -1,11 +1,12 @@
 """Quantiles by permute-and-flip, the exponential mechanism's better on finite candidates.
 
 The candidates are the points of the column's public grid, finitely
-many, and the loss of t is ``s(t)``, the distance of ``level * n`` to [#{y < t}, #{y <= t}]
+many (or those of :mod:`mechanisms.grids`, each as often as its base measure
+says), and the loss of t is ``s(t)``, the distance of ``level * n`` to [#{y < t}, #{y <= t}]
 (:mod:`mechanisms.samplers.intervals`). Its sensitivity is the gradient's, 1, or
 max(level, 1 - level) under add-remove. On finite candidate sets *permute-and-flip*
 (McKenna & Sheldon 2020) is epsilon-DP at the same rate and never worse; it is
-what is drawn, exactly: :mod:`mechanisms.samplers.permute_and_flip`. Several levels
+what is drawn, exactly: :mod:`mechanisms.samplers.intervals`. Several levels
 are drawn one by one, each with an equal part of epsilon, then sorted.
 
 **Privacy of permute-and-flip.** With lambda = epsilon / (2 Delta) and
@@ -29,12 +30,15 @@ Integrate over the other Z: the law is epsilon-DP, for either adjacency.
 
 from __future__ import annotations
 
-from mechanisms.contract import Alternative, Plan, no_noise, require_numbers
+from dataclasses import dataclass
+from fractions import Fraction
+
+from mechanisms.contract import Alternative, Drawing, Plan
 from mechanisms.domain import Schema
 from mechanisms.exact.fractions import decimal_text
-from mechanisms.exponential.theorem import THEOREM
+from mechanisms.privacy import EXPONENTIAL_THEOREM as THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss
-from mechanisms.samplers.permute_and_flip import permute_and_flip_point
+from mechanisms.samplers.intervals import permute_and_flip_point
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
 from mechanisms.statistics.ranks.draw import Candidates, EachLevelAlone, QuantileDraw
 
@@ -43,24 +47,16 @@ def calibrate_quantile(
     statistic: Quantile, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
     """Return the plan of quantiles by permute-and-flip, epsilon-DP in total over all levels."""
-    (column,) = require_numbers(schema, [statistic.column], "column")
-    candidates, levels = Candidates.of(column, schema), statistic.exact_levels()
+    candidates, levels = Candidates.of(statistic, schema), statistic.exact_levels()
     deltas = [gradient_sensitivity(level, schema.adjacency) for level in levels]
     # Exact, not in whole nanos: the parts must add up to epsilon.
     share = epsilon.fraction / len(levels)
-    draw = QuantileDraw(
-        name=statistic.column,
-        candidates=candidates,
-        levels=levels,
-        sampler=EachLevelAlone(
-            levels=levels,
-            rates=tuple(share / (2 * delta) for delta in deltas),
-            point=permute_and_flip_point,
-        ),
-    )
     return Plan(
         mechanism="exponential",
         norm=None,
+        statistic=statistic,
+        schema=schema,
+        parameters=FlipRates(tuple(share / (2 * delta) for delta in deltas)),
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
@@ -74,8 +70,6 @@ def calibrate_quantile(
             "Permute-and-flip on the public grid: the expected score is never worse than the "
             "exponential mechanism's at the same epsilon. Drawn exactly."
         ),
-        draw=draw,
-        preview=no_noise,
         expected_ms=candidates.expected_ms(len(levels), schema.row_bound),
         time_depends_on_data=True,
         alternatives=(
@@ -88,7 +82,22 @@ def calibrate_quantile(
         details={
             "noise": "Not stated: an exact draw of the permute-and-flip law, whose spread depends "
             "on how the records lie around each level.",
+            "base_measure": candidates.measure,
             "epsilon_per_level": str(share),
             "sampler": "permute-and-flip",
         },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FlipRates:
+    """The rate of each level by permute-and-flip."""
+
+    rates: tuple[Fraction, ...]
+
+    def drawing(self, statistic: Quantile, schema: Schema) -> Drawing:
+        """Return how the quantiles are drawn."""
+        sampler = EachLevelAlone(
+            levels=statistic.exact_levels(), rates=self.rates, point=permute_and_flip_point
+        )
+        return Drawing(draw=QuantileDraw.of(statistic, schema, sampler))

@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from mechanisms.contract import Alternative, Data, Outcome, Plan, no_noise
+from mechanisms.contract import Alternative, Data, Drawing, Outcome, Plan
 from mechanisms.domain import Schema
-from mechanisms.exponential.theorem import THEOREM
 from mechanisms.objectives.check_loss import LossLaw
 from mechanisms.objectives.losses import largest_weight
+from mechanisms.privacy import EXPONENTIAL_THEOREM as THEOREM
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.envelopes import first_kept
@@ -69,25 +69,22 @@ def calibrate_quantile_regression(
     scaling = statistic.scaling(schema)
     require_dimension(scaling.dimension)
     delta = loss_sensitivity(statistic.exact_tau, statistic.exact_bound)
-    weights = weights_of(statistic, schema)
-    require_held(weights, schema.row_bound, HELD_ROWS)
-    drawn = LossDraw(
-        tau=statistic.exact_tau,
+    require_held(weights_of(statistic, schema), schema.row_bound, HELD_ROWS)
+    parameters = WideParameters(
         rate=loss_rate(
             epsilon.fraction, statistic.exact_tau, statistic.exact_bound, schema.adjacency
         ),
-        rows=RegressionRows(
-            scaling=scaling,
-            bound=statistic.exact_bound,
-            # From the public bound on the rows: a grid from their number would reveal it.
-            bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
-            most=schema.row_bound,
-            weights=weights,
-        ),
+        bound=statistic.exact_bound,
+        # From the public bound on the rows: a grid from their number would reveal it.
+        bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
     )
+    drawn = parameters.drawn(statistic, schema)
     return Plan(
         mechanism="exponential",
         norm=None,
+        statistic=statistic,
+        schema=schema,
+        parameters=parameters,
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
@@ -98,8 +95,6 @@ def calibrate_quantile_regression(
         ),
         grid=scaling.grid(drawn.rows.step),
         reason="The baseline: the loss itself as the score; drawn exactly on boxes.",
-        draw=drawn,
-        preview=no_noise,
         expected_ms=drawn.rows.expected_ms,
         time_depends_on_data=True,
         drawn_on_boxes=True,
@@ -120,6 +115,33 @@ def calibrate_quantile_regression(
             "depends on the data; it shrinks as 1 / sqrt(rows * epsilon).",
         },
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WideParameters:
+    """The calibrated numbers of a draw: ``bits`` are the grid's."""
+
+    rate: Fraction
+    bound: Fraction
+    bits: int
+
+    def drawing(self, statistic: QuantileRegression, schema: Schema) -> Drawing:
+        """Return how the regression is drawn."""
+        return Drawing(draw=self.drawn(statistic, schema))
+
+    def drawn(self, statistic: QuantileRegression, schema: Schema) -> LossDraw:
+        """Return the draw of the regression."""
+        return LossDraw(
+            tau=statistic.exact_tau,
+            rate=self.rate,
+            rows=RegressionRows(
+                scaling=statistic.scaling(schema),
+                bound=self.bound,
+                bits=self.bits,
+                most=schema.row_bound,
+                weights=weights_of(statistic, schema),
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

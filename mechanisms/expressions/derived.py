@@ -5,7 +5,7 @@
 **Privacy.** A derived column needs no sensitivity of its own. Let g be the map from a row's values
 to the derived one. It is a function of that row alone: an expression has no operation on
 several rows, and each floating-point operation is rounded element by element
-(:mod:`mechanisms.expressions.elementary`). It is total: what has no value becomes the lower bound.
+(:mod:`mechanisms.expressions.tree`). It is total: what has no value becomes the lower bound.
 And it is public, made of the request and of declared bounds. So a data set D becomes
 ``{(row, g(row)) : row in D}``, and D and D' which differ by one row replaced, added or removed
 become two that differ by one row in the same way: neighbours stay neighbours, whatever g is and
@@ -28,12 +28,16 @@ import numpy as np
 from mechanisms.domain import Column, NumberColumn, Values, presence_of
 from mechanisms.exact.fractions import as_written, decimal_text
 from mechanisms.expressions.conjunctions import Mask
-from mechanisms.expressions.evaluation import Rows, evaluated
-from mechanisms.expressions.parsing import DEEPEST, parse
-from mechanisms.expressions.presence import asked_about, has_value, misses
+from mechanisms.expressions.parsing import DEEPEST, ExpressionError, parse
+from mechanisms.expressions.presence import (
+    asked_about,
+    has_value,
+    is_strict,
+    misses,
+    values_read,
+)
 from mechanisms.expressions.ranges import range_of
-from mechanisms.expressions.refusals import ExpressionError
-from mechanisms.expressions.tree import Node, Range
+from mechanisms.expressions.tree import Node, Range, Rows, evaluated
 
 # Several derived columns by name, which may depend on each other
 
@@ -176,6 +180,16 @@ class DerivedColumn:
         """Return the columns whose missing cells matter here."""
         wanted = self.sources if self.of_presence else asked_about(self.tree)
         return [name for name in wanted if name in self.optional]
+
+    @property
+    def strict(self) -> bool:
+        """Return whether it has a value exactly where all that it is made of have one."""
+        return is_strict(self.tree)
+
+    @property
+    def values_read(self) -> tuple[str, ...]:
+        """Return the columns of whose values it is made, and not of whether they have one."""
+        return tuple(values_read(self.tree))
 
     @property
     def misses(self) -> tuple[str, ...]:

@@ -22,8 +22,7 @@ import numpy as np
 
 from mechanisms.domain import CategoryColumn, Column, NumberColumn
 from mechanisms.expressions.conjunctions import Conjunction, Fact, Mask
-from mechanisms.expressions.evaluation import Rows
-from mechanisms.expressions.tree import COMPARISONS, Ends, Node, Range, compared_with
+from mechanisms.expressions.tree import COMPARISONS, Ends, Node, Range, Rows, compared_with
 
 _Outcome = bool | None
 _VALUE: frozenset[_Outcome] = frozenset({True, False})

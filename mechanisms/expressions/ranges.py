@@ -12,9 +12,8 @@ from fractions import Fraction
 
 from mechanisms.domain import CategoryColumn, Column, NumberColumn
 from mechanisms.exact.fractions import decimal_text
-from mechanisms.expressions.parsing import LARGEST
+from mechanisms.expressions.parsing import LARGEST, ExpressionError, unknown_column
 from mechanisms.expressions.presence import Decisions
-from mechanisms.expressions.refusals import ExpressionError, unknown_column
 from mechanisms.expressions.tree import (
     COMPARISONS,
     MOST_POWER,

@@ -21,8 +21,7 @@ which draws V, and all below it.
 from __future__ import annotations
 
 from mechanisms.contract import by_statistic
-from mechanisms.functional.linear import calibrate_linear
-from mechanisms.functional.theorem import THEOREM
+from mechanisms.functional.linear import THEOREM, calibrate_linear
 from mechanisms.statistics.linear_regression import LinearRegression
 
 __all__ = ["THEOREM", "calibrate"]

@@ -14,6 +14,7 @@ from statistics import fmean
 from mechanisms.contract import (
     Alternative,
     Data,
+    Drawing,
     Noise,
     Outcome,
     Plan,
@@ -25,10 +26,11 @@ from mechanisms.functional.moments import (
     weighted_moments,
 )
 from mechanisms.functional.sanitized import CoordinateNoise, Rule, regression_outcome
-from mechanisms.functional.theorem import THEOREM
 from mechanisms.geometry.advisor import advise
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.knorm import (
+    AddedNoise,
+    AdditiveNoise,
     IntegerNoise,
     ball_of,
     guarantee_of,
@@ -48,12 +50,14 @@ from mechanisms.statistics.weights import (
     weights_of,
 )
 
+THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 and section 6 (functional mechanism)"
 NOISE = (
     "privacy noise alone, by a parametric bootstrap from the sanitized moments: approximate; it "
     "aims at the same rule's answer without noise; sampling error is not in it; in a preview, for "
     "columns that are independent and spread evenly over their bounds"
 )
 
+_MS_PER_CELL = 1e-5  # measured; of a row and a column that is read
 _MS_PER_ENTRY = 0.3  # measured; of the d x d matrix
 
 
@@ -65,42 +69,72 @@ def calibrate_linear(
     Raises
     ------
     InvalidStatisticError
-        The statistic names more columns than ``moments`` takes.
+        The statistic names more columns than ``moments`` takes, or Huber's loss.
     """
-    scaling = statistic.scaling(schema)
-    moments, fineness, read_ms = regression_moments(scaling, schema), 1, 0.0
-    weights = weights_of(statistic, schema)
-    if weights is not None:
-        moments = weighted_moments(
-            # Weights may be 0, so a record may come or go even where the row count is public.
-            regression_moments(scaling, private_rows(schema)),
-            weights,
-            rows=schema.known_rows,
-        )
-        fineness, read_ms = SUM_MAX, reading_ms(len(scaling.columns), schema.row_bound)
+    statistic.require_squared()
+    scaling, weights = statistic.scaling(schema), weights_of(statistic, schema)
+    moments, fineness = _moments(scaling, schema, weights)
+    read_ms = 0.0 if weights is None else reading_ms(len(scaling.columns), schema.row_bound)
+    if moments.split:
+        read = len(scaling.columns) + len(moments.split)
+        read_ms += _MS_PER_CELL * read * (schema.rows or schema.max_rows or 0)
     advice = advise(moments.space)
     chosen = advice.norm if norm == "auto" else norm
     ball = ball_of(moments.space, chosen)
+    noise = IntegerNoise.calibrated(moments.space, ball, epsilon.fraction)
     drawn = FunctionalDraw(
         scaling=scaling,
         moments=moments,
-        noise=IntegerNoise.calibrated(moments.space, ball, epsilon.fraction),
+        noise=noise,
         rule=rule_of(statistic),
         fineness=fineness,
     )
     return Plan(
         mechanism="functional",
         norm=chosen,
+        statistic=statistic,
+        schema=schema,
+        parameters=SanitizedMoments(AddedNoise.of(chosen, noise), drawn.rule),
         guarantee=guarantee_of(moments.space, ball, schema, epsilon, THEOREM),
-        grid={"coordinate_step": float(Fraction(1, moments.space.unit * drawn.noise.refinement))},
+        grid={"coordinate_step": float(Fraction(1, moments.space.unit * noise.refinement))},
         reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
-        draw=drawn,
-        preview=drawn.preview,
         expected_ms=_MS_PER_ENTRY * scaling.dimension**2 + read_ms,
         time_depends_on_data=True,
         alternatives=_alternatives(moments.space, chosen, epsilon.fraction),
         details=drawn.details(statistic, weights),
     )
+
+
+def _moments(
+    scaling: RegressionScaling, schema: Schema, weights: Weights | None
+) -> tuple[RegressionMoments, int]:
+    """Return T, and how many of its lattice units make one of the equations'."""
+    if weights is None:
+        return regression_moments(scaling, schema), 1
+    # Weights may be 0, so a record may come or go even where the row count is public.
+    moments = regression_moments(scaling, private_rows(schema))
+    return weighted_moments(moments, weights, rows=schema.known_rows), SUM_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class SanitizedMoments:
+    """The noise of the moments, and what is computed of them."""
+
+    noise: AddedNoise
+    rule: Rule
+
+    def drawing(self, statistic: LinearRegression, schema: Schema) -> Drawing:
+        """Return how the regression is drawn."""
+        scaling = statistic.scaling(schema)
+        moments, fineness = _moments(scaling, schema, weights_of(statistic, schema))
+        drawn = FunctionalDraw(
+            scaling=scaling,
+            moments=moments,
+            noise=self.noise.on(moments.space),
+            rule=self.rule,
+            fineness=fineness,
+        )
+        return Drawing(draw=drawn, preview=drawn.preview)
 
 
 def rule_of(statistic: LinearRegression) -> Rule:
@@ -156,6 +190,7 @@ class FunctionalDraw:
         automatic = self.rule.ridge is None
         edge = blank.noise_edge(coordinate_noise(self.noise, self.fineness))
         weighed = {} if weights is None else {"weights": {**weights.facts(), "note": NOTE}}
+        split = {"cells_of": [*self.moments.split]} if self.moments.split else {}
         return {
             "columns": [*statistic.names, statistic.target],
             "coefficients": self.scaling.dimension,
@@ -165,17 +200,18 @@ class FunctionalDraw:
             "least_eigenvalue": edge if automatic else None,
             "noise": NOISE,
             "adjacent_output_space": self.moments.space.description,
+            **split,
             **weighed,
         }
 
 
-def coordinate_noise(noise: IntegerNoise, fineness: int = 1) -> CoordinateNoise:
+def coordinate_noise(noise: AdditiveNoise, fineness: int = 1) -> CoordinateNoise:
     """Return the noise's facts that describe an answer, in the equations' units."""
     laws, unit = noise.describe()
     return CoordinateNoise(
-        ball=noise.ball,
+        simulated=lambda count, seed: noise.simulate(count, seed=seed),
         dimension=noise.dimension,
-        rate=noise.rate * noise.refinement * fineness,
+        rate=noise.unit_rate * fineness,
         stds=tuple(Fraction(law.std) * unit / fineness for law in laws),
         correlation=noise.correlation,
     )

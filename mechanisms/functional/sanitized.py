@@ -50,15 +50,15 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from mechanisms.contract import LateNoise, Noise, Outcome
-from mechanisms.exact.many import Floats
-from mechanisms.geometry.balls import TAIL, Ball, NormBall
-from mechanisms.geometry.laws import simulate
+from mechanisms.exact.floats import Floats
+from mechanisms.geometry.smooth import TAIL
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.second_order import Jet
 
 REPLICATES = 500  # enough for a 95% quantile that is right to about a percent of coverage
 _RELATIVE_RANK = 1e-13  # smaller eigenvalues are rounding: the pseudoinverse leaves them out
 _LARGEST = 1e300  # JSON has no infinity
+_LEAST_USUAL = 1e-6  # of the largest eigenvalue: less is a direction that a design lacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +90,18 @@ class SanitizedEquations:
         The d entries of (X'y)*.
     yy
         (y'y)*; None where the squared target was not released.
+    count
+        n; None where it was not asked for.
+    root
+        W of the coordinates W'^-1 theta that the default rule is for: see :meth:`inverse_root`.
+        None for those of theta itself.
     """
 
     xx: Mapping[tuple[int, int], Jet]
     xy: Sequence[Jet]
     yy: Jet | None = None
+    count: Jet | None = None
+    root: Floats | None = None
 
     @property
     def dimension(self) -> int:
@@ -116,22 +123,51 @@ class SanitizedEquations:
 
     def noise_edge(self, noise: CoordinateNoise) -> float:
         """Return tau: it depends on the slopes alone, which are public."""
+        if self.root is not None:
+            return 2 * sqrt(self._turned_square(noise, self.root) / self.dimension)
         total = 0.0
         for (i, j), jet in self.xx.items():
             # Off the diagonal an entry is in two rows.
             total += noise.variance(jet) * (1 if i == j else 2)
         return 2 * sqrt(total / self.dimension)
 
+    def _turned_square(self, noise: CoordinateNoise, root: Floats) -> float:
+        """Return E ||W N W'||_F^2, N the noise of X'X, coordinates counted as uncorrelated.
+
+        With N = sum_c v_c M_c it is the sum of Var(v_c) tr(M_c P M_c P), P = W'W.
+        """
+        inner, total = root.T @ root, 0.0
+        parts: dict[int, Floats] = {}
+        for (i, j), jet in self.xx.items():
+            for at, slope in jet.slopes.items():
+                part = parts.setdefault(at, np.zeros(inner.shape))
+                part[i, j] = part[j, i] = float(slope * noise.stds[at])
+        for part in parts.values():
+            turned = part @ inner
+            total += float((turned * turned.T).sum())
+        return total
+
+    def inverse_root(self) -> Floats:
+        """Return W with W (X'X) W' a multiple of I, where X'X is not singular.
+
+        The equations are those of records as they usually are. In the coordinates W'^-1 theta no
+        direction then says less than others only for how its columns are coded.
+        """
+        entries = np.array([[float(jet.value) for jet in self.jets()]])
+        values, vectors = np.linalg.eigh(self.matrices(entries)[0][0])
+        least = _LEAST_USUAL * values[-1]
+        return np.asarray(vectors.T / np.sqrt(np.maximum(values, least) / values[-1])[:, None])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinateNoise:
     """The law of the noise in the coordinates, in their lattice units.
 
-    ``rate`` is epsilon / Delta in the norm ``ball``; ``stds`` are the coordinates', and
-    ``correlation`` that of two of them.
+    ``simulated`` returns a number of vectors at rate 1, made of a seed; ``rate`` is epsilon / Delta
+    or 1 / sigma. ``stds`` are the coordinates', and ``correlation`` that of two of them.
     """
 
-    ball: Ball | NormBall
+    simulated: Callable[[int, bytes], Floats]
     dimension: int
     rate: Fraction
     stds: tuple[Fraction, ...]
@@ -157,7 +193,7 @@ class CoordinateNoise:
         rows, places, weights = (np.array(part) for part in zip(*cells, strict=True))
         shape = (len(jets), self.dimension)
         linear = csr_array((weights, (rows, places)), shape=shape)
-        vectors = simulate(self.ball, self.dimension, replicates, seed=seed)
+        vectors = self.simulated(replicates, seed)
         return np.asarray((linear @ vectors.T).T, dtype=np.float64)
 
 
@@ -176,6 +212,7 @@ def equations(
         xx={(i, j): _product(sums, design[i], design[j]) for i in size for j in size if i <= j},
         xy=[_product(sums, row, target) for row in design],
         yy=_product(sums, target, target) if (target[0], target[0]) in sums else None,
+        count=sums[0, 0],
     )
 
 
@@ -202,14 +239,19 @@ def _affine(column: tuple[int, ScaledColumn | None]) -> list[tuple[int, Fraction
     return [(0, centre), slope] if centre else [slope]
 
 
-def solve(xx: Floats, xy: Floats, rule: Rule, edge: float) -> Floats:
+def solve(xx: Floats, xy: Floats, rule: Rule, edge: float, root: Floats | None = None) -> Floats:
     """Return theta of each of several equations: shapes (k, d, d) and (k, d) to (k, d).
 
     Parameters
     ----------
     edge : float
         tau, which the default rule needs.
+    root : array of float
+        W of the coordinates that the default rule is for; None for those of theta.
     """
+    turned = root if rule.ridge is None else None
+    if turned is not None:
+        xx, xy = turned @ xx @ turned.T, xy @ turned.T
     size = np.abs(xx).max(axis=(1, 2))
     # Scaled to size 1 first: released moments may be as large as floats allow.
     size = np.where(size > 0, size, 1.0)
@@ -224,6 +266,8 @@ def solve(xx: Floats, xy: Floats, rule: Rule, edge: float) -> Floats:
         inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
     along = np.einsum("kji,kj->ki", vectors, xy / size[:, None])
     theta: Floats = np.einsum("kij,kj->ki", vectors, along * inverse)
+    if turned is not None:
+        theta = theta @ turned
     length = np.abs(theta).sum(axis=1, keepdims=True)
     bound = float(rule.bound)
     return np.asarray(theta * np.minimum(1.0, bound / np.maximum(length, bound)))
@@ -249,13 +293,13 @@ def regression_outcome(
     """
     jets, edge = sanitized.jets(), sanitized.noise_edge(noise)
     centre = np.array([[float(jet.value) for jet in jets]])
-    theta = solve(*sanitized.matrices(centre), rule, edge)[0]
+    theta = solve(*sanitized.matrices(centre), rule, edge, sanitized.root)[0]
     value = scaling.unscale([Fraction(float(entry)) for entry in theta])
     answer = {name: float(value[name]) for name in scaling.names}
 
     def described() -> Noise:
         entries = centre + noise.simulate(jets, seed=seed)
-        moved = solve(*sanitized.matrices(entries), rule, edge) - theta
+        moved = solve(*sanitized.matrices(entries), rule, edge, sanitized.root) - theta
         std, half = _spreads(moved, answer_slopes(scaling))
         ends = {
             name: [_finite(middle - half[place]), _finite(middle + half[place])]

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from math import cos, exp, inf, lgamma, log, pi, sin, sqrt
 from statistics import fmean
 
-from mechanisms.geometry.balls import BALLS, Ball, NormBall
+from mechanisms.geometry.smooth import BALLS, Ball, NormBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 
 # SS Figure 1 for any statistic of two coordinates: what a person can change, and the balls

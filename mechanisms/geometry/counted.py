@@ -43,10 +43,8 @@ from flint import arb
 
 from mechanisms.exact.balls import rational
 from mechanisms.exact.continuous import LazyVector
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats
-from mechanisms.geometry.balls import Uniforms
-from mechanisms.geometry.smooth import Marginal, SmoothBall
+from mechanisms.exact.floats import Floats, working_precision
+from mechanisms.geometry.smooth import Marginal, SmoothBall, Uniforms
 from mechanisms.randomness import LazyUniform, Randomness
 
 _GUARD_BITS = 32  # more than the arithmetic of a point can lose
@@ -185,9 +183,10 @@ class _Point:
 
 @dataclass(frozen=True)
 class Cube(SmoothBall):
-    """The cube [-2, 2]**m: what replacing a record does to sums of codes."""
+    """The cube [-half, half]**m: what replacing a record (2), or one more (1), does to sums."""
 
     size: int
+    half: int = 2
 
     @property
     def name(self) -> str:
@@ -207,7 +206,7 @@ class Cube(SmoothBall):
     @property
     def least_steps(self) -> Fraction:
         """Return half the norm of a corner of the cube [-1, 1]**m."""
-        return Fraction(1, 4)
+        return Fraction(1, 2 * self.half)
 
     @property
     def expected_tries(self) -> float:
@@ -217,31 +216,33 @@ class Cube(SmoothBall):
     @property
     def log_volume(self) -> float:
         """Return log vol K."""
-        return self.size * log(4)
+        return self.size * log(2 * self.half)
 
     def contains(self, point: Sequence[int], size: int) -> bool:
         """Return, in integers, whether the lattice point lies in ``size K``."""
-        return max(map(abs, point)) <= 2 * size
+        return max(map(abs, point)) <= self.half * size
 
     def point(self, randomness: Randomness) -> LazyVector:
         """Return a point uniform on K."""
-        return _CubePoint([randomness.uniform() for _ in range(self.size)])
+        return _CubePoint(self.half, [randomness.uniform() for _ in range(self.size)])
 
     def marginals(self) -> tuple[Sequence[Marginal], Sequence[int]]:
-        """Return the one marginal: even on [0, 2]."""
-        points = 2 * (np.arange(_POINTS) + 0.5) / _POINTS
-        return [Marginal(points, np.ones(_POINTS), 4 / 3)], [0] * self.size
+        """Return the one marginal: even on [0, half]."""
+        points = self.half * (np.arange(_POINTS) + 0.5) / _POINTS
+        return [Marginal(points, np.ones(_POINTS), self.half**2 / 3)], [0] * self.size
 
     def simulated_points(self, count: int, uniforms: Uniforms) -> Floats:
         """Return simulated uniform points of K."""
-        return 4 * uniforms("cube", count * self.size).reshape(count, self.size) - 2
+        places = uniforms("cube", count * self.size).reshape(count, self.size)
+        return self.half * (2 * places - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _CubePoint:
+    half: int
     uniforms: Sequence[LazyUniform]
 
     def enclose(self, bits: int) -> list[arb]:
         """Return balls around the coordinates."""
         with working_precision(bits + _GUARD_BITS):
-            return [4 * uniform.enclose(bits) - 2 for uniform in self.uniforms]
+            return [self.half * (2 * uniform.enclose(bits) - 1) for uniform in self.uniforms]

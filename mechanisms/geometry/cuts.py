@@ -72,13 +72,11 @@ from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtr
 
 from mechanisms.exact.continuous import LazyVector
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats
-from mechanisms.geometry.balls import TAIL, Uniforms
+from mechanisms.exact.floats import Floats, working_precision
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.laws import hashed_uniforms
 from mechanisms.geometry.second_moments import SecondMomentBall
-from mechanisms.geometry.smooth import Marginal, SmoothBall
+from mechanisms.geometry.smooth import TAIL, Kind, Marginal, SmoothBall, Uniforms
 from mechanisms.randomness import Randomness
 
 # Linear combinations of the coordinates of K-norm noise: how wide 95% of one is
@@ -202,7 +200,17 @@ class CutBall(SmoothBall):
     @property
     def kept(self) -> float:
         """Return the share of the whole ball's volume that passes the cuts."""
-        return _simulated(self)[0]
+        return _simulated(self)[0] if self.stored is None else self.stored.kept
+
+    @property
+    def shape(self) -> str:
+        """Return what the laws follow from."""
+        return f"{self.whole.shape} cut"
+
+    @property
+    def coordinate_kinds(self) -> Sequence[Kind]:
+        """Return the kind of each coordinate."""
+        return self.whole.coordinate_kinds
 
     def correlation(self, one: int, other: int) -> float:
         """Return the correlation of two coordinates that one number of an answer reads."""

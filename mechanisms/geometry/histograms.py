@@ -39,11 +39,12 @@ from math import inf, lgamma
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaincinv, gammaln
 
-from mechanisms.exact.many import Floats
-from mechanisms.geometry.balls import NoiseLaw, Uniforms
+from mechanisms.exact.floats import Floats
 from mechanisms.geometry.laws import histogram_law
 from mechanisms.geometry.polytopes import Polytope, Vector
+from mechanisms.geometry.smooth import NoiseLaw, Uniforms
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_hull, hull_tries
 
@@ -204,19 +205,27 @@ class HistogramBall:
         return draw_hull(randomness, self._drawn, rate)[: self.cells]
 
     def simulate(self, count: int, uniforms: Uniforms) -> Floats:
-        """Return simulated noise at rate 1: Laplace cells, kept by their sum."""
-        d, kept, tries = self._drawn, np.zeros((0, self._drawn)), 0
-        while len(kept) < count:
-            # Twice as many as expected, so that one turn mostly does.
-            size = int(2 * count * self.expected_tries) + 1
-            # The first column is each row's coin, the others are its cells.
-            u = uniforms(f"cells {tries}", size * d).reshape(size, d)
-            free = 2 * np.where(u < 0.5, np.log(2 * u), -np.log(2 * (1 - u)))[:, 1:]
-            last = -free.sum(axis=1, keepdims=True)
-            odds = np.exp(-np.abs(last[:, 0]) / 2)
-            kept = np.vstack([kept, np.hstack([free, last])[u[:, 0] < odds]])
-            tries += 1
-        return np.asarray(kept[:count, : self.cells], dtype=np.float64)
+        """Return simulated noise at rate 1, exactly of the continuous law, without rejections.
+
+        Where p of the d cells rise, by r together, and the others fall by r, the density
+        ``exp(-r)`` has ``r**(d - 2) / ((p - 1)! (d - p - 1)!)`` of volume for each choice of the p
+        cells. So p has odds ``C(d, p) C(d - 2, p - 1)``, r is Gamma(d - 1) whatever p is, and r is
+        shared out evenly on either side.
+        """
+        d = self._drawn
+        p = np.arange(1, d)
+        odds = -2 * (gammaln(p) + gammaln(d - p)) - np.log(p) - np.log(d - p)
+        shares = np.cumsum(np.exp(odds - odds.max()))
+        rising = 1 + np.searchsorted(shares / shares[-1], uniforms("rising", count))
+        order = np.argsort(uniforms("order", count * d).reshape(count, d), axis=1)
+        up = order < rising[:, None]
+        sizes = -np.log(uniforms("sizes", count * d).reshape(count, d))
+        together = gammaincinv(d - 1, uniforms("together", count))[:, None]
+        risen = np.where(up, sizes, 0.0)
+        fallen = np.where(up, 0.0, sizes)
+        found = risen / risen.sum(axis=1, keepdims=True)
+        found -= fallen / fallen.sum(axis=1, keepdims=True)
+        return np.asarray((together * found)[:, : self.cells], dtype=np.float64)
 
     def laws(self, rate: float) -> Sequence[NoiseLaw]:
         """Return each cell's law."""

@@ -43,9 +43,7 @@ from math import log
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats
-from mechanisms.geometry.balls import Uniforms
+from mechanisms.exact.floats import Floats, working_precision
 from mechanisms.geometry.laws import (
     PROPOSALS,
     MarginalSums,
@@ -56,8 +54,8 @@ from mechanisms.geometry.laws import (
     signs,
     some_products,
 )
-from mechanisms.geometry.second_moments import Kind, check_pairs, kinds
-from mechanisms.geometry.smooth import Marginal, SmoothBall
+from mechanisms.geometry.second_moments import check_pairs, kinds
+from mechanisms.geometry.smooth import Kind, Marginal, SmoothBall, Uniforms
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.main_effects import (
     GUARD_BITS,
@@ -127,7 +125,18 @@ class JointMomentBall(SmoothBall):
     @property
     def expected_tries(self) -> float:
         """Return how many proposals a draw takes."""
-        return 1 / _tabulate(self).kept
+        return 1 / (_tabulate(self).kept if self.stored is None else self.stored.kept)
+
+    @property
+    def shape(self) -> str:
+        """Return what the laws follow from."""
+        crossed = "crossed" if self.crossed else "apart"
+        return f"joint moments {self.effects} {len(self.squares)} {crossed}"
+
+    @property
+    def coordinate_kinds(self) -> Sequence[Kind]:
+        """Return the kind of each coordinate."""
+        return [_COUNT, *kinds(self.effects, self.pairs)]
 
     @property
     def least_steps(self) -> Fraction:
@@ -137,7 +146,7 @@ class JointMomentBall(SmoothBall):
     @property
     def log_volume(self) -> float:
         """Return log vol K."""
-        return _tabulate(self).log_volume
+        return _tabulate(self).log_volume if self.stored is None else self.stored.log_volume
 
     def contains(self, point: Sequence[int], size: int) -> bool:
         """Return, in integers, whether the lattice point lies in ``size K``."""
@@ -236,7 +245,7 @@ class JointMomentBall(SmoothBall):
 
     def marginals(self) -> tuple[Sequence[Marginal], Sequence[int]]:
         """Return the marginals: the count, main effects, squares and products."""
-        keys = [_COUNT, *kinds(self.effects, self.pairs)]
+        keys = self.coordinate_kinds
         distinct = list(dict.fromkeys(keys))
         table = _tabulate(self).marginals
         return [table[key] for key in distinct], [distinct.index(key) for key in keys]

@@ -21,14 +21,11 @@ from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
 from mechanisms.exact.balls import dot, rational
-from mechanisms.exact.certainty import settled
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.fractions import fmpq_matrix, solve
-from mechanisms.exact.many import Floats
-from mechanisms.exact.once import once
-from mechanisms.geometry.balls import Uniforms
+from mechanisms.exact.continuous import settled
+from mechanisms.exact.floats import Floats, working_precision
+from mechanisms.exact.fractions import fmpq_matrix, once, solve
 from mechanisms.geometry.laws import hashed_uniforms
-from mechanisms.geometry.smooth import Marginal, SmoothBall
+from mechanisms.geometry.smooth import Marginal, SmoothBall, Uniforms
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.randomness import LazyUniform, Randomness
 

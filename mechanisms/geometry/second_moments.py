@@ -39,10 +39,8 @@ from math import log
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats
-from mechanisms.exact.once import once
-from mechanisms.geometry.balls import Uniforms
+from mechanisms.exact.floats import Floats, working_precision
+from mechanisms.exact.fractions import once
 from mechanisms.geometry.laws import (
     PROPOSALS,
     MarginalSums,
@@ -53,7 +51,7 @@ from mechanisms.geometry.laws import (
     signs,
     some_products,
 )
-from mechanisms.geometry.smooth import Marginal, SmoothBall
+from mechanisms.geometry.smooth import Kind, Marginal, SmoothBall, Uniforms
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.main_effects import (
     GUARD_BITS,
@@ -65,8 +63,6 @@ from mechanisms.samplers.main_effects import (
 )
 
 _GOLDEN = 0.618034  # turns one column's points into another's that look independent
-
-Kind = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -116,14 +112,29 @@ class SecondMomentBall(SmoothBall):
     @property
     def expected_tries(self) -> float:
         """Return how many proposals of main effects a draw takes."""
-        return 1 / self._table.kept
+        return 1 / self.kept
+
+    @property
+    def kept(self) -> float:
+        """Return the share of proposals that are kept."""
+        return self._table.kept if self.stored is None else self.stored.kept
+
+    @property
+    def shape(self) -> str:
+        """Return what the laws follow from."""
+        return f"second moments {self.effects} {len(self.squares)}"
+
+    @property
+    def coordinate_kinds(self) -> Sequence[Kind]:
+        """Return the kind of each coordinate."""
+        return kinds(self.effects, self.pairs)
 
     @property
     def log_volume(self) -> float:
         """Return log vol K."""
         # The envelope's mass over that of the box: a share kept of the one is a share of the other.
         total = sum(tail_weights(self.effects)) / 2.0**SCALE_BITS
-        share = log(self._table.kept) + log(total) - self.effects * log(2)
+        share = log(self.kept) + log(total) - self.effects * log(2)
         return share + self.dimension * log(4)
 
     def contains(self, point: Sequence[int], size: int) -> bool:
@@ -172,7 +183,7 @@ class SecondMomentBall(SmoothBall):
 
     def marginals(self) -> tuple[Sequence[Marginal], Sequence[int]]:
         """Return the marginals: main effects, squares and products, by which squares occur."""
-        keys = kinds(self.effects, self.pairs)
+        keys = self.coordinate_kinds
         distinct = list(dict.fromkeys(keys))
         return [self._table.marginals[key] for key in distinct], [distinct.index(k) for k in keys]
 

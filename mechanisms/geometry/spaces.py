@@ -1,4 +1,4 @@
-"""Adjacent output spaces: what one person can do to an additive statistic.
+r"""Adjacent output spaces: what one person can do to an additive statistic.
 
 The *adjacent output space* S_T holds every difference T(X) - T(X') of
 neighbours (Awan & Slavkovic, section 3). Its hull K_T is the best norm ball
@@ -13,6 +13,34 @@ on the lattice. All of it is public and free of data.
 parts of a statistic move independently, the hull of its differences is the product of their hulls
 (the hull of a product of sets is the product of the hulls). A uniform point of the product is one
 uniform point of each part.
+
+Joined balls: what one record can do to sums by cell, as each record is in one cell.
+
+A record of cell g adds phi to the block g of the sums and nothing to the others. Let K_g be a
+symmetric convex body that holds every phi of the cell g. Write ``e_g phi`` for the vector with phi
+in the block g, and
+
+    ||u|| = sum_g ||u_g||_{K_g}.
+
+*A record added or removed*: u = +-e_g phi, so ||u|| = ||phi||_{K_g} <= 1. The unit ball is the hull
+of the blocks' balls, hence the hull of all differences wherever each K_g is that of its cell.
+
+*A record replaced*: u = e_g phi - e_h phi', whatever g and h are, and
+
+    ||u|| <= ||phi||_{K_g} + ||phi'||_{K_h} <= 2
+
+by the triangle inequality, in one cell too: K is twice the unit ball. Filters and weights add parts
+of a record (:mod:`mechanisms.statistics.weights`): s phi with 0 <= s <= 1 is no longer than phi.
+
+*Noise.* On the lattice each block has noise of its own,
+
+    P(v) ∝ exp(-r sum_g ceil(||v_g||)),   r = epsilon / (size Delta),
+
+with ||.|| and Delta counted in rings (:mod:`mechanisms.geometry.smooth`). A record's part moves one
+block by at most Delta rings, so one ceiling by at most Delta, and the other ceilings not at all.
+``size`` records' parts move the sum by at most ``size Delta``: the loss is at most epsilon (Awan &
+Slavkovic, Proposition 2.10, of the norm sum_g ||.||). So sums by k cells need no more noise than
+sums of one cell: a block's noise does not grow with the other blocks.
 """
 
 from __future__ import annotations
@@ -20,18 +48,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import isqrt
+from itertools import accumulate, pairwise
+from math import isqrt, lgamma, log
 from typing import Literal
 
 import numpy as np
 from flint import arb
 
 from mechanisms.exact.continuous import LazyVector
-from mechanisms.exact.fractions import decimal_text
-from mechanisms.exact.many import Floats
-from mechanisms.exact.once import once
-from mechanisms.geometry.balls import Ball, NormBall, Uniforms
-from mechanisms.geometry.smooth import Marginal, SmoothBall
+from mechanisms.exact.floats import Floats
+from mechanisms.exact.fractions import decimal_text, once
+from mechanisms.geometry.smooth import Ball, Marginal, NoiseLaw, NormBall, SmoothBall, Uniforms
 from mechanisms.randomness import Randomness
 
 Hull = Literal["cube", "cross_polytope", "other"]
@@ -280,3 +307,115 @@ class _Point:
     def enclose(self, bits: int) -> list[arb]:
         """Return balls around the coordinates."""
         return self.ball.place([point.enclose(bits) for point in self.points])
+
+
+# Joined balls: what one record can do to sums by cell, as each record is in one cell
+
+
+@dataclass(frozen=True)
+class JoinedBall:
+    """The ball ``sum_g ||u_g|| <= size`` of consecutive blocks.
+
+    Parameters
+    ----------
+    parts : tuple of SmoothBall
+        K_g of each cell; equal ones being the same object where there are many.
+    size : int
+        How many records' parts a difference has: 1 or 2.
+    """
+
+    parts: tuple[SmoothBall, ...]
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Return a short description of the ball."""
+        names = " or ".join(dict.fromkeys(part.name for part in self.parts))
+        join = f"join of {len(self.parts)} balls, each {names}"
+        return join if self.size == 1 else f"{self.size} times the {join}"
+
+    @property
+    def dimension(self) -> int:
+        """Return m."""
+        return sum(part.dimension for part in self.parts)
+
+    @property
+    def is_hull(self) -> bool:
+        """Return whether it is the hull: the parts are hulls, and one record comes or goes."""
+        return self.size == 1 and all(part.is_hull for part in self.parts)
+
+    @property
+    def smooth(self) -> bool:
+        """Return True: norms of lattice points are rarely integers."""
+        return True
+
+    @property
+    def least_steps(self) -> Fraction:
+        """Return the fewest lattice steps a ring may have."""
+        return max(part.least_steps for part in self.parts)
+
+    @property
+    def expected_tries(self) -> float:
+        """Return how many tries a draw takes: one part at a time, so they add up."""
+        return sum(part.expected_tries for part in self.parts)
+
+    @property
+    def log_volume(self) -> float:
+        """Return log vol K: the norms of a uniform point's parts have a Dirichlet law."""
+        m = self.dimension
+        joined = sum(part.log_volume + lgamma(part.dimension + 1) for part in self.parts)
+        return m * log(self.size) + joined - lgamma(m + 1)
+
+    def correlation(self, one: int, other: int) -> float:
+        """Return the correlation within a part; parts are independent."""
+        for part, (start, end) in zip(self.parts, self._places(), strict=True):
+            if start <= one < end and start <= other < end:
+                return part.correlation(one - start, other - start)
+        return 0.0
+
+    def contains(self, point: Sequence[int], size: int) -> bool:
+        """Return, in integers, whether the rings of the parts add up to ``size`` times their size.
+
+        Each part's norm is rounded up, as in the noise.
+        """
+        most = self.size * size
+        left = most
+        for part, (start, end) in zip(self.parts, self._places(), strict=True):
+            if any(point[start:end]):
+                left -= _ceiling(part, point[start:end], most + 1)
+        return left >= 0
+
+    def draw(self, randomness: Randomness, *, steps: int, rate: Fraction) -> list[int]:
+        """Return v with ``P(v) ∝ exp(-(rate / size) sum_g ceil(||v_g||))``, in rings of steps."""
+        own = rate / self.size
+        return [
+            entry for part in self.parts for entry in part.draw(randomness, steps=steps, rate=own)
+        ]
+
+    def simulate(self, count: int, uniforms: Uniforms) -> Floats:
+        """Return simulated noise at rate 1, shape (count, m); a description, never a release."""
+        found = []
+        for number, part in enumerate(self.parts):
+            # a default binds this part's number: the loop's own goes on
+            def own(name: str, size: int, number: int = number) -> Floats:
+                return uniforms(f"{number} {name}", size)
+
+            found.append(self.size * part.simulate(count, own))
+        return np.hstack(found)
+
+    def laws(self, rate: float) -> Sequence[NoiseLaw]:
+        """Return each coordinate's law: that of its own part."""
+        return [law for part in self.parts for law in part.laws(rate / self.size)]
+
+    def _places(self) -> Sequence[tuple[int, int]]:
+        ends = accumulate((part.dimension for part in self.parts), initial=0)
+        return list(pairwise(ends))
+
+
+def _ceiling(part: SmoothBall, point: Sequence[int], most: int) -> int:
+    """Return the least size, up to ``most``, at which a ball holds a lattice point."""
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if part.contains(point, middle) else (middle, high)
+    return high

@@ -22,9 +22,7 @@ first released. It is exactly epsilon, as the parts are exact fractions of it. I
 up likewise (Bun & Steinke 2016, Lemma 1.7). Standard errors are functions of (theta, Y) and of
 public facts: post-processing.
 
-*The functional mechanism* sanitizes moments already. If they include the target's square,
-its coefficients have standard errors at no further cost: the whole epsilon is spent on the moments
-of all columns, and the coefficients are derived from them.
+Where moments are drawn anyway, standard errors cost nothing (:mod:`mechanisms.inference.moments`).
 """
 
 from __future__ import annotations
@@ -32,40 +30,69 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, cast
+from functools import partial
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from mechanisms.contract import (
     Calibrate,
     Data,
+    Draw,
+    Drawing,
     InvalidStatisticError,
     Outcome,
+    Parameters,
     Plan,
+    ReadOff,
     Statistic,
 )
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.functional.linear import coordinate_noise
 from mechanisms.functional.sanitized import equations
-from mechanisms.inference.curvature import Curvature, Curved, Disturbed
+from mechanisms.geometry.advisor import advise
+from mechanisms.geometry.spaces import AdjacentOutputSpace
+from mechanisms.inference.curvature import (
+    LEAST_THRESHOLD,
+    Curvature,
+    Curved,
+    Disturbed,
+    noise_ratio,
+)
 from mechanisms.inference.evidence import Simulation
-from mechanisms.inference.moments import answer
+from mechanisms.inference.moments import (
+    facts_of,
+    method_of,
+    planning_ms_of_moments,
+    read_off_moments,
+    sanitized,
+)
 from mechanisms.inference.neighbours import (
     COUNT_SHARE,
     COUNTED,
     MOST_LEVELS,
+    Bracket,
     BracketedDraw,
     CountedRows,
-    Neighbours,
+    DrawsNeighbours,
     brackets,
     ends_of,
 )
 from mechanisms.inference.neighbours import METHOD as NEIGHBOURS
 from mechanisms.inference.regression import METHOD as LINEAR
 from mechanisms.inference.regression import Fits, Spectra, Sums
-from mechanisms.kng.quantile import calibrate_quantile
-from mechanisms.knorm import THEOREM, IntegerNoise, draw_coordinates, integer_noise, plan_form
+from mechanisms.kng.quantile import JointRate, calibrate_quantile
+from mechanisms.knorm import (
+    THEOREM,
+    AddedNoise,
+    IntegerNoise,
+    draw_coordinates,
+    guarantee_of,
+    integer_noise,
+    plan_form,
+)
+from mechanisms.perturbation.linear import PerturbedLinear
 from mechanisms.privacy import (
     Adjacency,
     EpsilonShare,
@@ -83,26 +110,34 @@ from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.moments import Moments
-from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.quantile import Quantile, joint_sensitivity
 from mechanisms.statistics.second_order import Layout
+from mechanisms.statistics.stack import Stack
 
 COMPOSITION = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
+HOW_TO_ASK = (
+    'ask for standard errors and confidence intervals with "inference", as in '
+    '"inference": {"share": "1/4"}; a preview says what they cost'
+)
+NOT_FOR_SEVERAL = (
+    "standard errors take rows to be drawn independently, and here a person may have several"
+)
 MOST_COEFFICIENTS = 30
+_CLEARLY = 1.5
+"""How far above the epsilon where half of the intervals say nothing nearly all say something."""
 _MS_PER_CELL = 2e-5
 _CHOOSING_MS = 3.0  # levels by a noisy count, and what they are drawn by
 
 
 @dataclass(frozen=True, slots=True)
 class WithInference:
-    """A mechanism's ``calibrate``, whose regressions have standard errors.
+    """A mechanism's ``calibrate``, whose answers have standard errors.
 
-    ``share`` is what of epsilon the second release may lose, between 0 and 1; ``protects`` whose
-    rows are protected.
+    ``share`` is what of epsilon a second release may lose, between 0 and 1.
     """
 
     calibrate: Calibrate
     share: Fraction
-    protects: Protected
 
     def __call__(
         self, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /
@@ -112,82 +147,184 @@ class WithInference:
         Raises
         ------
         InvalidStatisticError
-            What the mechanism raises; standard errors are not offered for this.
+            What the mechanism raises; standard errors are not offered for this question.
         """
-        offered = _OFFERED.get(type(statistic))
-        if offered is None:
-            kinds = ", ".join(cls.__dataclass_fields__["kind"].default for cls in _OFFERED)  # type: ignore[attr-defined]
-            raise _refused(f"standard errors are offered for {kinds}")
-        if self.protects.rows > 1:
-            raise _refused(
-                "standard errors take rows to be drawn independently, and here a person may have "
-                "several"
-            )
-        if getattr(statistic, "weights", None) is not None:
-            raise _refused("standard errors are not offered with weights")
+        if is_read_off_moments(statistic):
+            return read_off_moments(self.calibrate, statistic, schema, epsilon, norm)
+        drawn = statistic.drawn_by()
+        if drawn is not None:
+            self.calibrate(statistic, schema, epsilon, norm)  # which checks the question
+            plan = self(drawn, schema, epsilon, norm)
+            return replace(plan, statistic=statistic, parameters=ReadOff(plan.parameters))
+        return self._bought(statistic, schema, epsilon, norm)
+
+    def _bought(
+        self, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str
+    ) -> Plan:
         # Exact parts: as decimals they might add up to more than was charged.
         rest, own = split(epsilon, [1 - self.share, self.share])
         plan = self.calibrate(statistic, schema, rest, norm)
         if plan.mechanism == "functional":
             # Planned again at all of epsilon: here standard errors cost nothing.
             whole = self.calibrate(statistic, schema, epsilon, norm)
-            return _sanitized(cast(LinearRegression, statistic), schema, epsilon, whole)
-        return offered.buy(statistic, schema, epsilon, own, plan)
+            return sanitized(cast(LinearRegression, statistic), schema, epsilon, whole)
+        return _OFFERED[type(statistic)].buy(statistic, schema, epsilon, own, plan)
+
+
+def require_offered(statistic: Statistic, protects: Protected) -> None:
+    """Refuse standard errors where answers of this kind have none.
+
+    Raises
+    ------
+    InvalidStatisticError
+        As said, and why.
+    """
+    if protects.rows > 1:
+        raise _refused(NOT_FOR_SEVERAL)
+    if not is_offered(statistic):
+        raise _refused(why_none(statistic, protects))
+
+
+def is_offered(statistic: Statistic) -> bool:
+    """Return whether answers of this kind have standard errors, or have them where asked for."""
+    if isinstance(statistic, Stack):
+        return any(is_offered(part.statistic) for part in statistic.parts)
+    if statistic.no_inference or _is_weighted(statistic):
+        return False
+    known = statistic.has_inference or is_read_off_moments(statistic)
+    return known or _offer_of(statistic) is not None
+
+
+def _is_weighted(statistic: Statistic) -> bool:
+    return getattr(statistic, "weights", None) is not None
+
+
+def why_none(statistic: Statistic, protects: Protected) -> str:
+    """Return why an answer has no standard errors, or how to ask for them; empty if it has them."""
+    if isinstance(statistic, Stack) and not is_offered(statistic):
+        whys = dict.fromkeys(why_none(part.statistic, protects) for part in statistic.parts)
+        return f"no part has standard errors: {'; '.join(whys)}"
+    if not is_offered(statistic):
+        usual = "with weights" if _is_weighted(statistic) else f"for {statistic.kind}"
+        return statistic.no_inference or f"standard errors are not offered {usual}"
+    if protects.rows > 1:
+        return NOT_FOR_SEVERAL
+    return "" if statistic.has_inference else HOW_TO_ASK
+
+
+def is_read_off_moments(statistic: Statistic) -> bool:
+    """Return whether a statistic with standard errors is read off the moments of its columns."""
+    return method_of(statistic) is not None and not _is_weighted(statistic)
+
+
+def spent_on_numbers(
+    statistic: Statistic, mechanism: str, epsilon: PrivacyLoss, inference: Fraction | None
+) -> PrivacyLoss:
+    """Return what of epsilon the numbers are drawn with: all but what standard errors cost.
+
+    By the functional mechanism those cost nothing, and neither do they where they are not bought.
+    """
+    if inference is None or mechanism == "functional" or _offer_of(statistic) is None:
+        return epsilon
+    return split(epsilon, [1 - inference, inference])[0]
+
+
+def _offer_of(statistic: Statistic) -> _Offer | None:
+    """Return how the standard errors of a statistic are bought; None where they are not."""
+    return _OFFERED.get(type(statistic.drawn_by() or statistic))
 
 
 def planning_ms(statistic: Statistic, schema: Schema) -> float:
     """Return about how many milliseconds of one core the plan takes beyond the mechanism's own."""
-    offered = _OFFERED.get(type(statistic))
-    return 1.0 if offered is None else offered.planning_ms(statistic, schema)
+    if isinstance(statistic, Stack):
+        return sum(planning_ms(part.statistic, schema) for part in statistic.parts)
+    offered = _offer_of(statistic)
+    if offered is not None:
+        return offered.planning_ms(statistic.drawn_by() or statistic, schema)
+    if is_read_off_moments(statistic):
+        return planning_ms_of_moments(statistic, schema)
+    return 1.0
 
 
 Buy = Callable[[Any, Schema, PrivacyLoss, EpsilonShare, Plan], Plan]
 """Returns the plan of a statistic with its standard errors, at a share of epsilon."""
 
 
-def _curved(second: Callable[[Statistic, Schema, PrivacyLoss], Curved]) -> Buy:
-    """Return how standard errors of a regression follow from the curvature of its loss."""
-
-    def buy(
-        statistic: LinearRegression | LogisticRegression,
-        schema: Schema,
-        epsilon: PrivacyLoss,
-        own: EpsilonShare,
-        plan: Plan,
-    ) -> Plan:
-        if plan.disturbance is None:
-            raise _refused(f"standard errors are not offered by {plan.mechanism} with this norm")
-        scaling = statistic.scaling(schema)
-        if scaling.dimension > MOST_COEFFICIENTS:
-            raise _refused(
-                f"standard errors are offered for at most {MOST_COEFFICIENTS} coefficients"
-            )
-        curved = second(statistic, schema, own)
-        law = Disturbed(scaling=scaling, disturbance=plan.disturbance, curved=curved, cost=str(own))
-        return _together(plan, law, schema, epsilon, own)
-
-    return buy
+Regression = LinearRegression | LogisticRegression
 
 
-def _together(
-    plan: Plan, law: Disturbed, schema: Schema, epsilon: PrivacyLoss, own: EpsilonShare
+def _curved(
+    statistic: Regression, schema: Schema, epsilon: PrivacyLoss, own: EpsilonShare, plan: Plan
 ) -> Plan:
-    """Return the plan of both releases."""
-    curved = law.curved
-    read = _MS_PER_CELL * schema.row_bound * law.scaling.dimension**2
+    """Return the plan of coefficients, and of the curvature that their standard errors need."""
+    if plan.disturbance is None:
+        raise _refused(f"standard errors are not offered by {plan.mechanism} with this norm")
+    dimension = statistic.scaling(schema).dimension
+    if dimension > MOST_COEFFICIENTS:
+        raise _refused(f"standard errors are offered for at most {MOST_COEFFICIENTS} coefficients")
+    threshold = _threshold_of(plan.parameters)
+    if threshold is not None and threshold < LEAST_THRESHOLD:
+        raise _refused(
+            f"with Huber's loss standard errors are offered for thresholds of at least "
+            f"1/{LEAST_THRESHOLD.denominator} of half the width of the target's bounds"
+        )
+    curved = _SECOND[type(statistic)](
+        statistic,
+        schema,
+        threshold,
+        lambda space: integer_noise(space, advise(space).norm, own.fraction),
+    )
+    noise = AddedNoise.of(advise(curved.space).norm, curved.noise)
+    promised = guarantee_of(curved.space, curved.noise.ball, schema, own, THEOREM)
+    read = _MS_PER_CELL * schema.row_bound * dimension**2
     return replace(
         plan,
+        parameters=WithCurvature(plan.parameters, noise, str(own)),
         guarantee=_composed(
             plan.guarantee,
             epsilon,
-            sensitivity=(curved.sensitivity, curved.sensitivity_unit),
+            sensitivity=(promised.sensitivity, promised.sensitivity_unit),
             theorem=THEOREM,
             rho=pure_rho(own),
         ),
-        draw=InferredDraw(plan.draw, law),
         expected_ms=plan.expected_ms + read,
-        details={**plan.details, "inference": _facts(curved.method, own)},
+        details={
+            **plan.details,
+            "inference": {
+                **facts_of(curved.method, own),
+                **_enough(noise_ratio(curved, schema, own), epsilon),
+            },
+        },
     )
+
+
+def _enough(ratio: float, epsilon: PrivacyLoss) -> dict[str, object]:
+    """Return about which epsilon intervals need, where at this one most would say nothing."""
+    enough = float(epsilon.fraction) * ratio * _CLEARLY
+    return {"enough_epsilon": f"{enough:.2g}"} if ratio > 1 else {}
+
+
+@dataclass(frozen=True, slots=True)
+class WithCurvature:
+    """The parameters of the coefficients, and the noise of the curvature at them."""
+
+    coefficients: Parameters
+    noise: AddedNoise
+    cost: str
+
+    def drawing(self, statistic: Regression, schema: Schema) -> Drawing:
+        """Return a drawing of the coefficients, and at them of their standard errors."""
+        drawn = self.coefficients.drawing(statistic, schema)
+        if drawn.disturbance is None:
+            raise ValueError("coefficients with standard errors solve a disturbed equation")
+        threshold = _threshold_of(self.coefficients)
+        law = Disturbed(
+            scaling=_scaling(statistic, schema, threshold),
+            disturbance=drawn.disturbance,
+            curved=_SECOND[type(statistic)](statistic, schema, threshold, self.noise.on),
+            cost=self.cost,
+        )
+        return replace(drawn, draw=InferredDraw(drawn.draw, law))
 
 
 def _composed(
@@ -218,8 +355,6 @@ def _bracketed(
         raise _refused(f"intervals are offered for at most {MOST_LEVELS} levels")
     make = _counted if schema.known_rows is None else _neighbours
     neighbours, drawn_plans = make(statistic, schema, own)
-    column = cast(NumberColumn, schema.columns[statistic.column])
-    method = COUNTED if schema.known_rows is None else NEIGHBOURS
     guarantees = [each.guarantee for each in drawn_plans]
     return replace(
         plan,
@@ -233,57 +368,114 @@ def _bracketed(
             theorem="; ".join(each.theorem for each in guarantees),
             rho=sum((each.zcdp for each in guarantees), Fraction(0)),
         ),
-        draw=BracketedDraw(
-            draw=plan.draw, neighbours=neighbours, column=column, method=method, cost=str(own)
-        ),
+        parameters=WithNeighbours(plan.parameters, neighbours, str(own)),
         expected_ms=plan.expected_ms + sum(each.expected_ms for each in drawn_plans),
-        details={**plan.details, "inference": _facts(method, own)},
+        details={**plan.details, "inference": facts_of(neighbours.method, own)},
     )
 
 
-_Neighbours = Callable[[Data, Randomness], Neighbours]
+@dataclass(frozen=True, slots=True)
+class KnownNeighbours:
+    """The neighbours of levels for a public number of rows, and what they are drawn by."""
+
+    brackets: tuple[Bracket, ...]
+    near: Parameters
+    method: ClassVar[str] = NEIGHBOURS
+
+    def drawn_from(self, statistic: Quantile, schema: Schema) -> DrawsNeighbours:
+        """Return what draws them."""
+        ends = ends_of(self.brackets)
+        if not ends:
+            return lambda _data, _randomness: (self.brackets, None)
+        near = self.near.drawing(_at(statistic, ends), schema).draw
+        return lambda _data, _randomness: (self.brackets, near)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedNeighbours:
+    """The noise of a count by which neighbours are chosen, and what both parts may lose."""
+
+    noise: AddedNoise
+    count_epsilon: Fraction
+    epsilon: Fraction
+    method: ClassVar[str] = COUNTED
+
+    def drawn_from(self, statistic: Quantile, schema: Schema) -> DrawsNeighbours:
+        """Return what draws them."""
+        widest, asked = _widest(schema), partial(_at, statistic)
+
+        def planned(ends: Sequence[Fraction]) -> Draw:
+            rate = self.epsilon / (2 * joint_sensitivity(ends, widest.adjacency))
+            return JointRate(rate).drawing(asked(ends), widest).draw
+
+        return CountedRows(
+            count=self.noise.drawing(Count(), schema).draw,
+            count_epsilon=self.count_epsilon,
+            levels=statistic.exact_levels(),
+            epsilon=self.epsilon,
+            most=schema.row_bound,
+            planned=planned,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WithNeighbours:
+    """The parameters of quantiles, and of the neighbouring levels that are their intervals."""
+
+    quantiles: Parameters
+    neighbours: KnownNeighbours | CountedNeighbours
+    cost: str
+
+    def drawing(self, statistic: Quantile, schema: Schema) -> Drawing:
+        """Return a drawing of the quantiles, and then of their neighbours."""
+        drawn = self.quantiles.drawing(statistic, schema)
+        return replace(
+            drawn,
+            draw=BracketedDraw(
+                draw=drawn.draw,
+                neighbours=self.neighbours.drawn_from(statistic, schema),
+                column=cast(NumberColumn, schema.columns[statistic.column]),
+                method=self.neighbours.method,
+                cost=self.cost,
+            ),
+        )
 
 
 def _neighbours(
     statistic: Quantile, schema: Schema, own: EpsilonShare
-) -> tuple[_Neighbours, list[Plan]]:
+) -> tuple[KnownNeighbours, list[Plan]]:
     """Return the neighbours of levels for a public number of rows, and their plans."""
     rows = cast(int, schema.known_rows)
-    found = brackets(statistic.exact_levels(), rows=rows, epsilon=own.fraction)
+    found = tuple(brackets(statistic.exact_levels(), rows=rows, epsilon=own.fraction))
     ends = ends_of(found)
     # what is promised is the same where no level lies within the bounds and none is drawn
     near = calibrate_quantile(_at(statistic, ends) if ends else statistic, schema, own, "l1")
-    return lambda _data, _randomness: (found, near.draw if ends else None), [near]
+    return KnownNeighbours(found, near.parameters), [near]
 
 
 def _counted(
     statistic: Quantile, schema: Schema, own: EpsilonShare
-) -> tuple[_Neighbours, list[Plan]]:
+) -> tuple[CountedNeighbours, list[Plan]]:
     """Return the neighbours of levels for a private number of rows, and their plans.
 
     They are planned as under replace-one, which has the largest Delta. So the plan for the public
     bound on rows has the guarantee of the plan for any noisy count.
     """
     counting, rest = split(own, [COUNT_SHARE, 1 - COUNT_SHARE])
-    count = plan_form(Count().additive(schema), schema, counting, "auto")
-    most, levels = schema.row_bound, statistic.exact_levels()
-    widest = replace(schema, adjacency=Adjacency.REPLACE_ONE, rows=most)
-
-    def planned(ends: Sequence[Fraction]) -> Plan:
-        return calibrate_quantile(_at(statistic, ends), widest, rest, "l1")
-
-    likely = ends_of(brackets(levels, rows=most, epsilon=rest.fraction))
-    near = planned(likely or levels)
-    count = replace(count, expected_ms=count.expected_ms + _CHOOSING_MS)
-    neighbours = CountedRows(
-        count=count.draw,
+    count = plan_form(Count(), Count().additive(schema), schema, counting, "auto")
+    levels = statistic.exact_levels()
+    likely = ends_of(brackets(levels, rows=schema.row_bound, epsilon=rest.fraction))
+    near = calibrate_quantile(_at(statistic, likely or levels), _widest(schema), rest, "l1")
+    neighbours = CountedNeighbours(
+        noise=cast(AddedNoise, count.parameters),
         count_epsilon=counting.fraction,
-        levels=levels,
         epsilon=rest.fraction,
-        most=most,
-        planned=lambda ends: planned(ends).draw,
     )
-    return neighbours, [near, count]
+    return neighbours, [near, replace(count, expected_ms=count.expected_ms + _CHOOSING_MS)]
+
+
+def _widest(schema: Schema) -> Schema:
+    return replace(schema, adjacency=Adjacency.REPLACE_ONE, rows=schema.row_bound)
 
 
 def _at(statistic: Quantile, levels: Sequence[Fraction]) -> Quantile:
@@ -294,16 +486,11 @@ def _refused(detail: str) -> InvalidStatisticError:
     return InvalidStatisticError(detail, field_name="inference")
 
 
-def _facts(method: str, own: EpsilonShare | None) -> dict[str, object]:
-    """Return the plan's facts about its standard errors."""
-    return {"cost": "0" if own is None else str(own), "method": method}
-
-
 @dataclass(frozen=True, slots=True)
 class InferredDraw:
     """Draws the coefficients, then at them what their standard errors need."""
 
-    draw: Callable[[Data, Randomness], Outcome]
+    draw: Draw
     law: Disturbed
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
@@ -331,24 +518,13 @@ class _MomentsBeside:
     layout: Layout
     form: AdditiveForm
     noise: IntegerNoise
-    sensitivity: str
-    sensitivity_unit: str
     method: str = LINEAR
+    usual_weight: ClassVar[float] = 1.0
 
-    @classmethod
-    def build(cls, statistic: Statistic, schema: Schema, epsilon: PrivacyLoss) -> _MomentsBeside:
-        asked = cast(LinearRegression, statistic)
-        columns = (*asked.names, str(asked.target))
-        form = Moments(columns=columns).additive(schema)
-        plan = plan_form(form, schema, epsilon, "auto")
-        return cls(
-            scaling=asked.scaling(schema),
-            layout=moment_layout(columns, schema),
-            form=form,
-            noise=integer_noise(form.space, str(plan.norm), epsilon.fraction),
-            sensitivity=plan.guarantee.sensitivity,
-            sensitivity_unit=plan.guarantee.sensitivity_unit,
-        )
+    @property
+    def space(self) -> AdjacentOutputSpace:
+        """Return the adjacent output space of the moments."""
+        return self.form.space
 
     def draw(
         self, _theta: Sequence[Fraction], data: Data, randomness: Randomness
@@ -370,11 +546,59 @@ class _MomentsBeside:
         return Spectra(values=2 * fits.spectra.values, vectors=fits.spectra.vectors), scores
 
 
-def _curvature(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss) -> Curvature:
-    asked = cast(LogisticRegression, statistic)
-    return Curvature.calibrated(
-        asked.scaling(schema), schema, epsilon, read=(*asked.names, asked.rule(schema).column)
+Noised = Callable[[AdjacentOutputSpace], IntegerNoise]
+"""Noise on the space of a second release."""
+
+
+def _curvature(
+    statistic: LogisticRegression, schema: Schema, _threshold: Fraction | None, noise: Noised
+) -> Curvature:
+    read = (*statistic.names, statistic.rule(schema).column)
+    return Curvature.of(statistic.scaling(schema), schema, noise, read=read)
+
+
+def _moments_beside(statistic: LinearRegression, schema: Schema, noise: Noised) -> _MomentsBeside:
+    columns = (*statistic.names, str(statistic.target))
+    form = Moments(columns=columns).additive(schema)
+    return _MomentsBeside(
+        scaling=statistic.scaling(schema),
+        layout=moment_layout(columns, schema),
+        form=form,
+        noise=noise(form.space),
     )
+
+
+def _huber(
+    statistic: LinearRegression, schema: Schema, threshold: Fraction, noise: Noised
+) -> Curvature:
+    scaling = statistic.row_scaling(schema)
+    return Curvature.of(scaling, schema, noise, read=scaling.columns, threshold=threshold)
+
+
+def _threshold_of(parameters: Parameters) -> Fraction | None:
+    """Return the threshold of Huber's loss that coefficients are drawn with; None of others."""
+    return parameters.threshold if isinstance(parameters, PerturbedLinear) else None
+
+
+def _scaling(
+    statistic: Regression, schema: Schema, threshold: Fraction | None
+) -> RegressionScaling:
+    return statistic.scaling(schema) if threshold is None else statistic.row_scaling(schema)
+
+
+def _of_residuals(
+    statistic: LinearRegression, schema: Schema, threshold: Fraction | None, noise: Noised
+) -> Curved:
+    if threshold is not None:
+        return _huber(statistic, schema, threshold, noise)
+    return _moments_beside(statistic, schema, noise)
+
+
+_SECOND: Mapping[type[Statistic], Callable[[Any, Schema, Fraction | None, Noised], Curved]] = {
+    LinearRegression: _of_residuals,
+    LogisticRegression: _curvature,
+}
+"""The second release, given the threshold of Huber's loss and the noise on its space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,53 +611,14 @@ class _Offer:
 
 _OFFERED: Mapping[type[Statistic], _Offer] = {
     LinearRegression: _Offer(
-        buy=_curved(_MomentsBeside.build),
+        buy=_curved,
         planning_ms=lambda statistic, schema: float(
             statistic.planning_ms(schema, "functional")  # the same moments
         ),
     ),
-    LogisticRegression: _Offer(
-        buy=_curved(_curvature), planning_ms=lambda _statistic, _schema: 1.0
-    ),
+    LogisticRegression: _Offer(buy=_curved, planning_ms=lambda _statistic, _schema: 1.0),
     Quantile: _Offer(
         buy=_bracketed,
         planning_ms=lambda statistic, _schema: _CHOOSING_MS * len(statistic.levels),
     ),
 }
-
-
-# The functional mechanism
-
-
-def _sanitized(
-    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, plan: Plan
-) -> Plan:
-    """Return the plan of coefficients derived from the moments of all columns."""
-    columns = statistic.moment_columns(schema) or ()
-    form, layout = Moments(columns=columns).additive(schema), moment_layout(columns, schema)
-    drawn = plan_form(form, schema, epsilon, str(plan.norm))
-    noise = integer_noise(form.space, str(plan.norm), epsilon.fraction)
-
-    def draw(data: Data, randomness: Randomness) -> Outcome:
-        coordinates = draw_coordinates(form, noise, data, randomness)
-        outcome = answer(
-            statistic, columns, layout=layout, coordinates=coordinates, noise=noise, schema=schema
-        )
-        if outcome is None:
-            raise ValueError("moments determine a linear regression")
-        return outcome
-
-    return replace(
-        plan,
-        guarantee=replace(drawn.guarantee, theorem=plan.guarantee.theorem),
-        grid=drawn.grid,
-        draw=draw,
-        expected_ms=plan.expected_ms + drawn.expected_ms,
-        alternatives=(),
-        details={
-            **plan.details,
-            "sanitized_moments": form.space.dimension,
-            "adjacent_output_space": form.space.description,
-            "inference": _facts(LINEAR, None),
-        },
-    )

@@ -25,10 +25,10 @@ from scipy.special import gammaincinv, ndtri
 
 from mechanisms.contract import IN_CONFIDENCE, Inference, Noise, Outcome, Statistic, Term
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.functional.sanitized import CoordinateNoise, answer_slopes
-from mechanisms.geometry.balls import TAIL
-from mechanisms.geometry.laws import hashed_uniforms, simulate
+from mechanisms.geometry.laws import hashed_uniforms
+from mechanisms.geometry.smooth import TAIL
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.second_order import Jet
 
@@ -58,10 +58,8 @@ class Simulation:
 
     def noises(self) -> Floats:
         """Return noise of the coordinates themselves, shape (replicates, m)."""
-        m = self.noise.dimension
-        return simulate(self.noise.ball, m, self.replicates, seed=self.seed) / float(
-            self.noise.rate
-        )
+        vectors = self.noise.simulated(self.replicates, self.seed)
+        return np.asarray(vectors / float(self.noise.rate), dtype=np.float64)
 
     def normals(self, part: str, columns: int) -> Floats:
         """Return standard normal numbers, shape (replicates, columns)."""

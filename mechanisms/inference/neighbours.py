@@ -2,7 +2,7 @@ r"""Quantiles with confidence intervals: a joint draw of a level below and a lev
 
 The population's quantile q of level tau has N = #{y <= q} ~ Binomial(n, tau) rows at or below it. A
 point t drawn for the level l has the rank n l + delta, delta of a public law where rows are many
-and distinct (:mod:`mechanisms.statistics.ranks.errors`). So t is above q with probability
+and distinct (:mod:`mechanisms.statistics.ranks.draw`). So t is above q with probability
 
     P(t > q) = P(n l + delta > N),   N about normal of variance n tau (1 - tau),
 
@@ -39,14 +39,14 @@ from typing import Any, cast
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from mechanisms.contract import Data, Inference, Outcome, Term
+from mechanisms.contract import Data, Draw, Inference, Outcome, Term
 from mechanisms.domain import NumberColumn
 from mechanisms.exact.fractions import decimal_text
-from mechanisms.geometry.balls import TAIL
+from mechanisms.geometry.smooth import TAIL
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.quantile import joint_sensitivity
-from mechanisms.statistics.ranks.errors import bridge_law
+from mechanisms.statistics.ranks.draw import bridge_law
 
 METHOD = (
     "the values drawn for a level below and a level above, which are chosen by the law of their "
@@ -125,8 +125,9 @@ def surely(count: float, *, epsilon: Fraction) -> int:
     return max(int(count) - max(fewer, 0), 1)
 
 
-Neighbours = tuple[Sequence[Bracket], Callable[[Data, Randomness], Outcome] | None]
+Neighbours = tuple[Sequence[Bracket], Draw | None]
 """The draws for each level; None where all ends are the column's bounds."""
+DrawsNeighbours = Callable[[Data, Randomness], Neighbours]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +137,12 @@ class CountedRows:
     ``most`` is the public bound on them, and ``planned`` returns the draw of levels' neighbours.
     """
 
-    count: Callable[[Data, Randomness], Outcome]
+    count: Draw
     count_epsilon: Fraction
     levels: Sequence[Fraction]
     epsilon: Fraction
     most: int
-    planned: Callable[[Sequence[Fraction]], Callable[[Data, Randomness], Outcome]]
+    planned: Callable[[Sequence[Fraction]], Draw]
 
     def __call__(self, data: Data, randomness: Randomness) -> Neighbours:
         """Return the neighbours, from one noisy count."""
@@ -165,8 +166,8 @@ class BracketedDraw:
     ``neighbours`` says what those are.
     """
 
-    draw: Callable[[Data, Randomness], Outcome]
-    neighbours: Callable[[Data, Randomness], Neighbours]
+    draw: Draw
+    neighbours: DrawsNeighbours
     column: NumberColumn
     method: str
     cost: str

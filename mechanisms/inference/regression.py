@@ -20,8 +20,8 @@ from typing import Self, cast
 
 import numpy as np
 
-from mechanisms.contract import Inference, Statistic, Term
-from mechanisms.exact.many import Floats
+from mechanisms.contract import Inference, Outcome, Statistic, Term
+from mechanisms.exact.floats import Floats
 from mechanisms.functional.sanitized import SanitizedEquations, equations
 from mechanisms.inference.evidence import (
     Answers,
@@ -115,18 +115,29 @@ def of_regression(statistic: Statistic, evidence: Evidence) -> Inference | None:
     )  # as the table of mechanisms.inference.moments has
     scaling = statistic.scaling(evidence.schema)
     sanitized = equations(scaling, evidence.sums)
-    if sanitized.yy is None:
+    return of_equations(statistic, scaling, sanitized, evidence.simulated, evidence.outcome)
+
+
+def of_equations(
+    statistic: LinearRegression,
+    scaling: RegressionScaling,
+    sanitized: SanitizedEquations,
+    simulated: Simulation,
+    outcome: Outcome,
+) -> Inference | None:
+    """Return the inference of an answer; None where the squared target was not released."""
+    if sanitized.yy is None or sanitized.count is None:
         return None
-    jets = [*sanitized.jets(), sanitized.yy, evidence.sums[0, 0]]
+    jets = [*sanitized.jets(), sanitized.yy, sanitized.count]
     released = Sums.of(sanitized, np.array([[float(jet.value) for jet in jets]]))
-    possible = Sums.of(sanitized, evidence.simulated.possible(jets))
-    fits = Fits.of(possible, evidence.simulated)
-    errors = evidence.simulated.normals("errors", scaling.dimension)
+    possible = Sums.of(sanitized, simulated.possible(jets))
+    fits = Fits.of(possible, simulated)
+    errors = simulated.normals("errors", scaling.dimension)
     theta = fits.theta + fits.spectra.times(errors * np.sqrt(fits.variance[:, None]), -0.5)
     share = _shares(possible, theta, fits.variance, intercept=scaling.intercept)
     answers = Answers.of(scaling, statistic.exact_bound)
-    coefficients = cast(Mapping[str, float], evidence.outcome.value["coefficients"])
-    noise = evidence.outcome.noise
+    coefficients = cast(Mapping[str, float], outcome.value["coefficients"])
+    noise = outcome.noise
     return Inference(
         terms=answers.terms(
             coefficients, theta, lambda name: noise_of(noise, "coefficients", name)

@@ -18,7 +18,7 @@ from mechanisms.kng.geometric_median import calibrate_geometric_median
 from mechanisms.kng.linear import calibrate_linear
 from mechanisms.kng.quantile import calibrate_quantile
 from mechanisms.kng.quantile_regression import calibrate_quantile_regression
-from mechanisms.kng.theorem import THEOREM
+from mechanisms.privacy import KNG_THEOREM as THEOREM
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.quantile import Quantile

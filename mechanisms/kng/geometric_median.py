@@ -29,16 +29,16 @@ import numpy as np
 
 from mechanisms.contract import (
     Data,
+    Drawing,
     Outcome,
     Plan,
-    no_noise,
     require_numbers,
 )
 from mechanisms.domain import CODE_BITS, NumberColumn, Schema
-from mechanisms.exact.many import Integers
-from mechanisms.kng.theorem import THEOREM
+from mechanisms.exact.floats import Integers
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.objectives.points import MOST_CELLS, LineLaw, Points, PointsLaw, held, survey
+from mechanisms.privacy import KNG_THEOREM as THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import LEAST_MS, Cover, Space, draw
@@ -63,16 +63,18 @@ def calibrate_geometric_median(
     statistic: GeometricMedian, schema: Schema, epsilon: PrivacyLoss, _norm: str
 ) -> Plan:
     """Return the plan of a geometric median, epsilon-DP."""
-    columns = require_numbers(schema, statistic.columns, "columns")
+    named = _columns(statistic, schema)
     delta = gradient_sensitivity(schema.adjacency)
-    drawn = MedianDraw(
-        columns=dict(zip(statistic.columns, columns, strict=True)),
+    drawn = MedianParameters(
         rate=epsilon.fraction / (2 * delta),
         few=schema.row_bound <= FEW_ROWS,
     )
     return Plan(
         mechanism="kng",
         norm="l2",
+        statistic=statistic,
+        schema=schema,
+        parameters=drawn,
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
@@ -81,20 +83,36 @@ def calibrate_geometric_median(
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid={name: float(column.step / (1 << _SHIFT)) for name, column in drawn.columns.items()},
+        grid={name: float(column.step / (1 << _SHIFT)) for name, column in named.items()},
         reason="Unit vectors fill the l2 ball, so l2 is their hull; drawn exactly on boxes.",
-        draw=drawn,
-        preview=no_noise,
-        expected_ms=_expected_ms(len(columns), schema.row_bound, drawn.rate),
+        expected_ms=_expected_ms(len(named), schema.row_bound, drawn.rate),
         time_depends_on_data=True,
         drawn_on_boxes=True,
-        slowness=_SLOWNESS[len(columns)],
+        slowness=_SLOWNESS[len(named)],
         details={
             "base_measure": "counting measure on the grid",
             "noise": "Not stated: an exact draw from the K-norm gradient law, whose spread depends "
             "on the data; it shrinks as 1 / (rows * epsilon).",
         },
     )
+
+
+def _columns(statistic: GeometricMedian, schema: Schema) -> dict[str, NumberColumn]:
+    columns = require_numbers(schema, statistic.columns, "columns")
+    return dict(zip(statistic.columns, columns, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MedianParameters:
+    """The rate of a draw, and whether its rows are few by their public bound."""
+
+    rate: Fraction
+    few: bool
+
+    def drawing(self, statistic: GeometricMedian, schema: Schema) -> Drawing:
+        """Return how the median is drawn."""
+        columns = _columns(statistic, schema)
+        return Drawing(draw=MedianDraw(columns=columns, rate=self.rate, few=self.few))
 
 
 def _expected_ms(dimension: int, rows: int, rate: Fraction) -> float:

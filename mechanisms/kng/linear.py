@@ -31,13 +31,12 @@ from mechanisms.contract import (
     Alternative,
     Data,
     Disturbance,
+    Drawing,
     InvalidStatisticError,
     Outcome,
     Plan,
-    no_noise,
 )
 from mechanisms.domain import Schema
-from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.quadratic import (
     MAX_DIMENSION,
     gradient_rate,
@@ -46,6 +45,7 @@ from mechanisms.objectives.quadratic import (
     sensitivity_text,
     smallest_ridge,
 )
+from mechanisms.privacy import KNG_THEOREM as THEOREM
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine import AffinePosterior, draw
@@ -68,9 +68,10 @@ def calibrate_linear(
     Raises
     ------
     InvalidStatisticError
-        The statistic has more than 20 coefficients, or
+        The statistic has more than 20 coefficients, names Huber's loss, or
         asks for a ridge too small to draw with.
     """
+    statistic.require_squared()
     scaling, bound = statistic.scaling(schema), statistic.exact_bound
     if scaling.dimension > MAX_DIMENSION:
         raise InvalidStatisticError(
@@ -79,20 +80,53 @@ def calibrate_linear(
             field_name="features",
         )
     rate = gradient_rate(epsilon.fraction, schema.adjacency)
-    drawn = LinearDraw(
-        scaling=scaling,
+    drawn = LinearParameters(
         rate=rate,
         bound=bound,
-        adjacency=schema.adjacency,
         ridge=statistic.ridge_of(
             public_ridge(rate, bound, scaling.dimension),
             least=smallest_ridge(rate, bound, scaling.dimension),
         ),
         power=base_power(scaling.dimension, flat=statistic.base_measure == "flat"),
         step_exponent=grid_exponent(epsilon.fraction, bound),
-        weights=weights_of(statistic, schema),
     )
-    return _plan(drawn, schema, epsilon)
+    return _plan(drawn, statistic, schema, epsilon)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearParameters:
+    """The calibrated numbers of a draw, in the symbols above: p is the ``power``."""
+
+    rate: Fraction
+    bound: Fraction
+    ridge: Fraction
+    power: int
+    step_exponent: int
+
+    def drawing(self, statistic: LinearRegression, schema: Schema) -> Drawing:
+        """Return how the regression is drawn."""
+        drawn = LinearDraw(
+            scaling=statistic.scaling(schema),
+            rate=self.rate,
+            bound=self.bound,
+            adjacency=schema.adjacency,
+            ridge=self.ridge,
+            power=self.power,
+            step_exponent=self.step_exponent,
+            weights=weights_of(statistic, schema),
+        )
+        disturbance = Disturbance(
+            ball="linf",
+            ridge=self.ridge,
+            rate=lambda length: float(self.rate) / (1 + length),
+            bound=self.bound,
+        )
+        return Drawing(draw=drawn, disturbance=disturbance)
+
+    @property
+    def step(self) -> Fraction:
+        """Return the grid's step in scaled units."""
+        return Fraction(1, 2**-self.step_exponent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +166,17 @@ class LinearDraw:
         return Fraction(1, 2**-self.step_exponent)
 
 
-def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
-    dimension = drawn.scaling.dimension
+def _plan(
+    drawn: LinearParameters, statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss
+) -> Plan:
+    scaling = statistic.scaling(schema)
+    dimension = scaling.dimension
     return Plan(
         mechanism="kng",
         norm="linf",
+        statistic=statistic,
+        schema=schema,
+        parameters=drawn,
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
@@ -145,13 +185,11 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             theorem=THEOREM,
             rho=bounded_range_rho(epsilon),
         ),
-        grid=drawn.scaling.grid(drawn.step),
+        grid=scaling.grid(drawn.step),
         reason=(
             "linf gives the gradient the smallest sensitivity, which follows theta, and the base "
             "measure keeps answers of few rows near zero; drawn exactly, no Markov chain."
         ),
-        draw=drawn,
-        preview=no_noise,
         expected_ms=_MS_PER_ENTRY * dimension**2,
         time_depends_on_data=True,
         alternatives=(
@@ -169,10 +207,4 @@ def _plan(drawn: LinearDraw, schema: Schema, epsilon: PrivacyLoss) -> Plan:
             "base_measure": f"(1 + ||theta||_1)^-{drawn.power}" if drawn.power else FLAT,
             "coefficients": dimension,
         },
-        disturbance=Disturbance(
-            ball="linf",
-            ridge=drawn.ridge,
-            rate=lambda length: float(drawn.rate) / (1 + length),
-            bound=drawn.bound,
-        ),
     )

@@ -1,7 +1,8 @@
 """Quantiles by the K-norm gradient mechanism (Reimherr & Awan 2019, section 4.5), exact.
 
-*Quantile.* The base measure is the counting measure on the column's public
-grid (a boolean column's grid is {0, 1}). The gradient at t is
+*Quantile.* The base measure is the counting measure on the column's public grid (a boolean column's
+grid is {0, 1}), or uniform in asinh(x / s) on candidates that are fine in relative terms
+(:mod:`mechanisms.grids`), for all levels alike. The gradient at t is
 ``#{y <= t} - tau n``, an exact multiple of 1e-9, and Delta is exact
 (:func:`mechanisms.statistics.quantile.gradient_sensitivity`); where t equals a
 record the check loss has a kink, and the smallest subgradient counts. The draw
@@ -20,14 +21,14 @@ One by one, norm "linf": each level with an equal part of epsilon, then sorted, 
 is post-processing.
 
 *Which is better* is a public number: the mean error in rank of either way, from levels,
-epsilon and adjacency (:mod:`mechanisms.statistics.ranks.errors`). Jointly it is for every
+epsilon and adjacency (:mod:`mechanisms.statistics.ranks.draw`). Jointly it is for every
 set of levels under replace-one, by a factor between the root of their number and that
 number; one by one for a few levels close together under add-remove. One by one is also
 what remains where the joint sums would be long: a large public bound on the rows at
 a small epsilon. Norm "auto" decides by these, and the plan states both errors.
 
-**Privacy.** Theorem 3.1 with the counting measure of the grid, for either adjacency:
-pure epsilon-DP, over all levels together.
+**Privacy.** Theorem 3.1 with a public base measure, for either adjacency: pure epsilon-DP, over all
+levels together.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from fractions import Fraction
 
 from mechanisms.contract import (
     Alternative,
+    Drawing,
     InvalidStatisticError,
     Json,
+    Parameters,
     Plan,
-    no_noise,
-    require_numbers,
 )
 from mechanisms.domain import Schema
 from mechanisms.exact.fractions import decimal_text
-from mechanisms.kng.theorem import THEOREM
+from mechanisms.privacy import KNG_THEOREM as THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.intervals import GridCodes, draw_point
@@ -55,10 +56,10 @@ from mechanisms.statistics.quantile import Quantile, gradient_sensitivity, joint
 from mechanisms.statistics.ranks.draw import (
     Candidates,
     EachLevelAlone,
-    LevelSampler,
     QuantileDraw,
+    joint_rank_errors,
+    split_rank_errors,
 )
-from mechanisms.statistics.ranks.errors import joint_rank_errors, split_rank_errors
 
 _MOST_ADDITIONS = 5 * 10**7  # about a second of one core
 
@@ -73,12 +74,7 @@ def calibrate_quantile(
     InvalidStatisticError
         The levels were asked for jointly where the public rule does not allow it.
     """
-    (column,) = require_numbers(schema, [statistic.column], "column")
-    joint = JointLevels(
-        levels=tuple(sorted(statistic.exact_levels())),
-        rate=epsilon.fraction / (2 * _joint_sensitivity(statistic, schema)),
-        candidates=Candidates.of(column, schema),
-    )
+    joint = JointRate.of(statistic, schema, epsilon).sampler(statistic, schema)
     # From the public bound on the rows: the choice of norm must not reveal their number.
     affordable = joint.additions(schema.row_bound) <= _MOST_ADDITIONS
     if norm == "l1" and not affordable:
@@ -89,7 +85,7 @@ def calibrate_quantile(
         )
     errors = _RankErrors.of(statistic, schema, epsilon)
     if norm == "l1" or (norm == "auto" and affordable and errors.joint_is_better):
-        return _joint_plan(statistic, schema, epsilon, joint)
+        return _joint_plan(statistic, schema, epsilon)
     return _split_plan(statistic, schema, epsilon, affordable=affordable)
 
 
@@ -117,7 +113,7 @@ class JointLevels:
     def additions(self, rows: int) -> int:
         """Return about how long the sums of a draw are, from a public bound on the rows."""
         law = JointLaw(levels=self.levels, rate=self.rate)
-        return law.additions((self.candidates.high + 1) << self.candidates.fine_bits, rows)
+        return law.additions(self.candidates.places << self.candidates.fine_bits, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +150,52 @@ def _joint_sensitivity(statistic: Quantile, schema: Schema) -> Fraction:
     return joint_sensitivity(statistic.exact_levels(), schema.adjacency)
 
 
-def _joint_plan(
-    statistic: Quantile, schema: Schema, epsilon: PrivacyLoss, joint: JointLevels
-) -> Plan:
+@dataclass(frozen=True, slots=True)
+class JointRate:
+    """The rate of all levels, drawn jointly."""
+
+    rate: Fraction
+
+    @classmethod
+    def of(cls, statistic: Quantile, schema: Schema, epsilon: PrivacyLoss) -> JointRate:
+        """Return the rate at which they are epsilon-DP together."""
+        return cls(epsilon.fraction / (2 * _joint_sensitivity(statistic, schema)))
+
+    def drawing(self, statistic: Quantile, schema: Schema) -> Drawing:
+        """Return how the quantiles are drawn."""
+        sampler = self.sampler(statistic, schema)
+        return Drawing(draw=QuantileDraw.of(statistic, schema, sampler))
+
+    def sampler(self, statistic: Quantile, schema: Schema) -> JointLevels:
+        """Return what draws all levels at once."""
+        return JointLevels(
+            levels=tuple(sorted(statistic.exact_levels())),
+            rate=self.rate,
+            candidates=Candidates.of(statistic, schema),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRates:
+    """The rate of each level, drawn one by one."""
+
+    rates: tuple[Fraction, ...]
+
+    def drawing(self, statistic: Quantile, schema: Schema) -> Drawing:
+        """Return how the quantiles are drawn."""
+        levels = statistic.exact_levels()
+        sampler = EachLevelAlone(levels=levels, rates=self.rates, point=draw_point)
+        return Drawing(draw=QuantileDraw.of(statistic, schema, sampler))
+
+
+def _joint_plan(statistic: Quantile, schema: Schema, epsilon: PrivacyLoss) -> Plan:
     errors = _RankErrors.of(statistic, schema, epsilon)
     return _plan(
         statistic,
         schema,
         epsilon,
         norm="l1",
-        sampler=joint,
+        parameters=JointRate.of(statistic, schema, epsilon),
         sensitivity=_joint_sensitivity(statistic, schema),
         unit="records, l1 norm of the change in the counts between levels",
         reason=(
@@ -191,11 +223,7 @@ def _split_plan(
         schema,
         epsilon,
         norm="linf",
-        sampler=EachLevelAlone(
-            levels=levels,
-            rates=tuple(share / (2 * delta) for delta in deltas),
-            point=draw_point,
-        ),
+        parameters=LevelRates(tuple(share / (2 * delta) for delta in deltas)),
         sensitivity=max(deltas),
         unit="records at or below a value (largest over the levels)",
         reason=(
@@ -224,7 +252,7 @@ def _plan(
     epsilon: PrivacyLoss,
     *,
     norm: str,
-    sampler: LevelSampler,
+    parameters: Parameters,
     sensitivity: Fraction,
     unit: str,
     reason: str,
@@ -232,11 +260,13 @@ def _plan(
     details: Json,
     rho: Fraction,
 ) -> Plan:
-    (column,) = require_numbers(schema, [statistic.column], "column")
-    candidates = Candidates.of(column, schema)
+    candidates = Candidates.of(statistic, schema)
     return Plan(
         mechanism="kng",
         norm=norm,
+        statistic=statistic,
+        schema=schema,
+        parameters=parameters,
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
@@ -247,19 +277,13 @@ def _plan(
         ),
         grid={statistic.column: float(candidates.step)},
         reason=reason,
-        draw=QuantileDraw(
-            name=statistic.column,
-            candidates=candidates,
-            levels=statistic.exact_levels(),
-            sampler=sampler,
-        ),
-        preview=no_noise,
         expected_ms=candidates.expected_ms(len(statistic.levels), schema.row_bound),
         time_depends_on_data=True,
         alternatives=alternatives,
         details={
             "noise": "Not stated: how far a value moves with its rank depends on the data. "
             "mean_rank_errors state the mean error in rank where records are many and distinct.",
+            "base_measure": candidates.measure,
             **details,
         },
     )

@@ -40,13 +40,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-from mechanisms.contract import Data, Outcome, Plan, no_noise
+from mechanisms.contract import Data, Drawing, Outcome, Plan
 from mechanisms.domain import Schema
 from mechanisms.exact.fractions import decimal_text
-from mechanisms.kng.theorem import THEOREM
 from mechanisms.objectives.check_loss import GradientLaw
-from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
+from mechanisms.objectives.design import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.objectives.losses import gradient_sensitivity, largest_weight
+from mechanisms.privacy import KNG_THEOREM as THEOREM
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, bounded_range_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.base_measure import base_measure_text, base_power
@@ -80,25 +80,52 @@ def calibrate_quantile_regression(
     )
     by_hull = hull and norm != "linf"
     delta = Fraction(1) if by_hull else gradient_sensitivity(tau, schema.adjacency)
-    weights = weights_of(statistic, schema)
-    require_held(weights, schema.row_bound, HELD_ROWS)
-    drawn = QuantileRegressionDraw(
-        tau=tau,
-        norm=InterceptHullNorm(weight) if by_hull else Linf(),
+    require_held(weights_of(statistic, schema), schema.row_bound, HELD_ROWS)
+    parameters = NarrowParameters(
+        by_hull=by_hull,
         rate=epsilon.fraction / (2 * delta),
-        rows=RegressionRows(
-            scaling=scaling,
-            bound=statistic.exact_bound,
-            bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
-            most=schema.row_bound,
-            epsilon=float(epsilon.fraction),
-            weights=weights,
-            # in one dimension ties share one weight, which is the private quantile
-            spread=scaling.dimension > 1,
-            power=base_power(scaling.dimension, flat=statistic.base_measure == "flat"),
-        ),
+        bound=statistic.exact_bound,
+        bits=grid_bits(statistic.exact_bound, epsilon.fraction * schema.row_bound),
+        epsilon=epsilon.fraction,
+        power=base_power(scaling.dimension, flat=statistic.base_measure == "flat"),
     )
-    return _plan(drawn, schema, epsilon, delta, by_hull=by_hull, asked=norm)
+    return _plan(parameters, statistic, schema, epsilon, delta, asked=norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NarrowParameters:
+    """The calibrated numbers of a draw: ``bits`` are the grid's, and p is the ``power``."""
+
+    by_hull: bool
+    rate: Fraction
+    bound: Fraction
+    bits: int
+    epsilon: Fraction
+    power: int
+
+    def drawing(self, statistic: QuantileRegression, schema: Schema) -> Drawing:
+        """Return how the regression is drawn."""
+        return Drawing(draw=self.drawn(statistic, schema))
+
+    def drawn(self, statistic: QuantileRegression, schema: Schema) -> QuantileRegressionDraw:
+        """Return the draw of the regression."""
+        scaling, tau = statistic.scaling(schema), statistic.exact_tau
+        return QuantileRegressionDraw(
+            tau=tau,
+            norm=InterceptHullNorm(largest_weight(tau)) if self.by_hull else Linf(),
+            rate=self.rate,
+            rows=RegressionRows(
+                scaling=scaling,
+                bound=self.bound,
+                bits=self.bits,
+                most=schema.row_bound,
+                epsilon=float(self.epsilon),
+                weights=weights_of(statistic, schema),
+                # in one dimension ties share one weight, which is the private quantile
+                spread=scaling.dimension > 1,
+                power=self.power,
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +146,22 @@ class QuantileRegressionDraw:
 
 
 def _plan(
-    drawn: QuantileRegressionDraw,
+    parameters: NarrowParameters,
+    statistic: QuantileRegression,
     schema: Schema,
     epsilon: PrivacyLoss,
     delta: Fraction,
     *,
-    by_hull: bool,
     asked: str,
 ) -> Plan:
+    drawn, by_hull = parameters.drawn(statistic, schema), parameters.by_hull
     chosen = "optimal" if by_hull or asked == "optimal" else "linf"
     return Plan(
         mechanism="kng",
         norm=chosen,
+        statistic=statistic,
+        schema=schema,
+        parameters=parameters,
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
@@ -141,8 +172,6 @@ def _plan(
         ),
         grid=drawn.rows.scaling.grid(drawn.rows.step),
         reason=_REASONS[by_hull] + "; drawn exactly on boxes, no Markov chain.",
-        draw=drawn,
-        preview=no_noise,
         expected_ms=drawn.rows.expected_ms,
         time_depends_on_data=True,
         drawn_on_boxes=True,
@@ -159,7 +188,7 @@ def _plan(
 
 
 # Measured, by dimension (studies.draw_times). Rounded targets make cones, which boxes follow badly.
-_SLOWNESS = {1: 1.0, 2: 3.0, 3: 18.0, 4: 10.0}
+_SLOWNESS = {1: 1.0, 2: 3.0, 3: 18.0, 4: 20.0}
 _REASONS = {
     False: "linf gives the gradient the smallest sensitivity, and is the hull of its changes "
     "but with an intercept, tau away from 1/2 and replace-one neighbours",

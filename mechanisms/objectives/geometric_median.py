@@ -33,8 +33,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import norm_two, rational
-from mechanisms.exact.floats import SPACING
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import SPACING, Floats
 from mechanisms.objectives.design import distinct_rows
 from mechanisms.samplers.boxes import Children, Space, Start
 

@@ -4,7 +4,8 @@ On Theta, at any theta and for any two records z, z':
 
 - ``||grad l(theta; z) - grad l(theta; z')||_K <= Delta_K`` (replace-one), or
   ``||grad l(theta; z)||_K <= Delta_K`` (add-remove);
-- the Hessian of l has rank one and its eigenvalue is at most lambda.
+- the Hessian of l has rank one and its eigenvalue is at most lambda, or it has a spectrum
+  (:mod:`mechanisms.objectives.several`).
 
 *The check loss smoothed by a logistic kernel, over private rows.* With u = y - theta'x and Z
 standard logistic, a record's loss is
@@ -29,15 +30,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, cast
+
+import numpy as np
 
 from mechanisms.exact.continuous import BallNorm
+from mechanisms.exact.floats import Floats
+from mechanisms.objectives.affine import AffineMap, Rows
 from mechanisms.objectives.design import Design
-from mechanisms.objectives.sigmoid import AffineMap, Rows, SigmoidObjective
+from mechanisms.objectives.sigmoid import SigmoidObjective
 from mechanisms.privacy import Adjacency
-from mechanisms.samplers.bodies import InterceptHull
+from mechanisms.samplers.bodies import InterceptHull, Joined
 
 Norm = BallNorm | Literal["optimal"]
 """A norm's name; "optimal" is the hull's, which is the cube's where there is no smaller hull."""
@@ -54,13 +59,20 @@ class Loss:
     largest_difference, squared_length, absolute_sum
         Delta_inf, Delta_2 squared and Delta_1, exactly.
     eigenvalue
-        lambda.
+        lambda: the largest eigenvalue of a record's Hessian.
     slope_norm, curvature
         A typical l2 norm of the scaled coefficients, and a typical record's share
         of the smallest curvature; only ``q="auto"`` uses them.
     hull
         The hull of all differences where it is smaller than the cube of Delta_inf;
         its own norm, "optimal", has Delta = 1.
+    joined
+        Where a record's gradient is F z, z in few blocks of several: the constants are then those
+        of z, d its largest number of entries that are not 0, norms are summed over blocks, and
+        ridge and tilt are of F'theta.
+    spectrum
+        Where a Hessian has a rank above one: eigenvalues lambda_j and multiplicities r_j with
+        ``det(I + A / gamma) <= prod (1 + lambda_j / gamma)^(r_j)`` for each record's Hessian A.
     """
 
     dimension: int
@@ -71,6 +83,8 @@ class Loss:
     slope_norm: float
     curvature: float
     hull: InterceptHull | None = None
+    joined: Joined | None = None
+    spectrum: tuple[tuple[Fraction, int], ...] = ()
 
     @classmethod
     def of_a_cube(
@@ -92,6 +106,38 @@ class Loss:
             slope_norm=slope_norm,
             curvature=curvature,
         )
+
+    def shape(self, norm: Norm) -> BallNorm | InterceptHull | Joined:
+        """Return the ball of a norm's name: for "optimal" the hull, if it is smaller."""
+        named = "linf" if norm == "optimal" else norm
+        if self.joined is not None:
+            return replace(self.joined, norm=named)
+        return self.hull or "linf" if norm == "optimal" else norm
+
+    def quietest(self, offered: Sequence[str]) -> Norm:
+        """Return the norm for "auto": the hull's where offered, else that of the least tilt.
+
+        In a cube that is linf: a gradient's entries can all change by Delta_inf at once.
+        """
+        if "optimal" in offered:
+            return "optimal"
+        if self.squared_length >= self.dimension * self.largest_difference**2 or self.joined:
+            return "linf"
+        return min(cast(Sequence[Norm], offered), key=lambda norm: self.tilt_std(norm, 1.0))
+
+    @property
+    def stiffest(self) -> tuple[float, float]:
+        """Return the largest curvature of a record, and of ridge 1, in any direction of theta."""
+        if self.joined is None:
+            return float(self.eigenvalue), 1.0
+        rows = np.array(self.joined.matrix, dtype=np.float64)
+        # |x_j| <= 1, so no record has a longer x than d entries of 1
+        return float(len(rows)), float((rows**2).sum())
+
+    @property
+    def parts(self) -> int:
+        """Return how many blocks there are: each has about as many of the records."""
+        return 1 if self.joined is None else len(self.joined.blocks)
 
     def sensitivity_squared(self, norm: Norm) -> Fraction:
         """Return Delta_K squared, exactly."""
@@ -117,13 +163,32 @@ class Loss:
         For a hull, whose coordinates differ, the root of the mean variance.
         """
         d = self.dimension
+        if self.joined is not None:
+            own = (max(self.joined.blocks), *((self.joined.shared,) if self.joined.shared else ()))
+            stds = self._stds(norm, budget, own)
+            return math.sqrt(float(np.mean(stds**2)))
         scale = math.sqrt(self.sensitivity_squared(norm)) / budget
-        if norm == "l2":
-            return scale * math.sqrt(d + 1)
-        if norm == "l1":
-            return scale * math.sqrt(2)
-        share = self.hull.spread if norm == "optimal" and self.hull is not None else 1 / 3
-        return scale * math.sqrt((d + 1) * (d + 2) * share)
+        if norm == "optimal" and self.hull is not None:
+            return scale * math.sqrt((d + 1) * (d + 2) * self.hull.spread)
+        return scale * _unit_std(norm, d)
+
+    def joined_stds(self, norm: Norm, budget: float) -> Floats:
+        """Return the standard deviation of each entry of V, by blocks."""
+        assert self.joined is not None
+        return self._stds(norm, budget, self.joined.every)
+
+    def _stds(self, norm: Norm, budget: float, blocks: Sequence[int]) -> Floats:
+        scale = math.sqrt(self.sensitivity_squared(norm)) / budget
+        return scale * np.repeat([_unit_std(norm, size) for size in blocks], blocks)
+
+
+def _unit_std(norm: Norm, dimension: int) -> float:
+    """Return the standard deviation of a coordinate of K-norm noise at rate 1."""
+    if norm == "l1":
+        return math.sqrt(2)
+    if norm == "l2":
+        return math.sqrt(dimension + 1)
+    return math.sqrt((dimension + 1) * (dimension + 2) / 3)
 
 
 def largest_weight(tau: Fraction) -> Fraction:

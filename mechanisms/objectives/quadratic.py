@@ -60,8 +60,7 @@ import numpy as np
 from flint import arb
 
 from mechanisms.exact.balls import MATRIX_BITS, rational, rational_matrix, smallest_eigenvalue_bound
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats, working_precision
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.affine import AffinePosterior
 from mechanisms.samplers.minimiser import Certified

@@ -5,18 +5,23 @@
 
 Delta bounds the K-norm of the difference of two records' gradients (of one
 record's under add-remove) at any theta in Theta; lambda bounds the only
-eigenvalue of a record's Hessian. One module per statistic that it draws, a regression each
-(:mod:`linear`, :mod:`logistic`, :mod:`quantile_regression`), and :mod:`release` for what their
-plans share. :class:`mechanisms.perturbation.calibration.Perturbation` is the mechanism itself, for
+eigenvalue of a record's Hessian. A Hessian of higher rank has a spectrum in its place, with a
+condition and a proof in :mod:`mechanisms.objectives.several`. :mod:`linear`,
+:mod:`quantile_regression` and :mod:`likelihoods` make the plans of the regressions, and
+:mod:`release` has what plans share.
+:class:`mechanisms.perturbation.calibration.Perturbation` is the mechanism itself, for
 
 - losses: squared, logistic, the check loss smoothed by a logistic kernel
-  (:mod:`mechanisms.objectives.losses`), and in the library alone Huber's
-  (:mod:`mechanisms.perturbation.huber`, with why its jumping Hessian does no harm). Their
-  constants are derived in :mod:`mechanisms.objectives.losses`. Smoothing is a public
-  choice of what is minimised: it costs accuracy, not privacy, as Delta is the
+  (:mod:`mechanisms.objectives.losses`, with their constants), and Huber's
+  (:mod:`mechanisms.objectives.huber`, with why its jumping Hessian does no harm). Smoothing
+  is a public choice of what is minimised: it costs accuracy, not privacy, as Delta is the
   check loss' own and lambda = d / (4 h) is exact;
 - norms: l1, l2, l-infinity, and any body K (:mod:`mechanisms.samplers.bodies`), such as
   polytopes and the hull of a quantile regression's changes (norm "optimal");
+- records by the cells of factors (:mod:`mechanisms.statistics.designs.cells`), for Huber's loss: a
+  row is x = F z, z in the block of the record's cell. Tilt and ridge are then of F'theta, so that
+  other cells add neither: :class:`~mechanisms.samplers.bodies.Joined` and
+  :func:`~mechanisms.objectives.huber.huber_loss_by_cells` have the proof;
 - regions Theta: R^d, l1, l2 and l-infinity balls, boxes (:mod:`mechanisms.samplers.regions`).
 
 **Errors in print.** Algorithm 2 has exp(epsilon (q - 1)) - 1, which is negative.
@@ -45,17 +50,25 @@ as without the constraint.
 **Privacy.** epsilon-DP, pure, for either adjacency; under add-remove no constant
 depends on the row count.
 
-May enter: one module per statistic, and its line in the table. May import: the statistics and all
-below them; no other mechanism.
+May enter: what makes the plan of a statistic, and its line in the table. May import: the
+statistics and all below them; no other mechanism.
 """
 
 from __future__ import annotations
 
 from mechanisms.contract import by_statistic
+from mechanisms.perturbation.calibration import THEOREM
+from mechanisms.perturbation.likelihoods import (
+    calibrate_cox,
+    calibrate_logistic,
+    calibrate_multinomial,
+    calibrate_poisson,
+)
 from mechanisms.perturbation.linear import calibrate_linear
-from mechanisms.perturbation.logistic import calibrate_logistic
 from mechanisms.perturbation.quantile_regression import calibrate_quantile_regression
-from mechanisms.perturbation.theorem import THEOREM
+from mechanisms.statistics.designs.cox_regression import CoxRegression
+from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
+from mechanisms.statistics.designs.poisson_regression import PoissonRegression
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.quantile_regression import QuantileRegression
@@ -68,5 +81,8 @@ calibrate = by_statistic(
         LinearRegression: calibrate_linear,
         LogisticRegression: calibrate_logistic,
         QuantileRegression: calibrate_quantile_regression,
+        MultinomialRegression: calibrate_multinomial,
+        PoissonRegression: calibrate_poisson,
+        CoxRegression: calibrate_cox,
     },
 )

@@ -12,21 +12,31 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from flint import arb
+
 from mechanisms.exact.balls import above, rational
 from mechanisms.exact.continuous import BallNorm, LazyVector, knorm_vector
-from mechanisms.exact.floats import working_precision
+from mechanisms.exact.floats import Floats, working_precision
 from mechanisms.objectives.losses import Loss, Norm
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.bodies import Body, BodyVector
+from mechanisms.samplers.bodies import Body, BodyVector, Joined
 from mechanisms.samplers.minimiser import Objective, Problem, certified_minimiser
 from mechanisms.samplers.regions import Region
+
+THEOREM = "Awan & Slavkovic 2021, Theorem 5.1 (extended objective perturbation)"
 
 # More ridge is still private; with less, separable data have no finite answer.
 SMALLEST_RIDGE = Fraction(1, 2**20)
 
+OWN_RIDGE = Fraction(1, 256)
+"""What part of the ridge of blocks is one of theta itself: no direction is then without."""
+
 _FINEST_STEP, _COARSEST_STEP = -32, -16  # the range of the public grid's exponent
 _FINER_THAN_NOISE = 10  # bits
+_HALVINGS, _ROUGHLY = 60, 20  # of an interval that holds gamma
 _NARROWEST, _WIDEST = -10, -2  # the range of the kernel width's exponent
+_SHARES = np.arange(1, 200) / 200
 _ASSUMED_ROWS = 10**4  # where the row count is private, the width is chosen for this many
 
 
@@ -48,8 +58,10 @@ class Perturbation:
     ----------
     dimension : int
         d.
-    norm : {"linf", "l2", "l1"} or Body
-        The norm of the tilt, by name or as its unit ball.
+    norm : {"linf", "l2", "l1"}, Body or Joined
+        The norm of the tilt, by name or as its unit ball; or the blocks that have one each. The
+        ridge is then ``gamma (||F'theta||^2 + ||theta||^2 / 256) / 2``, and the objective holds
+        the first part of it.
     sensitivity_squared : Fraction
         Delta_K squared: of the difference of two records' gradients (one record's under
         add-remove) at any theta of the region.
@@ -62,7 +74,7 @@ class Perturbation:
     """
 
     dimension: int
-    norm: BallNorm | Body
+    norm: BallNorm | Body | Joined
     sensitivity_squared: Fraction
     epsilon: Fraction
     q: Fraction
@@ -104,12 +116,11 @@ class Perturbation:
         what they should on the region.
         """
         share = automatic_q(epsilon, loss, norm, rows) if q is None else q
-        gamma = ridge(epsilon, share, loss.eigenvalue)
+        gamma = ridge_of(loss, epsilon, share)
         spread = loss.tilt_std(norm, float(epsilon * share))
-        shape: BallNorm | Body = loss.hull or "linf" if norm == "optimal" else norm
         return cls(
             dimension=loss.dimension,
-            norm=shape if body is None else body[0],
+            norm=loss.shape(norm) if body is None else body[0],
             sensitivity_squared=loss.sensitivity_squared(norm) if body is None else body[1] ** 2,
             epsilon=epsilon,
             q=share,
@@ -122,7 +133,11 @@ class Perturbation:
         """Return theta on the public grid, as integers."""
         rate_squared = (self.epsilon * self.q) ** 2 / self.sensitivity_squared
         tilt: LazyVector
-        if isinstance(self.norm, str):
+        own = self.ridge
+        if isinstance(self.norm, Joined):
+            tilt = self.norm.vector(rate_squared, randomness)
+            own *= OWN_RIDGE
+        elif isinstance(self.norm, str):
             tilt = knorm_vector(
                 norm=self.norm,
                 dimension=self.dimension,
@@ -131,9 +146,7 @@ class Perturbation:
             )
         else:
             tilt = BodyVector(self.norm, rate_squared, randomness)
-        return certified_minimiser(
-            Problem(objective, self.ridge, tilt, self.region, self.step_exponent)
-        )
+        return certified_minimiser(Problem(objective, own, tilt, self.region, self.step_exponent))
 
     def draw(self, objective: Objective, randomness: Randomness) -> tuple[Fraction, ...]:
         """Return theta, rounded to the public grid."""
@@ -155,6 +168,33 @@ def ridge(epsilon: Fraction, q: Fraction, eigenvalue: Fraction) -> Fraction:
         return max(above(exact), SMALLEST_RIDGE)
 
 
+def ridge_of(loss: Loss, epsilon: Fraction, q: Fraction) -> Fraction:
+    """Return gamma of a loss: of a spectrum the least that is enough.
+
+    That is ``prod (1 + lambda_j / gamma)^(r_j) <= exp(epsilon (1 - q))``. As log(1 + x) <= x,
+    ``sum r_j lambda_j / (epsilon (1 - q))`` is enough; halving finds less, and each step is
+    certified. The result is rounded up, and at least 2**-20.
+    """
+    if not loss.spectrum:
+        return ridge(epsilon, q, loss.eigenvalue)
+    budget = epsilon * (1 - q)
+    with working_precision(128):
+
+        def is_enough(gamma: Fraction) -> bool:
+            spent = sum(
+                (times * rational(value / gamma).log1p() for value, times in loss.spectrum), arb(0)
+            )
+            return above(spent) <= budget
+
+        total = sum((value * times for value, times in loss.spectrum), Fraction(0))
+        high = max(above(rational(total / budget)), SMALLEST_RIDGE)
+        low = Fraction(0)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return max(high, SMALLEST_RIDGE)
+
+
 def automatic_q(epsilon: Fraction, loss: Loss, norm: Norm, rows: int | None) -> Fraction:
     """Return the public choice of q: it balances tilt and ridge for typical slopes.
 
@@ -171,19 +211,33 @@ def automatic_q(epsilon: Fraction, loss: Loss, norm: Norm, rows: int | None) -> 
     ``studies/long_answers.py`` justifies the choice of T.
     """
 
-    def error(q: float) -> float:
-        budget = float(epsilon) * (1 - q)
-        # exp(700) is about as large as floats go, and the least ridge takes over long before.
-        gamma = float(loss.eigenvalue) / math.expm1(min(budget, 700.0))
-        gamma = max(gamma, float(SMALLEST_RIDGE))
-        spread = loss.dimension * loss.tilt_std(norm, float(epsilon) * q) ** 2
-        total = spread + (gamma * loss.slope_norm) ** 2
-        if rows is None:
-            return total
-        return total / (rows * loss.curvature + gamma) ** 2
+    rows = None if rows is None else rows // loss.parts
 
+    gamma = np.maximum(_about_ridge(loss, float(epsilon) * (1 - _SHARES)), float(SMALLEST_RIDGE))
+    spread = loss.dimension * (loss.tilt_std(norm, 1.0) / (float(epsilon) * _SHARES)) ** 2
+    total = spread + (gamma * loss.slope_norm) ** 2
+    if rows is not None:
+        total = total / (rows * loss.curvature + gamma) ** 2
     # A public rule in floats: it chooses among few exact numbers, and every one of them is private.
-    return min((Fraction(k, 200) for k in range(1, 200)), key=lambda q: error(float(q)))
+    return Fraction(1 + int(np.argmin(total)), 200)
+
+
+def _about_ridge(loss: Loss, budgets: Floats) -> Floats:
+    """Return about gamma, in floats, where exp(budget) is the largest ratio of determinants."""
+    if not loss.spectrum:
+        # exp(700) is about as large as floats go, and the least ridge takes over long before.
+        return np.asarray(float(loss.eigenvalue) / np.expm1(np.minimum(budgets, 700.0)))
+    spectrum = [(float(value), times) for value, times in loss.spectrum]
+    high = sum(value * times for value, times in spectrum) / budgets
+    low = np.zeros_like(high)
+    for _ in range(_ROUGHLY):
+        middle = (low + high) / 2
+        spent = sum(times * np.log1p(value / middle) for value, times in spectrum)
+        low, high = (
+            np.where(spent <= budgets, low, middle),
+            np.where(spent <= budgets, middle, high),
+        )
+    return np.asarray(high)
 
 
 def step_exponent(spread: float, gamma: Fraction, loss: Loss, rows: int, region: Region) -> int:
@@ -192,7 +246,8 @@ def step_exponent(spread: float, gamma: Fraction, loss: Loss, rows: int, region:
     That noise is the tilt's over the largest curvature, rows lambda + gamma;
     between 2**-32 and 2**-16 in scaled units.
     """
-    least = spread / (rows * float(loss.eigenvalue) + float(gamma))
+    of_record, of_ridge = loss.stiffest
+    least = spread / (rows * of_record + float(gamma) * of_ridge)
     wanted = math.floor(math.log2(least)) - _FINER_THAN_NOISE
     # The region has the last word: a bound halfway between two points could never be rounded.
     return region.exponent(min(max(wanted, _FINEST_STEP), _COARSEST_STEP))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
-from mechanisms.contract import Data, Plan
+from mechanisms.contract import Data, Drawing, Plan
 from mechanisms.domain import Schema
-from mechanisms.objectives.losses import SmoothedCheckObjective, smoothed_check_loss
+from mechanisms.objectives.losses import Loss, SmoothedCheckObjective, smoothed_check_loss
 from mechanisms.perturbation.calibration import smoothing_width
-from mechanisms.perturbation.release import Newton, plan_fit
+from mechanisms.perturbation.release import Newton, Perturbed, plan_fit
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.rows import CodeRows, passes, sums_of_codes
 from mechanisms.statistics.designs.scaling import design
@@ -24,22 +26,41 @@ def calibrate_quantile_regression(
     dimension = statistic.scaling(schema).dimension
     width = smoothing_width(epsilon.fraction, dimension, schema.known_rows)
     return plan_fit(
+        PerturbedQuantileRegression,
         statistic,
         schema,
         epsilon,
         norm,
-        objective=lambda data: smoothed_check_objective(statistic, width, schema, data),
-        loss=smoothed_check_loss(
-            dimension,
-            statistic.exact_tau,
-            width,
-            intercept=statistic.intercept,
-            adjacency=schema.adjacency,
-        ),
-        bound=statistic.exact_bound,
+        scaling=statistic.scaling(schema),
+        loss=_loss(statistic, schema, width),
         newton=Newton(ms_per_cell=2e-4, passes=24),
+        width=width,
         details={"smoothing_width": float(width)},
     )
+
+
+def _loss(statistic: QuantileRegression, schema: Schema, width: Fraction) -> Loss:
+    return smoothed_check_loss(
+        statistic.scaling(schema).dimension,
+        statistic.exact_tau,
+        width,
+        intercept=statistic.intercept,
+        adjacency=schema.adjacency,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerturbedQuantileRegression(Perturbed):
+    """The parameters of a quantile regression; ``width`` is that of the smoothed loss."""
+
+    width: Fraction
+
+    def drawing(self, statistic: QuantileRegression, schema: Schema) -> Drawing:
+        """Return how it is drawn."""
+        objective = partial(smoothed_check_objective, statistic, self.width, schema)
+        return self.drawing_of(
+            statistic.scaling(schema), _loss(statistic, schema, self.width), objective
+        )
 
 
 def smoothed_check_objective(

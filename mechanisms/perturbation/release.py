@@ -6,38 +6,54 @@ them; the coefficients are theta in the columns' units, which is post-processing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
-from mechanisms.contract import Alternative, Data, Disturbance, Outcome, Plan, no_noise
+from mechanisms.contract import (
+    Alternative,
+    Data,
+    Disturbance,
+    Drawing,
+    Json,
+    Outcome,
+    Parameters,
+    Plan,
+)
 from mechanisms.domain import Schema
 from mechanisms.objectives.losses import Loss, Norm
-from mechanisms.perturbation.calibration import Perturbation
-from mechanisms.perturbation.theorem import THEOREM
+from mechanisms.perturbation.calibration import THEOREM, Perturbation
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
+from mechanisms.samplers.bodies import Joined
 from mechanisms.samplers.minimiser import Objective
 from mechanisms.samplers.regions import l1_region
 from mechanisms.statistics.designs.rows import are_held, passes_ms
-from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.designs.scaling import ScaledColumn
 
 _MS_PER_ENTRY = 0.03  # measured; of the d x d matrix
 _FITTED_MS = 1.5
 _PASSES_OF_ONE = 4  # measured; a single coefficient needs hardly a line search
 
 
-class Regression(Protocol):
-    """A statistic whose coefficients minimise a sum of losses."""
+class Coordinates(Protocol):
+    """The public maps between theta and an answer: those of a regression, or of several."""
 
     @property
-    def mechanisms(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the norms that each mechanism offers."""
+    def dimension(self) -> int:
+        """Return d."""
 
-    def scaling(self, schema: Schema) -> RegressionScaling:
-        """Return the public maps between columns and scaled coordinates."""
+    @property
+    def features(self) -> Sequence[ScaledColumn]:
+        """Return the scaled columns that rows have."""
+
+    def released(self, theta: Sequence[Fraction], /) -> Outcome:
+        """Return the answer made of theta."""
+
+    def grid(self, step: Fraction, *, intercept: bool = False) -> Json:
+        """Return the steps of its numbers where theta lies on a grid of this step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,30 +67,84 @@ class PerturbedFit:
     objective
         Makes the sum of losses of private data.
     loss, norm
-        The public constants of a record's loss, and the tilt's norm among ``offered``.
+        The public constants of a record's loss, and the tilt's norm.
     drawn
         The mechanism, calibrated.
     bound
         Theta is ``||theta||_1 <= bound``; None for no limit.
-    expected_ms
-        About how long a draw takes.
-    details
-        More public facts for the plan.
     """
 
-    scaling: RegressionScaling
+    scaling: Coordinates
     objective: Callable[[Data], Objective]
     loss: Loss
     norm: Norm
-    offered: tuple[str, ...]
     drawn: Perturbation
     bound: Fraction | None
-    expected_ms: float
-    details: Mapping[str, float] = field(default_factory=dict)
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Draw one answer, in the columns' units."""
         return self.scaling.released(self.drawn.draw(self.objective(data), randomness))
+
+    @property
+    def disturbance(self) -> Disturbance | None:
+        """Return the tilt and the ridge; None for a hull's tilt."""
+        joined = self.drawn.norm if isinstance(self.drawn.norm, Joined) else None
+        norm = self.drawn.norm if joined is None else joined.norm
+        # Error estimates support only the named balls.
+        if not isinstance(norm, str):
+            return None
+        rate = float(self.drawn.epsilon * self.drawn.q) / sqrt(self.drawn.sensitivity_squared)
+        return Disturbance(
+            ball=norm,
+            ridge=self.drawn.ridge,
+            rate=lambda _length: rate,
+            bound=self.bound,
+            joined=None if joined is None else joined.matrix,
+            blocks=() if joined is None else joined.every,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Perturbed:
+    """The parameters of a regression by objective perturbation.
+
+    Those of :class:`~mechanisms.perturbation.calibration.Perturbation`, whose region is the l1
+    ball of radius ``bound``, or all of R^d.
+    """
+
+    norm: Norm
+    sensitivity_squared: Fraction
+    epsilon: Fraction
+    q: Fraction
+    ridge: Fraction
+    bound: Fraction | None
+    step_exponent: int
+
+    def drawing_of(
+        self,
+        scaling: Coordinates,
+        loss: Loss,
+        objective: Callable[[Data], Objective],
+    ) -> Drawing:
+        """Return how a regression with this loss is drawn."""
+        drawn = PerturbedFit(
+            scaling=scaling,
+            objective=objective,
+            loss=loss,
+            norm=self.norm,
+            drawn=Perturbation(
+                dimension=loss.dimension,
+                norm=loss.shape(self.norm),
+                sensitivity_squared=self.sensitivity_squared,
+                epsilon=self.epsilon,
+                q=self.q,
+                ridge=self.ridge,
+                region=l1_region(self.bound),
+                step_exponent=self.step_exponent,
+            ),
+            bound=self.bound,
+        )
+        return Drawing(draw=drawn, disturbance=drawn.disturbance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,145 +152,153 @@ class Newton:
     """What Newton's method takes: rows held cost by coefficient, more of them by passes.
 
     Both were measured with the rows spread evenly, its line searches and its certificate included,
-    as what it takes of few rows was.
+    as what it takes of few rows was. ``width`` is how many entries a row has, where that is not the
+    number of coefficients.
     """
 
     ms_per_cell: float
     passes: int
+    width: int | None = None
 
-    def expected_ms(self, rows: int, scaling: RegressionScaling) -> float:
+    def expected_ms(self, rows: int, scaling: Coordinates) -> float:
         """Return about how many milliseconds it takes for ``rows`` rows."""
-        columns = len(scaling.features) + 1
+        width = self.width or scaling.dimension
+        columns = len(scaling.features) + 1 if self.width is None else self.width
         if are_held(rows, columns):
-            return _FITTED_MS + self.ms_per_cell * rows * scaling.dimension
+            return _FITTED_MS + self.ms_per_cell * rows * width
         passes = self.passes if scaling.dimension > 1 else _PASSES_OF_ONE
         return passes_ms(passes, rows, columns)
 
 
 def plan_fit(
-    statistic: Regression,
+    kind: Callable[..., Parameters],
+    statistic: Any,
     schema: Schema,
     epsilon: PrivacyLoss,
     norm: str,
     *,
-    objective: Callable[[Data], Objective],
+    scaling: Coordinates,
     loss: Loss,
-    bound: Fraction | None,
     newton: Newton | None,
     q: Fraction | None = None,
-    details: Mapping[str, float] | None = None,
+    details: Mapping[str, object] | None = None,
+    **parameters: Fraction | None,
 ) -> Plan:
     """Return the plan of a regression by objective perturbation, epsilon-DP.
 
     Parameters
     ----------
+    kind
+        The parameters of this regression.
     norm : {"auto", "linf", "l2", "l1", "optimal"}
-        The norm of the tilt; auto is the hull's where one is offered, else linf,
-        whose coordinates vary least of the three.
-    objective, loss, bound
-        What is minimised, the constants of a record's loss, and the limit of theta.
+        The norm of the tilt; auto is the hull's where one is offered, else the one whose
+        coordinates vary least: linf, unless a gradient has few large entries at once.
+    scaling, loss
+        The public maps between columns and scaled coordinates, and the constants of a record's
+        loss.
     newton : Newton
         What Newton's method takes; None where sketches hold the sums.
     q : Fraction
         The share of epsilon spent on the tilt; None for the public rule.
+    details, parameters
+        Further public facts, and further parameters of ``kind``.
     """
     offered = statistic.mechanisms["objective_perturbation"]
-    best = "optimal" if "optimal" in offered else "linf"
-    chosen = cast(Norm, best if norm == "auto" else norm)
-    scaling = statistic.scaling(schema)
+    best = loss.quietest(offered)
+    chosen = best if norm == "auto" else cast(Norm, norm)
+    bound = statistic.exact_bound
+    drawn = Perturbation.calibrate(
+        loss,
+        epsilon=epsilon.fraction,
+        row_bound=schema.row_bound,
+        region=l1_region(bound),
+        norm=chosen,
+        q=q,
+        rows=schema.known_rows,
+    )
     # From the public bound, not the number of rows: every caller sees the expected time.
     newton_ms = 0.0 if newton is None else newton.expected_ms(schema.row_bound, scaling)
-    draw = PerturbedFit(
-        scaling=scaling,
-        objective=objective,
-        loss=loss,
-        norm=chosen,
-        offered=offered,
-        drawn=Perturbation.calibrate(
-            loss,
-            epsilon=epsilon.fraction,
-            row_bound=schema.row_bound,
-            region=l1_region(bound),
-            norm=chosen,
-            q=q,
-            rows=schema.known_rows,
-        ),
-        bound=bound,
-        expected_ms=newton_ms + _MS_PER_ENTRY * loss.dimension**2,
-        details=details or {},
-    )
-    return _plan(draw, schema, epsilon)
-
-
-def _plan(draw: PerturbedFit, schema: Schema, epsilon: PrivacyLoss) -> Plan:
     return Plan(
         mechanism="objective_perturbation",
-        norm=draw.norm,
+        norm=chosen,
+        statistic=statistic,
+        schema=schema,
+        parameters=kind(
+            norm=chosen,
+            sensitivity_squared=drawn.sensitivity_squared,
+            epsilon=drawn.epsilon,
+            q=drawn.q,
+            ridge=drawn.ridge,
+            bound=bound,
+            step_exponent=drawn.step_exponent,
+            **parameters,
+        ),
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
-            sensitivity=draw.loss.sensitivity_text(draw.norm),
-            sensitivity_unit=f"{draw.norm} norm of a change in the gradient, scaled columns",
+            sensitivity=loss.sensitivity_text(chosen),
+            sensitivity_unit=f"{_norm(chosen, loss)} of a change in the gradient, scaled columns",
             theorem=THEOREM,
         ),
-        grid=draw.scaling.grid(draw.drawn.step, intercept=True),
-        reason=_reason(draw),
-        draw=draw,
-        preview=no_noise,
-        expected_ms=draw.expected_ms,
+        grid=scaling.grid(drawn.step, intercept=True),
+        reason=_reason(chosen, loss),
+        expected_ms=newton_ms + _MS_PER_ENTRY * loss.dimension**2,
         time_depends_on_data=True,
-        alternatives=_alternatives(draw),
-        details={
-            "noise": "Not stated: the tilt's law is known (tilt_std), but how far it moves the "
-            "coefficients depends on the private curvature.",
-            "q": float(draw.drawn.q),
-            "gamma": float(draw.drawn.ridge),
-            "lambda": float(draw.loss.eigenvalue),
-            "bound": None if draw.bound is None else float(draw.bound),
-            "sensitivity_is": "a certified upper bound",
-            "tilt_std": draw.loss.tilt_std(draw.norm, float(draw.drawn.epsilon * draw.drawn.q)),
-            **draw.details,
-        },
-        disturbance=_disturbance(draw),
+        alternatives=_alternatives(chosen, loss, drawn, offered),
+        details={**_facts(chosen, loss, drawn, bound), **(details or {})},
     )
 
 
-def _disturbance(draw: PerturbedFit) -> Disturbance | None:
-    """Return the tilt and the ridge; None for a hull's tilt."""
-    # Error estimates support only the named balls.
-    if not isinstance(draw.drawn.norm, str):
-        return None
-    rate = float(draw.drawn.epsilon * draw.drawn.q) / sqrt(draw.drawn.sensitivity_squared)
-    return Disturbance(
-        ball=draw.drawn.norm,
-        ridge=draw.drawn.ridge,
-        rate=lambda _length: rate,
-        bound=draw.bound,
-    )
+def _facts(
+    norm: Norm, loss: Loss, drawn: Perturbation, bound: Fraction | None
+) -> dict[str, object]:
+    """Return the public facts of a plan, ready for JSON."""
+    return {
+        "noise": "Not stated: the tilt's law is known (tilt_std), but how far it moves the "
+        "coefficients depends on the private curvature.",
+        "q": float(drawn.q),
+        "gamma": float(drawn.ridge),
+        "lambda": float(loss.eigenvalue),
+        "bound": None if bound is None else float(bound),
+        "sensitivity_is": "a certified upper bound",
+        "tilt_std": loss.tilt_std(norm, float(drawn.epsilon * drawn.q)),
+    }
 
 
-def _reason(draw: PerturbedFit) -> str:
-    if draw.norm == "optimal" and draw.loss.hull is not None:
+def _norm(norm: Norm, loss: Loss) -> str:
+    return f"{norm} norm" if loss.joined is None else f"sum over cells of the {norm} norms"
+
+
+def _reason(norm: Norm, loss: Loss) -> str:
+    if norm == "optimal" and loss.hull is not None:
         return (
             "The hull of all changes of the gradient lies inside the l-infinity ball of radius "
             "Delta_inf, so given its direction the noise is no larger "
             "(Awan & Slavkovic, Theorem 4.5)."
         )
-    if draw.norm in ("linf", "optimal"):
+    best = loss.quietest(("linf", "l2", "l1"))
+    if norm in ("linf", "optimal") and best == "linf":
         return (
             "A gradient's entries can all change by Delta_inf at once, so the l-infinity ball "
             "fits the adjacent output space best (Awan & Slavkovic, Theorem 4.12, section 5.1)."
         )
-    return "The norm was asked for; linf has the smaller noise in every coordinate."
+    if norm == best:
+        return (
+            "A record's gradient has few large entries at once, so the noise of this norm has the "
+            "smallest standard deviation in every coordinate."
+        )
+    return f"The norm was asked for; {best} has the smaller noise in every coordinate."
 
 
-def _alternatives(draw: PerturbedFit) -> tuple[Alternative, ...]:
-    budget = float(draw.drawn.epsilon * draw.drawn.q)
-    here = draw.loss.tilt_std(draw.norm, budget)
+def _alternatives(
+    chosen: Norm, loss: Loss, drawn: Perturbation, offered: tuple[str, ...]
+) -> tuple[Alternative, ...]:
+    budget = float(drawn.epsilon * drawn.q)
+    here = loss.tilt_std(chosen, budget)
     found: list[Alternative] = []
-    for norm in draw.offered:
-        if norm != draw.norm:
-            there = draw.loss.tilt_std(cast(Norm, norm), budget)
+    for norm in offered:
+        if norm != chosen:
+            there = loss.tilt_std(cast(Norm, norm), budget)
             text = (
                 f"standard deviation of the tilt per coordinate {there / here:.2f} times as large"
             )

@@ -27,7 +27,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.samplers.boxes import BoxLaw, Children, Space, Start
 from mechanisms.samplers.boxes.law import Knowledge
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, PolytopeLaw, Stack, View

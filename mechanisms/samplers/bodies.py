@@ -23,8 +23,14 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from mechanisms.exact.balls import dot, rational
-from mechanisms.exact.certainty import settled
-from mechanisms.exact.continuous import gamma, inverse_root
+from mechanisms.exact.continuous import (
+    BallNorm,
+    LazyVector,
+    gamma,
+    inverse_root,
+    knorm_vector,
+    settled,
+)
 from mechanisms.exact.floats import working_precision
 from mechanisms.exact.fractions import fmpq_matrix, solve
 from mechanisms.randomness import LazyUniform, Randomness
@@ -135,6 +141,57 @@ class Halfspaces:
     def cube_norm(self) -> Fraction:
         """Return the largest norm of a point of [-1, 1]^d, exactly: max ||a||_1."""
         return max(sum(map(abs, row), Fraction(0)) for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The tilts F V of gradients F z, z in one of several blocks: V has a draw for each block.
+
+    A record's gradient is a F z. z has entries in one of the ``blocks``, and in a last one, of
+    length ``shared``, that all records have. So two records' gradients differ by F u with
+
+        sum_g ||u_g|| <= Delta,
+
+    the sum over all blocks, the last one too, of a named norm: :mod:`mechanisms.objectives.huber`
+    has Delta. V has the density ``exp(-rate sum_g ||V_g||)`` up to a constant, which with
+    rate = epsilon / Delta changes by at most exp(epsilon) when V moves by u. The density of F V at
+    t is the integral of V's over {v : F v = t}, and {v : F v = t + F u} is that set moved by u: it
+    too changes by at most exp(epsilon).
+
+    ``matrix`` is F, a row for each entry of theta, exact.
+    """
+
+    matrix: tuple[tuple[Fraction, ...], ...]
+    blocks: tuple[int, ...]
+    shared: int = 0
+    norm: BallNorm = "linf"
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """Return the lengths of all blocks, that of all records last if there is one."""
+        return (*self.blocks, *((self.shared,) if self.shared else ()))
+
+    def vector(self, rate_squared: Fraction, randomness: Randomness) -> LazyVector:
+        """Return F V, lazily, at this squared rate."""
+        parts = [
+            knorm_vector(
+                norm=self.norm, dimension=size, rate_squared=rate_squared, randomness=randomness
+            )
+            for size in self.every
+        ]
+        return _JoinedVector(self.matrix, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _JoinedVector:
+    matrix: tuple[tuple[Fraction, ...], ...]
+    parts: Sequence[LazyVector]
+
+    def enclose(self, bits: int) -> list[arb]:
+        """Return balls around the coordinates; their radii vanish as ``bits`` grows."""
+        with working_precision(bits + _GUARD_BITS):
+            entries = [entry for part in self.parts for entry in part.enclose(bits)]
+            return [dot([rational(f) for f in row], entries) for row in self.matrix]
 
 
 def decided(lengths: Iterable[arb]) -> bool | None:

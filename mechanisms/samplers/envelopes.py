@@ -40,7 +40,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from flint import arb
 
-from mechanisms.exact.certainty import UnsoundEnvelopeError, exceeds, settled
+from mechanisms.exact.continuous import UnsoundEnvelopeError, exceeds, settled
 from mechanisms.randomness import Randomness
 
 

@@ -39,7 +39,7 @@ problems (columns identical, sparse, nearly collinear or of all sizes, centre up
 times outside) the largest mean number of tries was 15 at d = 4, 55 at d = 8 and 56 at
 d = 12, the medians 1.1 to 1.2. a_j is a multiple of a_r / 2**59, so that signs have
 dyadic odds. A try is screened in floats with a margin and decided in balls
-(:mod:`mechanisms.samplers.affine.tries`).
+(:mod:`mechanisms.samplers.affine.cube`).
 
 *Choice of the cheapest envelope of a truncated Gaussian, and draws from it.* The law and its
 envelopes: :mod:`mechanisms.samplers.gaussian_ball`. Every envelope gives exactly the law; this
@@ -60,12 +60,11 @@ from flint import arb, fmpq, fmpq_mat
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import dot, norm_one
-from mechanisms.exact.fractions import fmpq_matrix, to_fmpq, to_fraction
-from mechanisms.exact.many import Floats, Words
-from mechanisms.exact.once import once
+from mechanisms.exact.floats import Floats, Words
+from mechanisms.exact.fractions import fmpq_matrix, once, to_fmpq, to_fraction
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.affine.tries import Verdict, decide, random_words, surviving
-from mechanisms.samplers.l1_ball import Quadratic
+from mechanisms.samplers.affine.cube import Verdict, decide, random_words, surviving
+from mechanisms.samplers.quadratics import Quadratic
 
 # Choice of the cheapest envelope of a truncated Gaussian, and draws from it
 
@@ -252,7 +251,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Envelope:
-    """One envelope, a :class:`~mechanisms.samplers.affine.tries.Route`: exact, whatever the hints.
+    """One envelope, a :class:`~mechanisms.samplers.affine.cube.Route`: exact, whatever the hints.
 
     ``hints`` are the rates a, as floats.
     """

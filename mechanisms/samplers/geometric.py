@@ -13,8 +13,8 @@ compared with the certified 32-bit prefix of the coin's probability (an integer
 found in ball arithmetic); equal prefixes are settled with more bits of both.
 The probabilities are irrational, so this ends. No float is involved.
 
-*Tied records spread over a finer grid, lazily.* Every code a of the column's grid becomes
-``2**FINE_BITS`` fine points, and its records take distinct ones of them, a uniformly random
+*Tied records spread over a finer grid, lazily.* Every place of a code a of the grid becomes
+``2**FINE_BITS`` fine points, and the code's records take distinct ones of them, a uniformly random
 subset. A release computed from the spread records, then cut back to codes, keeps its epsilon:
 spread the records two neighbours have in common first, and the differing one last, on a uniform
 point still free in its code. That gives each spread data set its law, and makes them neighbours
@@ -35,8 +35,8 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import rational
-from mechanisms.exact.certainty import settled
-from mechanisms.exact.many import Integers
+from mechanisms.exact.continuous import settled
+from mechanisms.exact.floats import Integers, Words
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.intervals import GridCodes
 
@@ -74,8 +74,8 @@ class FineGrid:
         self._known = np.zeros(len(grid.codes), dtype=bool)
         self._points: Integers = np.zeros(0, dtype=np.int64)
         self._ranks: Integers = np.zeros(0, dtype=np.int64)
-        self.low = grid.low << bits
-        self.high = ((grid.high + 1) << bits) - 1
+        self.low = grid.first << bits
+        self.high = self.low + (grid.span << bits) - 1
 
     @property
     def rows(self) -> int:
@@ -89,7 +89,7 @@ class FineGrid:
 
     def code(self, point: int) -> int:
         """Return the code that a fine point belongs to."""
-        return point >> self._bits
+        return self._grid.point(point >> self._bits)
 
     def steps(self, windows: list[tuple[int, int]]) -> Steps:
         """Return the steps of all ranks in these closed windows of ranks, and perhaps others.
@@ -142,15 +142,30 @@ class FineGrid:
         self._known |= fresh
 
     def _uniform(self, codes: Integers, counts: Integers) -> Integers:
-        """Return ``counts`` independent uniform fine points of each code."""
+        """Return independent uniform fine points of each code: ``counts`` of them, or fewer.
+
+        Words beyond the last point are left out, whatever the others are.
+        """
+        starts, ends = self._edges(codes)
         total = int(counts.sum())
         raw = self._randomness.bits(8 * _WORD_BYTES * total).to_bytes(_WORD_BYTES * total, "little")
-        words = np.frombuffer(raw, dtype="<u8") & np.uint64((1 << self._bits) - 1)
-        return np.repeat(codes << self._bits, counts) + words.astype(np.int64)
+        words = np.frombuffer(raw, dtype="<u8") & np.repeat(_masks(ends - starts), counts)
+        points = np.repeat(starts, counts) + words.astype(np.int64)
+        within: Integers = points[points < np.repeat(ends, counts)]
+        return within
 
     def _edges(self, codes: Integers) -> Integers:
         """Return the first fine point of each code (row 0) and the first beyond it (row 1)."""
-        return np.stack([codes << self._bits, (codes + 1) << self._bits])
+        edges = [self._grid.places(codes), self._grid.places(codes + 1)]
+        return np.stack(edges) << self._bits
+
+
+def _masks(lengths: Integers) -> Words:
+    """Return the least 2**k - 1 that is at least one less than each positive length."""
+    found = (lengths - 1).astype(np.uint64)
+    for shift in (1, 2, 4, 8, 16, 32):
+        found |= found >> np.uint64(shift)
+    return found
 
 
 # Exact geometric variables, many at a time

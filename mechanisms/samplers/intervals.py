@@ -15,6 +15,10 @@ code up to the next one's left neighbour below q, q itself, and from each
 code's right neighbour up to the next code above q. A draw is a step, then one
 of its points, uniformly.
 
+*Base measure.* A grid point t may have several *places*, ``m(t)`` of them, a public whole number:
+then ``P(t)`` is in proportion to ``m(t) exp(-rate * s(t))``, the law above is that of places, and a
+place is read as its point. A step's length is the number of its places.
+
 *Certified inversion.* A step of length L and score s weighs ``L exp(-rate s)``.
 A lazily refined uniform u picks the step with ``w_0 + .. + w_{i-1} < u * total < w_0 + .. + w_i``.
 Sums are first made in floats, with a proven relative error, and only over the
@@ -29,15 +33,50 @@ numbers away from exact rationals: relative error 3 * 2**-53, so exp(-x) is off
 by a factor within 1 +- 2**-45; the library's own error is allowed 2**-46, a
 hundred units in the last place. Running sums of m terms add ``m * eps`` of
 the accumulator's type.
+
+Exact permute-and-flip on a grid with a piecewise-constant score.
+
+Permute-and-flip (McKenna & Sheldon 2020) visits the candidates in a random
+order and stops at the first whose coin falls heads, which for candidate t has
+probability ``p_t = exp(-rate * (s(t) - min s))``. The coins do not depend on the
+order, so the answer is uniform on the random set of heads. Visiting two million
+points one by one would be slow where few of them are likely; here a draw costs
+at most 1.3 draws of the exponential mechanism on average, whatever the data.
+
+*The sampler.* Give every candidate a Poisson clock of rate 1, independent of
+the others, and let each ring be *kept* with probability p_t by a fresh coin. The
+order of the first rings is a uniform permutation, and a candidate's first ring
+is kept with probability p_t: the first ring that is both kept and its
+candidate's first has the law of permute-and-flip. By thinning, the kept rings
+are a Poisson process of rate ``W = sum p_t`` whose marks are independent draws
+from ``p_t / W``, that is from the exponential mechanism, independent of the rings
+not kept, which at candidate t have rate ``1 - p_t``. So:
+
+1. wait Exp(W), to time T, for the next kept ring; draw its candidate t by weight p_t;
+2. if t was drawn before, this is not its first ring: go on;
+3. otherwise it is the first with probability ``exp(-(1 - p_t) T)``: stop, or go on.
+
+*Cost.* With tau the time of stopping, ``P(tau > T) = prod (1 - p_t (1 - exp(-T)))``,
+one factor of which is exp(-T); the mean number of kept rings is
+``W E(tau) <= W (1 - exp(1 - W)) / (W - 1) <= 1.30``.
+
+*Base measure.* Where grid points have several places each, the places are the candidates, each with
+a coin of its own, and one is read as its point. So a point of m places counts m times.
+
+*Exactness.* The score's minimum is 0, at the quantile. Candidates come from
+:mod:`mechanisms.samplers.intervals`, exactly. Step 3 compares two sums of lazy
+exponentials, ``E_0 W > (1 - p_t) (E_1 + .. + E_k)``, in ball arithmetic, with more bits
+of them, of p_t and of W until the balls part. No float decides.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -46,6 +85,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import rational
+from mechanisms.exact.continuous import exceeds, settled
 from mechanisms.exact.floats import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
@@ -60,27 +100,53 @@ class GridCodes:
     """Distinct codes, ascending, on the grid [low, high].
 
     ``reached[j]`` (int64, one longer than ``codes``) counts the records at the
-    first j codes, so the last entry is n.
+    first j codes, so the last entry is n. ``starts`` (int64, one longer than the grid) says where
+    the places of each grid point begin, from 0 on; None where a point has one place, itself.
     """
 
     codes: NDArray[np.int64]
     reached: NDArray[np.int64]
     low: int
     high: int
+    starts: NDArray[np.int64] | None = None
 
     @classmethod
     def count(
-        cls, codes: NDArray[np.integer[Any]], counts: NDArray[np.int64], *, low: int, high: int
+        cls,
+        codes: NDArray[np.integer[Any]],
+        counts: NDArray[np.int64],
+        *,
+        low: int,
+        high: int,
+        starts: NDArray[np.int64] | None = None,
     ) -> GridCodes:
         """Return the grid codes of distinct codes and how often each occurs."""
         reached = np.zeros(len(codes) + 1, dtype=np.int64)
         np.cumsum(counts, out=reached[1:])
-        return cls(codes=codes.astype(np.int64), reached=reached, low=low, high=high)
+        return cls(codes.astype(np.int64), reached, low, high, starts)
+
+    @property
+    def first(self) -> int:
+        """Return the first place."""
+        return self.low if self.starts is None else 0
 
     @property
     def span(self) -> int:
-        """Return the number of grid points."""
-        return self.high - self.low + 1
+        """Return the number of places."""
+        return self.high - self.low + 1 if self.starts is None else int(self.starts[-1])
+
+    def places(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the places of grid points begin; those of one beyond the last are the end.
+
+        A point and the next one enclose its own places.
+        """
+        return points if self.starts is None else self.starts[points - self.low]
+
+    def point(self, place: int) -> int:
+        """Return the grid point that a place belongs to."""
+        if self.starts is None:
+            return place
+        return self.low + int(np.searchsorted(self.starts, place, side="right")) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +180,7 @@ class _Steps:
 
 
 def draw_point(grid: GridCodes, *, level: Fraction, rate: Fraction, randomness: Randomness) -> int:
-    """Return t with probability proportional to ``exp(-rate * s(t))``.
+    """Return t with probability proportional to ``exp(-rate * s(t))``, times its places.
 
     Parameters
     ----------
@@ -128,17 +194,17 @@ def draw_point(grid: GridCodes, *, level: Fraction, rate: Fraction, randomness: 
     Privacy
     -------
     With Delta the sensitivity of ``C(t) - level * n`` (and so of s) this is
-    epsilon-DP: KNG Theorem 3.1 with the counting measure on the grid.
+    epsilon-DP: KNG Theorem 3.1 with the counting measure on the grid's places.
     """
-    return draw_scored_point(grid, level=level, rate=rate, randomness=randomness)[0]
+    return grid.point(draw_scored_place(grid, level=level, rate=rate, randomness=randomness)[0])
 
 
-def draw_scored_point(
+def draw_scored_place(
     grid: GridCodes, *, level: Fraction, rate: Fraction, randomness: Randomness
 ) -> tuple[int, Fraction]:
-    """Return a point as :func:`draw_point` does, and its exact exponent ``rate * s(t)``."""
+    """Return a place of the point :func:`draw_point` draws, and its exact exponent ``rate * s``."""
     if not len(grid.codes):
-        return grid.low + randomness.below(grid.span), Fraction(0)
+        return grid.first + randomness.below(grid.span), Fraction(0)
     uniform = randomness.uniform()
     steps = _steps_near(grid, level, rate, _FLOAT_NATS)
     index = _locate_by_floats(grid, steps, rate, uniform)
@@ -148,12 +214,12 @@ def draw_scored_point(
         steps = _steps_near(grid, level, rate, bits)
         with working_precision(bits + 64):
             index = _locate_by_balls(grid, steps, rate, uniform, bits)
-    point = int(steps.starts[index]) + randomness.below(int(steps.lengths[index]))
-    return point, steps.exponent(index, rate)
+    place = int(steps.starts[index]) + randomness.below(int(steps.lengths[index]))
+    return place, steps.exponent(index, rate)
 
 
 def total_weight(grid: GridCodes, *, level: Fraction, rate: Fraction, bits: int) -> arb:
-    """Return a ball around the sum of ``exp(-rate * s(t))`` over the grid.
+    """Return a ball around the sum of ``exp(-rate * s(t))`` over the grid's places.
 
     From floats with their proven error up to 64 bits, in ball arithmetic beyond.
     """
@@ -179,12 +245,13 @@ def _steps_near(grid: GridCodes, level: Fraction, rate: Fraction, nats: int) -> 
     last = max(int(np.searchsorted(reached, over + farthest, side="right")), quantile)
     # Between two codes the score is constant; to the left a step begins at a code, to the right
     # after it.
-    starts = np.concatenate([codes[max(first - 1, 0) : quantile], codes[quantile - 1 : last] + 1])
+    points = np.concatenate([codes[max(first - 1, 0) : quantile], codes[quantile - 1 : last] + 1])
     # The first and the last step reach to the ends of the grid.
     if first == 0:
-        starts = np.concatenate([[grid.low], starts])
+        points = np.concatenate([[grid.low], points])
     if last == len(reached):
-        starts = np.concatenate([starts, [grid.high + 1]])
+        points = np.concatenate([points, [grid.high + 1]])
+    starts = grid.places(points)
     return _Steps(
         starts=starts[:-1],
         lengths=np.diff(starts),
@@ -274,3 +341,74 @@ def _missing(grid: GridCodes, nats: int) -> arb:
 
 def _middle(ball: arb) -> arb:
     return ball.mid()
+
+
+# Exact permute-and-flip among few candidates, and on a grid with a piecewise-constant score
+
+
+def permute_and_flip(exponents: Sequence[Fraction], randomness: Randomness) -> int:
+    """Return a place: the first in a random order whose coin of exp(-exponent) falls heads.
+
+    The least exponent is 0, so one falls.
+    """
+    left = list(range(len(exponents)))
+    while True:
+        place = left.pop(randomness.below(len(left)))
+        if randomness.bernoulli_exp(exponents[place]):
+            return place
+
+
+def permute_and_flip_point(
+    grid: GridCodes, *, level: Fraction, rate: Fraction, randomness: Randomness
+) -> int:
+    """Return a grid point by permute-and-flip with the score of a quantile.
+
+    Parameters
+    ----------
+    grid
+        The codes on their grid.
+    level
+        The quantile's level, in (0, 1).
+    rate
+        ``epsilon / (2 Delta)``, per record; above zero.
+
+    Privacy
+    -------
+    epsilon-DP where Delta is the sensitivity of the score (McKenna & Sheldon,
+    Theorem 1; a short proof is in :mod:`mechanisms.exponential.quantile`).
+    """
+    waits: list[LazyUniform] = []
+    drawn: set[int] = set()
+    while True:
+        waits.append(randomness.uniform())
+        place, exponent = draw_scored_place(grid, level=level, rate=rate, randomness=randomness)
+        # A candidate has one coin, which has been tossed.
+        if place in drawn:
+            continue
+        drawn.add(place)
+        weight = partial(total_weight, grid, level=level, rate=rate)
+        # At the quantile p_t = 1: its first ring is always kept.
+        if exponent == 0 or _is_first_ring(exponent, waits, weight, randomness):
+            return grid.point(place)
+
+
+def _is_first_ring(
+    exponent: Fraction,
+    waits: Sequence[LazyUniform],
+    weight: Callable[..., arb],
+    randomness: Randomness,
+) -> bool:
+    """Return True with probability ``exp(-(1 - exp(-exponent)) T)``, T the sum of the waits / W."""
+    coin = randomness.uniform()
+
+    def look(bits: int) -> bool | None:
+        missed = -(-rational(exponent)).expm1()
+        limit = missed * sum((_exponential(wait, bits) for wait in waits), arb(0))
+        patience = weight(bits=bits) * _exponential(coin, bits)
+        return exceeds(patience, limit)
+
+    return settled(look, guard_bits=32)
+
+
+def _exponential(uniform: LazyUniform, bits: int) -> arb:
+    return -uniform.enclose(bits).log()

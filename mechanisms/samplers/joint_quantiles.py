@@ -59,8 +59,8 @@ import numpy as np
 from flint import arb
 
 from mechanisms.exact.balls import rational
-from mechanisms.exact.certainty import UnsoundEnvelopeError, exceeds, settled
-from mechanisms.exact.many import Floats, Integers
+from mechanisms.exact.continuous import UnsoundEnvelopeError, exceeds, settled
+from mechanisms.exact.floats import Floats, Integers
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.geometric import FINE_BITS, FineGrid, Steps
 from mechanisms.samplers.intervals import GridCodes
@@ -149,7 +149,7 @@ def joint_points(
     """
     fine = FineGrid(grid, randomness, bits=bits)
     if not fine.rows:
-        return sorted(grid.low + randomness.below(grid.span) for _ in levels)
+        return sorted(grid.point(grid.first + randomness.below(grid.span)) for _ in levels)
     tables = Tables.build(fine, JointLaw(levels=tuple(levels), rate=rate))
     while True:
         kept = _try(tables, fine, randomness)

@@ -22,6 +22,33 @@ probability. Printed Algorithm 8 releases T + U; the noise is r U.
 
 Acceptance never depends on data. A radius survives with probability about
 ``exp(-m rate / 2)``: the lattice must be fine enough (see ``mechanisms.knorm``).
+
+Exact discrete Gaussian variables, many at a time (Canonne, Kamath & Steinke 2020, Algorithm 3).
+
+    P(v) ∝ exp(-v**2 / (2 sigma**2)),   v in Z,   sigma**2 > 0 rational.
+
+*Route.* With t = floor(sigma) + 1, propose v from the discrete Laplace law at rate 1/t and accept
+it with probability ``exp(-(|v| - sigma**2 / t)**2 / (2 sigma**2))``. Since
+
+    (|v| - sigma**2 / t)**2 / (2 sigma**2) + |v| / t = v**2 / (2 sigma**2) + sigma**2 / (2 t**2)
+
+and the last summand is a constant, an accepted v has the law above. Proposals and acceptances
+are integer and rational: t is an integer root, the proposal an exact geometric difference, and the
+acceptance an exact Bernoulli(exp(-x)) of a rational x. A proposal is accepted with a probability
+above one half for sigma at least 1, whatever the data.
+
+**Privacy.** Let an integer vector change by u between neighbours, and let v_j have the variance
+parameter ``sigma_j**2``. The sum of both is rho-zCDP with ``rho = sum u_j**2 / (2 sigma_j**2)``
+(Canonne, Kamath & Steinke 2020). *Proof.* With ``w(x) = exp(-x**2 / (2 sigma**2))`` and W the sum
+of w over Z, for one coordinate that moves by a whole number a and any alpha > 1,
+
+    sum over v of  w(v - a)**alpha w(v)**(1 - alpha) / W
+        = exp(alpha (alpha - 1) a**2 / (2 sigma**2)) (sum over v of w(v - alpha a)) / W.
+
+By Poisson's summation formula the sum of w(v - c) is a series of cosines of c with positive
+coefficients, so it is at most its value at c = 0, which is W. Hence ``D_alpha <= alpha a**2 /
+(2 sigma**2)``, and divergences of independent coordinates add up. ∎ :func:`gaussian_rho` returns it
+exactly.
 """
 
 from __future__ import annotations
@@ -30,8 +57,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import exp, floor, isqrt, lgamma, pi, prod, sqrt
 
-from mechanisms.exact.certainty import settled
-from mechanisms.exact.continuous import LazyVector, knorm_vector
+from mechanisms.exact.continuous import LazyVector, knorm_vector, settled
 from mechanisms.exact.floats import grid_point, working_precision
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.geometric import geometric
@@ -208,3 +234,49 @@ def _rounded(vector: LazyVector, factor: int, *, first_bits: int) -> list[int]:
             return grid_point([factor * ball for ball in vector.enclose(bits)], 0)
 
     return list(settled(look, first_bits=first_bits))
+
+
+# Exact discrete Gaussian variables, many at a time (Canonne, Kamath & Steinke 2020, Algorithm 3)
+
+
+def draw_discrete_gaussian(randomness: Randomness, count: int, variance: Fraction) -> list[int]:
+    """Return ``count`` independent v with ``P(v) ∝ exp(-v**2 / (2 variance))``.
+
+    Raises
+    ------
+    ValueError
+        The variance parameter is not positive.
+    """
+    if variance <= 0:
+        raise ValueError("the variance must be positive")
+    upper, lower = variance.numerator, variance.denominator
+    scale = isqrt(upper // lower) + 1
+    step, whole = lower * scale, 2 * upper * lower * scale**2
+    drawn: list[int] = []
+    # A round proposes only what is missing: the result is the first proposals that are accepted.
+    while len(drawn) < count:
+        for v in draw_l1(randomness, count - len(drawn), Fraction(1, scale)):
+            # the exponent above, over a common denominator
+            if randomness.bernoulli_exp(Fraction((abs(v) * step - upper) ** 2, whole)):
+                drawn.append(v)
+    return drawn
+
+
+def gaussian_rho(squared_sensitivity: Fraction, variance: Fraction) -> Fraction:
+    """Return the zCDP cost of discrete Gaussian noise on an integer vector, exactly.
+
+    Parameters
+    ----------
+    squared_sensitivity
+        The largest squared l2 norm of a difference between neighbours.
+    variance
+        ``sigma**2`` of every coordinate.
+
+    Notes
+    -----
+    :func:`mechanisms.accounting.units` rounds it up to the unit of an account.
+
+    >>> gaussian_rho(Fraction(2), Fraction(100))
+    Fraction(1, 100)
+    """
+    return squared_sensitivity / (2 * variance)

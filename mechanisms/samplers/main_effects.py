@@ -29,9 +29,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.exact.certainty import UnsoundEnvelopeError, exceeds, settled
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats
+from mechanisms.exact.continuous import UnsoundEnvelopeError, exceeds, settled
+from mechanisms.exact.floats import Floats, working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 
 Flags = NDArray[np.bool_]

@@ -42,9 +42,8 @@ from flint import arb
 
 from mechanisms.exact.balls import above, midpoint, norm_bound, rational
 from mechanisms.exact.continuous import LazyVector
-from mechanisms.exact.floats import grid_point, working_precision
-from mechanisms.exact.many import Floats
-from mechanisms.samplers.l1_ball import Point, Vector
+from mechanisms.exact.floats import Floats, grid_point, working_precision
+from mechanisms.samplers.quadratics import Point, Vector
 from mechanisms.samplers.regions import Region
 
 # The minimiser's interface of an objective: float hints, and certified enclosures

@@ -27,8 +27,7 @@ import numpy as np
 from flint import arb
 
 from mechanisms.exact.balls import dot, rational
-from mechanisms.samplers.l1_ball import Point, Quadratic, Vector
-from mechanisms.samplers.quadratics import box_minimum, sphere_minimum
+from mechanisms.samplers.quadratics import Point, Quadratic, Vector, box_minimum, sphere_minimum
 
 
 class Region(Protocol):

@@ -22,10 +22,17 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from mechanisms.contract import Data, InvalidStatisticError, Json, Noise, Statistic
 from mechanisms.domain import Schema
-from mechanisms.geometry.balls import NoiseLaw
 from mechanisms.geometry.cuts import combination_factor
+from mechanisms.geometry.smooth import NoiseLaw
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.statistics.cells.parting import Parting
+
+ADVICE: Mapping[str, str] = {
+    "k_norm": "A release is pure epsilon-DP. In accounts with a delta its noise is mostly larger.",
+    "gaussian": "In accounts with a delta: the smaller noise at the same charge, but for a "
+    "histogram of two cells whose sum is public.",
+}
+"""Of a noisy sum: when each of its mechanisms serves better."""
 
 Coordinates = Sequence[Fraction]
 Slopes = Mapping[int, Fraction]

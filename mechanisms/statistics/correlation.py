@@ -30,7 +30,7 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import SUM_MAX, NumberColumn, Schema
-from mechanisms.exact.many import Many, Number, at_least, clamped
+from mechanisms.exact.floats import Many, Number, at_least, clamped
 from mechanisms.probes import TURNED, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
 from mechanisms.statistics.covariance import (
@@ -56,6 +56,7 @@ class Correlation(Question):
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
+    advice: ClassVar[Mapping[str, str]] = Moments.advice
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
     clamped_to: ClassVar[frozenset[float] | None] = frozenset({-1.0, 0.0, 1.0})
     example: ClassVar[Json] = {"kind": "correlation", "columns": ["income", "foodexp"]}

@@ -46,6 +46,7 @@ class Covariance(Question):
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Moments.mechanisms
+    advice: ClassVar[Mapping[str, str]] = Moments.advice
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
     clamped_to: ClassVar[frozenset[float] | None] = frozenset()  # what the bounds allow
     example: ClassVar[Json] = {"kind": "covariance", "columns": ["income", "foodexp"]}

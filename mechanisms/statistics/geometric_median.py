@@ -33,6 +33,10 @@ class GeometricMedian(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"kng": ("l2",)}
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
+    no_inference: ClassVar[str] = (
+        "the curvature of a sum of distances, of which standard errors are made, has no bound: one "
+        "record near the median makes it as large as one likes"
+    )
     example: ClassVar[Json] = {"kind": "geometric_median", "columns": ["longitude", "latitude"]}
     probes: ClassVar[tuple[Probe, ...]] = (
         Probe(_CENTRE, MIDDLE),

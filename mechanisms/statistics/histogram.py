@@ -7,12 +7,15 @@ A record lies in exactly one cell, so T(X) - T(X') is
 - replace-one with conditions: a record may also leave or enter, so also ``±e_i``,
   with the hull ``max(sum u+, sum u-) <= 1`` (see :mod:`mechanisms.geometry.histograms`);
 - add-remove: ``±e_i``, whose hull is the l1 ball.
+
+With ``ranges`` the cells of one number column are in order, and another question is drawn in its
+place, :class:`RangeCounts`: :mod:`mechanisms.tables.ranges` proves how far a record moves that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -32,12 +35,19 @@ from mechanisms.contract import (
     meaning,
     require_column,
 )
-from mechanisms.domain import CategoryColumn, Schema
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.privacy import Adjacency
 from mechanisms.probes import ENDS, Probe
-from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, constant_slopes
+from mechanisms.statistics.additive import (
+    ADVICE,
+    AdditiveForm,
+    Coordinates,
+    Leaf,
+    Tree,
+    constant_slopes,
+)
 from mechanisms.statistics.cells.axes import (
     MAX_CELLS,
     Axis,
@@ -48,8 +58,15 @@ from mechanisms.statistics.cells.axes import (
 )
 from mechanisms.statistics.cells.parting import Merged, Where, conditions_between
 from mechanisms.statistics.cells.spelling import spelled_edges, spelled_outside
-from mechanisms.statistics.facts.defaults import most_of
-from mechanisms.statistics.questions import Question, widened
+from mechanisms.statistics.facts.defaults import largest_weight, most_of
+from mechanisms.statistics.questions import Question, Viewed, widened
+from mechanisms.statistics.weights import (
+    WEIGHTS,
+    private_rows,
+    require_weights,
+    weighted_counts,
+)
+from mechanisms.views import RowView
 from mechanisms.words import meant
 
 
@@ -74,8 +91,10 @@ class Histogram(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     has_cells: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "k_norm": ("optimal", "l1", "l2", "linf")
+        "k_norm": ("optimal", "l1", "l2", "linf"),
+        "gaussian": (),
     }
+    advice: ClassVar[Mapping[str, str]] = ADVICE
     limits: ClassVar[Mapping[str, int]] = {"cells": MAX_CELLS}
     example: ClassVar[Json] = {"kind": "histogram", "columns": ["ocean_proximity"]}
     probes: ClassVar[tuple[Probe, ...]] = (
@@ -84,6 +103,10 @@ class Histogram(Question):
     error_law: ClassVar[ErrorLaw] = "linear"
     near_zero: ClassVar[NearZero] = "nothing"
     counts_records: ClassVar[bool] = True
+    no_inference: ClassVar[str] = (
+        "counts are of the records of this data set, and estimate no number of a population: the "
+        "shares of a summary have intervals"
+    )
     stated_fields: ClassVar[frozenset[str]] = frozenset({"where"})
 
     kind: Literal["histogram"] = "histogram"
@@ -111,6 +134,29 @@ class Histogram(Question):
         ),
     )
 
+    weights: str | None = field(default=None, metadata=WEIGHTS)
+    ranges: bool = field(
+        default=False,
+        metadata=meaning(
+            "Whether the cells of one number column are measured such that any range of them has "
+            "little noise. The answer then has cumulative counts too, which never fall, and "
+            "`quantile` is read off it for free.",
+            example=True,
+        ),
+    )
+
+    def designed(self, view: RowView, /) -> Viewed[Any]:
+        """Return the same question; with ``ranges`` as what is drawn in its place."""
+        return Viewed(self._in_order() if self.ranges else self, view)
+
+    def ordered_axis(self, column: str, schema: Schema, /) -> Axis | None:
+        """Return the cells of this column in order; None where no cumulative counts are asked."""
+        return self._in_order().ordered_axis(column, schema) if self.ranges else None
+
+    def _in_order(self) -> RangeCounts:
+        names = (each.name for each in fields(RangeCounts))
+        return RangeCounts(**{name: getattr(self, name) for name in names})
+
     def spelled(self, schema: Schema, /) -> Mapping[str, object]:
         """Return the common fields and the edges, in their canonical spelling."""
         wider = widened(self, schema)
@@ -120,6 +166,9 @@ class Histogram(Question):
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        if self.ranges:
+            self._in_order().check(schema)
+            return
         if not self.columns:
             raise InvalidStatisticError("name at least one column", field_name="columns")
         if len(set(self.columns)) != len(self.columns):
@@ -128,6 +177,8 @@ class Histogram(Question):
             if name not in self.columns:
                 close = meant(self.columns, name)
                 raise _invalid(f"edges are given for a column that is not counted{close}")
+        if self.weights is not None:
+            require_weights(schema, self.weights)
         if not 2 <= self.size(schema) <= MAX_CELLS:
             raise InvalidStatisticError(
                 f"a histogram has between 2 and {MAX_CELLS} cells", field_name="columns"
@@ -135,12 +186,14 @@ class Histogram(Question):
 
     def possible_ranges(self, schema: Schema, rows: float, /) -> Json:
         """Return none to five times an equal share of the rows, in each cell."""
-        cells = self.size(schema)
+        if self.ranges:
+            return self._in_order().possible_ranges(schema, rows)
+        cells, rows = self.size(schema), rows * largest_weight(schema, self.weights)
         return {"cells": [{"count": [0.0, most_of(rows / cells, rows)]}] * cells}
 
     def answer_numbers(self, schema: Schema, /) -> int:
-        """Return the number of cells."""
-        return self.size(schema)
+        """Return the number of cells; with ``ranges`` each has two numbers."""
+        return (1 + self.ranges) * self.size(schema)
 
     def over_groups(self, groups: Merged) -> Histogram:
         """Return the histogram over all groups, and its own cells in each.
@@ -159,6 +212,7 @@ class Histogram(Question):
             columns=(*groups.names, *self.columns),
             edges={**groups.edges, **self.edges},
             outside={**groups.outside, **outside},
+            weights=self.weights,
         )
 
     def of_cells(self, cells: Sequence[Mapping[str, Any]], groups: Collection[str]) -> Json:
@@ -175,7 +229,7 @@ class Histogram(Question):
 
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        return 1 + 0.03 * self._about_size(schema)
+        return 1 + (0.1 if self.ranges else 0.03) * self._about_size(schema)
 
     def _about_size(self, schema: Schema) -> int:
         """Return the number of cells, whether or not the question fits the schema."""
@@ -195,8 +249,14 @@ class Histogram(Question):
         return prod(len(axis.labels) for axis in self.axes(schema))
 
     def additive(self, schema: Schema) -> AdditiveForm:
-        """Return the histogram's form: one coordinate per cell, step 1."""
+        """Return the histogram's form: one coordinate per cell, step 1, or a part of a weight."""
         axes, cells = self.axes(schema), self.size(schema)
+        if self.weights is not None:
+            form = replace(self, weights=None).additive(private_rows(schema))
+            reads, place = [axis.reads for axis in axes], partial(_placed, tuple(axes))
+            return weighted_counts(
+                form, schema, self.weights, reads=reads, place=place, cells=cells
+            )
         names = [
             dict(zip(self.columns, labels, strict=True))
             for labels in product(*(axis.labels for axis in axes))
@@ -262,18 +322,121 @@ class Histogram(Question):
         return [int(count) for count in counts]
 
 
+@runtime_checkable
+class InOrder(Protocol):
+    """A statistic whose answer may have the cumulative counts of a column's cells."""
+
+    def ordered_axis(self, column: str, schema: Schema, /) -> Axis | None:
+        """Return the cells of this column in order; None where no cumulative counts are asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeCounts(Question):
+    """The counts of a histogram with ``ranges``, as mechanisms know them.
+
+    :mod:`mechanisms.margins.ranges` measures the cells on a tree, so that the noise of any range of
+    cells is small.
+    """
+
+    has_cells: ClassVar[bool] = True
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"k_norm": ("l1",), "gaussian": ()}
+    limits: ClassVar[Mapping[str, int]] = {"cells": MAX_CELLS}
+    error_law: ClassVar[ErrorLaw] = "linear"
+    near_zero: ClassVar[NearZero] = "nothing"
+    counts_records: ClassVar[bool] = True
+
+    kind: Literal["histogram"] = "histogram"
+    columns: tuple[str, ...] = field(metadata=meaning("One number column."))
+    edges: Mapping[str, Edges] = field(metadata=meaning("Its edges."))
+    outside: Outside | Mapping[str, Outside] = field(metadata=meaning("See the histogram."))
+    weights: str | None = field(default=None, metadata=meaning("None: ranges count records."))
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        if len(self.columns) != 1:
+            raise _no_ranges(
+                "ranges are of one number column: name one, and make groups of others with "
+                '"by": ["sex"]'
+            )
+        column = require_column(schema, self.columns[0], "columns")
+        if not isinstance(column, NumberColumn) or column.boolean:
+            raise _no_ranges(
+                f"ranges are of a number column with edges, and {self.columns[0]} is none; leave "
+                '"ranges" out'
+            )
+        if self.weights is not None:
+            raise _no_ranges('ranges count records: leave out "weights", or "ranges"')
+        if not 2 <= len(self.axis(schema).labels) <= MAX_CELLS:
+            raise InvalidStatisticError(
+                f"a histogram has between 2 and {MAX_CELLS} cells", field_name="columns"
+            )
+
+    def axis(self, schema: Schema) -> Axis:
+        """Return the cells of the column, in order."""
+        (name,) = self.columns
+        own = self.outside if isinstance(self.outside, str) else self.outside.get(name, "cells")
+        return axis_of(name, require_column(schema, name, "columns"), self.edges.get(name), own)
+
+    def ordered_axis(self, column: str, schema: Schema, /) -> Axis | None:
+        """Return the cells, of this column alone."""
+        return self.axis(schema) if self.columns == (column,) else None
+
+    def counted(self, data: Data, schema: Schema) -> list[int]:
+        """Return the exact counts of the cells: the private step."""
+        axis = self.axis(schema)
+        if not schema.selected:
+            return axis.count(data, schema.columns[axis.column])
+        counts = np.zeros(len(axis.labels), dtype=np.int64)
+        for some in data.map(partial(_counts_of, (axis,)), [axis.reads]):
+            counts += some
+        return [int(count) for count in counts]
+
+    def columns_read(self, schema: Schema) -> int:
+        """Return how many columns a draw reads row by row; a selection counts its own."""
+        return 0 if schema.selected or self.axis(schema).from_grid else 1
+
+    def answer(self, schema: Schema, counts: Sequence[Any], cumulative: Sequence[Any]) -> Json:
+        """Return an answer of numbers for each cell, and for each with all cells below it."""
+        axis = self.axis(schema)
+        return {
+            "cells": [
+                {"cell": {axis.column: label}, "count": count, "cumulative": sum_}
+                for label, count, sum_ in zip(axis.labels, counts, cumulative, strict=True)
+            ]
+        }
+
+    def possible_ranges(self, schema: Schema, rows: float, /) -> Json:
+        """Return none to five times an equal share in each cell, and to all rows below."""
+        cells = len(self.axis(schema).labels)
+        each, below = [0.0, most_of(rows / cells, rows)], [0.0, rows]
+        return self.answer(schema, [each] * cells, [below] * cells)
+
+    def answer_numbers(self, schema: Schema, /) -> int:
+        """Return two numbers for each cell."""
+        return 2 * len(self.axis(schema).labels)
+
+
+def _no_ranges(detail: str) -> InvalidStatisticError:
+    return InvalidStatisticError(detail, field_name="ranges")
+
+
 def _is_sketched(axes: Sequence[Axis]) -> bool:
     """Return whether the sketches of all rows hold the counts."""
     return len(axes) == 1 and axes[0].from_grid
 
 
 def _counts_of(axes: Sequence[Axis], block: Block) -> NDArray[np.int64]:
-    shape = [len(axis.labels) for axis in axes]
+    size = prod(len(axis.labels) for axis in axes)
+    return np.bincount(_placed(axes, block), minlength=size)
+
+
+def _placed(axes: Sequence[Axis], block: Block) -> NDArray[np.int64]:
+    """Return the cell of each record."""
     cell = np.zeros(len(block[axes[0].reads]), dtype=np.int64)
-    for axis, size in zip(axes, shape, strict=True):
+    for axis in axes:
         # The last column changes fastest, as in the names of the cells.
-        cell = cell * size + axis.place(block[axis.reads])
-    return np.bincount(cell, minlength=prod(shape))
+        cell = cell * len(axis.labels) + axis.place(block[axis.reads])
+    return cell
 
 
 def _space(cells: int, adjacency: Adjacency, *, filtered: bool) -> AdjacentOutputSpace:

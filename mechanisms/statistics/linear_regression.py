@@ -8,21 +8,20 @@ derived in :mod:`mechanisms.objectives.quadratic`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
-from mechanisms.contract import FieldHint, InvalidStatisticError, Json, NearZero, meaning
+from mechanisms.contract import ErrorLaw, FieldHint, InvalidStatisticError, Json, NearZero, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.fractions import as_written
 from mechanisms.probes import FACING, STEEP, Probe
 from mechanisms.statistics.designs.boxes import require_bound, require_coefficients
 from mechanisms.statistics.designs.features import Features, count_columns, plain_names
-from mechanisms.statistics.designs.ranges import coefficient_ranges
 from mechanisms.statistics.designs.regression import (
+    BASE_MEASURE_HINT,
     HINTS,
     BaseMeasureName,
-    as_drawn,
     base_measure_field,
     designed,
     features_field,
@@ -30,7 +29,8 @@ from mechanisms.statistics.designs.regression import (
     settle,
     spelled,
 )
-from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.designs.rows import CodeRows
+from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
 from mechanisms.statistics.questions import Question, Viewed
 from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
 from mechanisms.views import RowView
@@ -87,12 +87,20 @@ class LinearRegression(Question):
     )
     hints: ClassVar[Mapping[str, FieldHint]] = {
         **HINTS,
+        "base_measure": BASE_MEASURE_HINT,
+        "loss": FieldHint(
+            "Loss", "", rare=True, options={"auto": "what errs least", "huber": "Huber’s"}
+        ),
+        "threshold": FieldHint(
+            "Threshold", "Of Huber's loss, in units of the target. Empty: a public rule.", rare=True
+        ),
         "ridge": FieldHint(
             "Ridge", "Penalty in scaled columns. Empty: the mechanism's public rule.", rare=True
         ),
     }
+    error_law: ClassVar[ErrorLaw] = "squared loss"
     near_zero: ClassVar[NearZero] = "no effect"
-    chosen_by_simulation: ClassVar[bool] = True
+    chosen_by_error: ClassVar[bool] = True
     follows_from_moments: ClassVar[bool] = True
 
     kind: Literal["linear_regression"] = "linear_regression"
@@ -119,6 +127,23 @@ class LinearRegression(Question):
             "beyond it back to it; the others draw within it."
         ),
     )
+    loss: Literal["auto", "squared", "huber"] = field(
+        default="auto",
+        metadata=meaning(
+            "What is minimised: squared residuals, or Huber's loss, which counts residuals beyond "
+            "`threshold` by their size alone. Its noise is smaller by about the threshold, and its "
+            'line is that of most records where residuals are skewed. "auto" takes what errs '
+            "least for records of several kinds; only `objective_perturbation` draws Huber's loss.",
+            example="huber",
+        ),
+    )
+    threshold: float | Literal["auto"] = field(
+        default="auto",
+        metadata=meaning(
+            "Huber's threshold, in units of the target, at most half the width of its bounds.",
+            example=100,
+        ),
+    )
     ridge: float | None = field(
         default=None,
         metadata=meaning(
@@ -141,7 +166,8 @@ class LinearRegression(Question):
 
     def spelled(self, schema: Schema, /) -> Mapping[str, object]:
         """Return the fields that have several spellings, each in one."""
-        return spelled(self, schema)
+        loss = {"loss": "huber"} if self.is_huber else {}
+        return {**spelled(self, schema), **loss}
 
     def designed(self, view: RowView, /) -> Viewed[Self]:
         """Return the regression on plain columns of a wider view."""
@@ -163,11 +189,50 @@ class LinearRegression(Question):
         if self.weights is not None:
             require_weights(schema, self.weights)
         require_bound(self.bound)
+        if self.threshold != "auto":
+            self._require_threshold(schema)
+        if self.ridge is not None and self.is_huber:
+            raise InvalidStatisticError(
+                "a ridge goes with squared loss; leave it out", field_name="ridge"
+            )
         if self.ridge is not None and not 0 <= self.ridge <= LARGEST_RIDGE:
             # beyond, the products of a draw's envelopes would leave the floats
             raise InvalidStatisticError(
                 "ridge must lie between 0 and 1e100, or be null", field_name="ridge"
             )
+
+    def _require_threshold(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` for a threshold that is not Huber's."""
+        width = self.row_scaling(schema).target_width
+        scaled = self.scaled_threshold(width)
+        if self.loss == "squared":
+            raise InvalidStatisticError(
+                'a threshold is Huber\'s; take "loss": "huber"', field_name="threshold"
+            )
+        if scaled is None or not 0 < scaled <= 1:
+            raise InvalidStatisticError(
+                f"threshold must be above 0 and at most {float(width):.6g}, half the width of the "
+                'target\'s bounds, or "auto"',
+                field_name="threshold",
+            )
+
+    @property
+    def is_huber(self) -> bool:
+        """Return whether Huber's loss is asked for: by its name, or by its threshold."""
+        return self.loss == "huber" or self.threshold != "auto"
+
+    def require_squared(self) -> None:
+        """Raise :class:`InvalidStatisticError` for Huber's loss, for mechanisms without it."""
+        if self.is_huber:
+            raise InvalidStatisticError(
+                "Huber's loss is drawn by objective_perturbation alone; take that mechanism or "
+                '"auto", or "loss": "squared" without a threshold',
+                field_name="loss",
+            )
+
+    def estimand(self) -> Self:
+        """Return the question with squared loss: Huber's line is off from it by its bias."""
+        return replace(self, loss="squared", threshold="auto")
 
     def answer_numbers(self, _schema: Schema, /) -> int:
         """Return about how many numbers an answer has: one for each coefficient."""
@@ -180,10 +245,6 @@ class LinearRegression(Question):
     def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
         """Return up to what equally strong features explain of a target of its width."""
         return coefficient_ranges(self.scaling(schema), largest=Fraction(1), bound=self.exact_bound)
-
-    def as_drawn(self, mechanism: str, details: Json, /) -> Self:
-        """Return the regression with the base measure, and the bound, that its plan had."""
-        return as_drawn(self, mechanism, details)
 
     def moment_columns(self, _schema: Schema, /) -> tuple[str, ...] | None:
         """Return the features and the target, as plain columns."""
@@ -200,6 +261,20 @@ class LinearRegression(Question):
         return RegressionScaling.build(
             schema, features=self.names, target=self.target, intercept=self.intercept, sums=True
         )
+
+    def row_scaling(self, schema: Schema) -> RegressionScaling:
+        """Return the public maps for records that are read one by one."""
+        return RegressionScaling.build(
+            schema, features=self.names, target=self.target, intercept=self.intercept
+        )
+
+    def code_rows(self, schema: Schema) -> CodeRows:
+        """Return the reader of records' codes, those of the features and then the target's."""
+        return CodeRows(self.row_scaling(schema).columns)
+
+    def scaled_threshold(self, width: Fraction) -> Fraction | None:
+        """Return the threshold asked for in scaled units, given the width of one; None for auto."""
+        return None if self.threshold == "auto" else as_written(self.threshold) / width
 
     @property
     def exact_bound(self) -> Fraction:

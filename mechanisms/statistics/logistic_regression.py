@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from mechanisms.contract import (
     Block,
+    ErrorLaw,
     FieldHint,
     InvalidStatisticError,
     Json,
@@ -48,23 +49,22 @@ from mechanisms.statistics.designs.boxes import (
     require_coefficients,
 )
 from mechanisms.statistics.designs.features import Features, count_columns, names_in, plain_names
-from mechanisms.statistics.designs.ranges import coefficient_ranges
 from mechanisms.statistics.designs.regression import (
     HINTS,
+    SHARE_HINT,
     designed,
     features_field,
     formula_field,
+    require_share,
     settle,
+    share_field,
     spelled,
 )
 from mechanisms.statistics.designs.rows import code_chunk, with_weights
-from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
 from mechanisms.statistics.questions import Question, Viewed, widened
 from mechanisms.statistics.weights import LOSS_WEIGHTS, Weights, require_weights, weights_of
 from mechanisms.views import RowView
-
-SMALLEST_Q, LARGEST_Q = 0.001, 0.999
-
 
 _LARGEST_LOGIT = Fraction(4)  # it moves the odds by a factor of 3000 between the bounds
 _PROBED: Json = {
@@ -94,12 +94,9 @@ class LogisticRegression(Question):
     probes: ClassVar[tuple[Probe, ...]] = (Probe(_PROBED, STEEP),)
     hints: ClassVar[Mapping[str, FieldHint]] = {
         **HINTS,
-        "q": FieldHint(
-            "Share of the tilt",
-            "Of objective perturbation: 0.001 to 0.999. Empty: a public rule.",
-            rare=True,
-        ),
+        "q": SHARE_HINT,
     }
+    error_law: ClassVar[ErrorLaw] = "logistic loss"
     near_zero: ClassVar[NearZero] = "no effect"
     compares_target: ClassVar[bool] = True
 
@@ -128,14 +125,7 @@ class LogisticRegression(Question):
             example=10,
         ),
     )
-    q: float | Literal["auto"] = field(
-        default="auto",
-        metadata=meaning(
-            "The share of epsilon spent on the tilt, between 0.001 and 0.999. `auto` takes a "
-            "public rule, which the preview shows.",
-            example="auto",
-        ),
-    )
+    q: float | Literal["auto"] = field(default="auto", metadata=share_field())
 
     formula: str | None = field(default=None, metadata=formula_field())
     weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
@@ -208,12 +198,7 @@ class LogisticRegression(Question):
         if self.weights is not None:
             require_weights(schema, self.weights)
         require_bound(self.bound, may_be_null=True)
-        if self.q != "auto" and not (
-            isinstance(self.q, float) and SMALLEST_Q <= self.q <= LARGEST_Q
-        ):
-            raise InvalidStatisticError(
-                'q must lie between 0.001 and 0.999, or be "auto"', field_name="q"
-            )
+        require_share(self.q)
 
     def rule(self, schema: Schema) -> Condition:
         """Return the public condition under which a record's target is 1.
@@ -266,6 +251,14 @@ class LogisticRegression(Question):
         return RegressionScaling.build(
             schema, features=self.names, target=None, intercept=self.intercept
         )
+
+    def row_scaling(self, schema: Schema) -> RegressionScaling:
+        """Return the same maps: records are read one by one."""
+        return self.scaling(schema)
+
+    def code_rows(self, schema: Schema) -> SignedCodes:
+        """Return the reader of records' codes, signed by their targets."""
+        return SignedCodes.of(self, schema)
 
 
 def _not_boolean(name: str, column: NumberColumn | CategoryColumn) -> str:

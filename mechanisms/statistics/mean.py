@@ -20,22 +20,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from mechanisms.contract import Data, ErrorLaw, Json, Statistic, meaning, require_numbers
+from mechanisms.contract import Data, ErrorLaw, FieldHint, Json, Statistic, meaning, require_numbers
 from mechanisms.domain import SUM_MAX, NumberColumn, Schema
-from mechanisms.exact.many import at_least, clamped
+from mechanisms.exact.floats import at_least, clamped
 from mechanisms.geometry.counted import SUMS, CountedBall, Cube
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
 from mechanisms.privacy import Adjacency
 from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import (
+    ADVICE,
     AdditiveForm,
     Coordinates,
     Leaf,
     Tree,
     public_rows,
 )
+from mechanisms.statistics.facts.clipping import CLIP, CLIP_HINT, Clip, require_clip, unclipped
 from mechanisms.statistics.facts.defaults import bounds_of
 from mechanisms.statistics.facts.readings import Atom, Reading, covers, of_columns
 from mechanisms.statistics.questions import Question
@@ -58,24 +60,30 @@ class Mean(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     column_by_column: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "k_norm": ("l1", "l2", "linf", "optimal")
+        "k_norm": ("l1", "l2", "linf", "optimal"),
+        "gaussian": (),
     }
+    advice: ClassVar[Mapping[str, str]] = ADVICE
     clamped_to: ClassVar[frozenset[float] | None] = frozenset()  # its column's bounds
+    in_unit_of_column: ClassVar[bool] = True
     example: ClassVar[Json] = {"kind": "mean", "columns": ["income", "foodexp"]}
     probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "mean", "columns": ["x", "y"]}, ENDS),)
     error_law: ClassVar[ErrorLaw] = "linear where rows are known"
     precedes_columns: ClassVar[bool] = True
     suggested: ClassVar[bool] = True
 
+    hints: ClassVar[Mapping[str, FieldHint]] = {"clip": CLIP_HINT}
+
     kind: Literal["mean"] = "mean"
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once.")
     )
     weights: str | None = field(default=None, metadata=WEIGHTS)
+    clip: Clip = field(default="none", metadata=CLIP)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        require_numbers(schema, self.columns, "columns")
+        require_clip(self.clip, self.columns, require_numbers(schema, self.columns, "columns"))
         if self.weights is not None:
             require_weights(schema, self.weights)
         public_rows(schema)
@@ -129,6 +137,10 @@ class Mean(Question):
         if rows is None or self.weights or not covers(source, "sum", self.columns):
             return None
         return of_columns(self.columns, factor=Fraction(1, rows))
+
+    def estimand(self) -> Self:
+        """Return the question of the values themselves, which clamped ones miss."""
+        return unclipped(self)
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the means' form: one coordinate per column, and the count where it is private."""

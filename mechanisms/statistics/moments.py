@@ -18,6 +18,7 @@ from mechanisms.contract import ErrorLaw, Json, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import (
+    ADVICE,
     AdditiveForm,
     Coordinates,
     Leaf,
@@ -45,13 +46,19 @@ class Moments(Question):
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "k_norm": ("optimal", "l1", "l2", "linf")
+        "k_norm": ("optimal", "l1", "l2", "linf"),
+        "gaussian": (),
     }
+    advice: ClassVar[Mapping[str, str]] = ADVICE
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
     clamped_to: ClassVar[frozenset[float] | None] = frozenset()  # its columns' bounds
     example: ClassVar[Json] = {"kind": "moments", "columns": ["income", "foodexp"]}
     probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "moments", "columns": ["x", "y"]}, ENDS),)
     error_law: ClassVar[ErrorLaw] = "linear where rows are known"
+    no_inference: ClassVar[str] = (
+        "moments are what other numbers follow from: a mean, variance, correlation or regression "
+        "that is derived from them has intervals at no cost"
+    )
 
     kind: Literal["moments"] = "moments"
     columns: tuple[str, ...] = field(

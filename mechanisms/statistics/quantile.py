@@ -6,6 +6,15 @@ a record contributes ``1{y <= t} - tau``, which is ``1 - tau`` or ``-tau``.
 *Sensitivity.* Replacing a record changes the gradient by at most 1, whatever
 tau; adding or removing one by at most ``max(tau, 1 - tau)``. (KNG section 4.5
 prints ``2 (1 - tau)``, which is not private for tau above 1/2.)
+
+*Base measure.* A quantile's law is ``P(t) proportional to nu(t) exp(-rate * score(t))``. Under
+``uniform`` nu counts the cells of the column's grid, which are of one width. In a column whose
+bounds are a million times as wide as its values, nearly all of them are beyond the data, and where
+few records have a larger value, as in a tail, that mass outweighs their score. Under ``log`` nu
+gives an interval the difference of asinh(x / s): linear within s of 0, logarithmic beyond, of
+either sign, on the candidates of :mod:`mechanisms.grids`. The *scale s* is the standard deviation
+that the curator stated as typical of the column, at least 2**-40 of the largest bound. Without one
+it is the column's step: 1 for whole numbers, else a cell of its grid. All of it is public.
 """
 
 from __future__ import annotations
@@ -14,25 +23,54 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
+
+import numpy as np
 
 from mechanisms.contract import (
+    ErrorLaw,
     FieldHint,
     InvalidStatisticError,
     Json,
     Place,
+    Reading,
+    Statistic,
     meaning,
     require_numbers,
 )
-from mechanisms.domain import Schema
+from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.fractions import as_written, has_decimals
 from mechanisms.privacy import Adjacency
 from mechanisms.probes import MIDDLE, NEAR, Probe
+from mechanisms.statistics.curves.cumulative import quantiles_of
 from mechanisms.statistics.facts.defaults import bounds_of
+from mechanisms.statistics.histogram import InOrder
 from mechanisms.statistics.questions import Question
+
+BaseMeasure = Literal["auto", "uniform", "log"]
+BASE_MEASURE_HINT = FieldHint(
+    "Base measure", "Of candidates.", rare=True, options={"log": "logarithmic"}
+)
 
 MAX_LEVELS = 100
 MOST_DECIMALS = 9
+
+_LEAST_SCALE = Fraction(1, 1 << 40)  # of the largest bound
+_WIDE = 10**6  # a bound that no value reaches
+_NARROW = 100  # times as wide as what is usual are such bounds
+_GAIN = 10
+_TYPICAL_STDS = 2
+
+
+def base_measure_field() -> Json:
+    """Return the catalog's text on the base measure."""
+    return meaning(
+        "How candidates are weighed where records do not decide. `uniform`: evenly between the "
+        "bounds. `log`: evenly in asinh(x / s), which errs far less in tails where bounds are much "
+        "wider than values; s is the standard deviation stated as typical of the column, or else "
+        "its step. `auto` takes `log` where public facts say that bounds are so wide.",
+        example="auto",
+    )
 
 
 _MEDIAN: Json = {"kind": "quantile", "column": "x", "levels": [0.5]}
@@ -70,8 +108,13 @@ class Quantile(Question):
         Probe(_MEDIAN, NEAR, adjacency=Adjacency.ADD_REMOVE.value),
     )
     hints: ClassVar[Mapping[str, FieldHint]] = {
-        "levels": FieldHint("Levels", "Between 0 and 1, with commas between them: 0.25, 0.5, 0.75.")
+        "levels": FieldHint(
+            "Levels", "Between 0 and 1, with commas between them: 0.25, 0.5, 0.75."
+        ),
+        "base_measure": BASE_MEASURE_HINT,
     }
+    in_unit_of_column: ClassVar[bool] = True
+    error_law: ClassVar[ErrorLaw] = "ranks"
     lies_among_values: ClassVar[bool] = True
     rows_for_each_draw: ClassVar[bool] = True
 
@@ -83,10 +126,12 @@ class Quantile(Question):
             "0.5 is the median."
         )
     )
+    base_measure: BaseMeasure = field(default="auto", metadata=base_measure_field())
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        require_numbers(schema, [self.column], "column")
+        (column,) = require_numbers(schema, [self.column], "column")
+        require_scale(column, self.base_measure)
         self.exact_levels()
 
     def answer_numbers(self, _schema: Schema, /) -> int:
@@ -111,6 +156,14 @@ class Quantile(Question):
         """Return about how many milliseconds of one core a plan takes."""
         return 1.0
 
+    def reading(self, source: Statistic, schema: Schema, /) -> Reading | None:
+        """Return how quantiles are read off the cumulative counts of the column, if those are."""
+        axis = source.ordered_axis(self.column, schema) if isinstance(source, InOrder) else None
+        if axis is None:
+            return None
+        column = cast(NumberColumn, schema.columns[self.column])
+        return quantiles_of(axis, column, self.exact_levels())
+
     def exact_levels(self) -> tuple[Fraction, ...]:
         """Return the levels as the decimals they were written as.
 
@@ -125,6 +178,80 @@ class Quantile(Question):
         if len(set(levels)) != len(levels):
             raise _invalid("a level is given twice")
         return levels
+
+
+def scale_of(
+    column: NumberColumn, wanted: BaseMeasure, levels: Sequence[Fraction]
+) -> Fraction | None:
+    """Return s of the base measure that draws these levels of a column; None for the uniform one.
+
+    ``auto`` takes ``log`` where it gives the values that are usual at least ten times the mass that
+    ``uniform`` does, and a level's tail faces what is not usual: the upper one of levels from 1/2
+    on, the lower one of those up to 1/2. Usual is what lies within two standard deviations of what
+    the curator stated as typical. Where nothing is stated, bounds of a million or more are taken
+    for wider than any value, and what is within a hundredth of them for usual. Dates, moments and
+    booleans have no logarithmic scale.
+    """
+    if wanted == "uniform" or not has_log_scale(column):
+        return None
+    scale = _scale(column)
+    if wanted == "log":
+        return scale
+    usual = _usual(column)
+    if usual is None or not _faces(column, usual, levels):
+        return None
+    uniform = float((usual[1] - usual[0]) / (column.upper - column.lower))
+    return scale if _share(column, scale, *usual) >= _GAIN * uniform else None
+
+
+def _faces(
+    column: NumberColumn, usual: tuple[Fraction, Fraction], levels: Sequence[Fraction]
+) -> bool:
+    """Return whether the tail of a level faces bounds far from what is usual."""
+    low, high = usual
+    far = _GAIN * (high - low)
+    above, below = column.upper - high > far, low - column.lower > far
+    middle = Fraction(1, 2)
+    return (above and max(levels) >= middle) or (below and min(levels) <= middle)
+
+
+def require_scale(column: NumberColumn, wanted: BaseMeasure) -> None:
+    """Raise :class:`InvalidStatisticError` where ``log`` is wanted and there is no such scale."""
+    if wanted == "log" and not has_log_scale(column):
+        raise InvalidStatisticError(
+            "log is for numbers: dates, moments and booleans have no size; ask for auto or uniform",
+            field_name="base_measure",
+        )
+
+
+def has_log_scale(column: NumberColumn) -> bool:
+    """Return whether distances from 0 mean something in a column."""
+    return column.timed is None and not column.boolean
+
+
+def _scale(column: NumberColumn) -> Fraction:
+    if column.typical is not None:
+        return max(column.typical.std, column.extent * _LEAST_SCALE)
+    return Fraction(1) if column.whole else column.grid.step
+
+
+def _usual(column: NumberColumn) -> tuple[Fraction, Fraction] | None:
+    """Return between which values most are, by public facts; None where nothing says so."""
+    if column.typical is not None:
+        middle, reach = column.typical.mean, _TYPICAL_STDS * column.typical.std
+    elif column.extent >= _WIDE:
+        middle, reach = Fraction(0), column.extent / _NARROW
+    else:
+        return None
+    low, high = max(middle - reach, column.lower), min(middle + reach, column.upper)
+    return (low, high) if low < high else None
+
+
+def _share(column: NumberColumn, scale: Fraction, low: Fraction, high: Fraction) -> float:
+    """Return which share of the measure ``log`` an interval has."""
+    ends = [float(end / scale) for end in (column.lower, low, high, column.upper)]
+    first, below, above, last = np.arcsinh(ends).tolist()
+    return float((above - below) / (last - first))
 
 
 def gradient_sensitivity(level: Fraction, adjacency: Adjacency) -> Fraction:

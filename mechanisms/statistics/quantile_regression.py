@@ -32,11 +32,10 @@ from mechanisms.statistics.designs.boxes import (
     require_coefficients,
 )
 from mechanisms.statistics.designs.features import Features, count_columns, plain_names
-from mechanisms.statistics.designs.ranges import coefficient_ranges
 from mechanisms.statistics.designs.regression import (
+    BASE_MEASURE_HINT,
     HINTS,
     BaseMeasureName,
-    as_drawn,
     base_measure_field,
     designed,
     features_field,
@@ -44,7 +43,7 @@ from mechanisms.statistics.designs.regression import (
     settle,
     spelled,
 )
-from mechanisms.statistics.designs.scaling import RegressionScaling
+from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
 from mechanisms.statistics.questions import Question, Viewed
 from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
 from mechanisms.views import RowView
@@ -97,10 +96,15 @@ class QuantileRegression(Question):
     )
     hints: ClassVar[Mapping[str, FieldHint]] = {
         **HINTS,
+        "base_measure": BASE_MEASURE_HINT,
         "tau": FieldHint("Level", "Between 0 and 1; 0.5 fits the median. Empty: 0.5."),
     }
     near_zero: ClassVar[NearZero] = "no effect"
     lies_among_values: ClassVar[bool] = True
+    no_inference: ClassVar[str] = (
+        "standard errors of a quantile regression take the density of the residuals at 0, which is "
+        "no sum over records: the coverage of such intervals is not proved"
+    )
 
     kind: Literal["quantile_regression"] = "quantile_regression"
     target: str | None = field(
@@ -181,10 +185,6 @@ class QuantileRegression(Question):
     def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
         """Return up to what equally strong features explain of a target of its width."""
         return coefficient_ranges(self.scaling(schema), largest=Fraction(1), bound=self.exact_bound)
-
-    def as_drawn(self, mechanism: str, details: Json, /) -> Self:
-        """Return the regression with the base measure, and the bound, that its plan had."""
-        return as_drawn(self, mechanism, details)
 
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

@@ -16,13 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
 
-from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic, meaning
+from mechanisms.contract import InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import CategoryColumn, Schema, column_named
 from mechanisms.expressions.derived import Definition
-from mechanisms.expressions.presence import values_read
 from mechanisms.expressions.tree import coefficient_name
 from mechanisms.privacy import Adjacency
-from mechanisms.statistics.cells.deriving import Derived, definition_of, settled
 from mechanisms.statistics.cells.parting import (
     BY,
     WHERE,
@@ -36,7 +34,14 @@ from mechanisms.statistics.cells.parting import (
     is_of_each_column,
 )
 from mechanisms.statistics.cells.possible import constants, require_both, warnings_of
-from mechanisms.statistics.cells.spelling import spelled_by, spelled_expression, spelled_where
+from mechanisms.statistics.cells.spelling import (
+    Derived,
+    definition_of,
+    settled,
+    spelled_by,
+    spelled_expression,
+    spelled_where,
+)
 from mechanisms.statistics.conditions import PRESENCE, Condition, selecting_ms, values_ms
 from mechanisms.statistics.facts.defaults import Facts
 from mechanisms.views import RowView, added_json
@@ -223,10 +228,6 @@ class Viewed(Generic[S]):
     view: RowView
     facts: Json = field(default_factory=dict)
 
-    def plan(self, plan: Plan) -> Plan:
-        """Return a plan for the view as one for the data set's own rows."""
-        return replace(self.view.plan(plan), details={**plan.details, **self.facts})
-
 
 @runtime_checkable
 class Designed(Protocol):
@@ -278,7 +279,7 @@ def _view(statistic: Statistic, schema: Schema, derive: Mapping[str, str | Deriv
         name: "formula" if _is_formulas(name, each, statistic) else f"derive[{at}]"
         for at, (name, each) in enumerate(definitions.items())
     }
-    return RowView(schema).adding(definitions, places)
+    return RowView.of(schema).adding(definitions, places)
 
 
 def _is_formulas(name: str, definition: Definition, statistic: Statistic) -> bool:
@@ -336,7 +337,7 @@ def stored_columns_read(statistic: Statistic, schema: Schema) -> tuple[str, ...]
         name = waiting.pop(0)
         made = asked.view.added.get(name)
         if made is not None:
-            waiting += values_read(made.tree)
+            waiting += made.values_read
         elif name in asked.view.schema.columns:
             found[name] = None
     return tuple(found)

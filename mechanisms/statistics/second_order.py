@@ -40,8 +40,8 @@ from typing import Protocol, runtime_checkable
 
 from mechanisms.contract import Data, Json
 from mechanisms.domain import SUM_MAX, NumberColumn, Schema
-from mechanisms.exact.many import Many, at_least, clamped
-from mechanisms.exact.once import once
+from mechanisms.exact.floats import Many, at_least, clamped
+from mechanisms.exact.fractions import once
 from mechanisms.geometry.counted import PRODUCTS, SQUARES, SUMS, CountedBall
 from mechanisms.geometry.cuts import add_remove_ball, replace_one_ball
 from mechanisms.geometry.joint_moments import JointMomentBall
@@ -52,7 +52,7 @@ from mechanisms.privacy import Adjacency
 from mechanisms.statistics.additive import Coordinates, Tree, public_rows
 
 UNIT = SUM_MAX**2
-_JOINT_UNIT = "records and squared half-widths of the columns' bounds"
+JOINT_UNIT = "records and squared half-widths of the columns' bounds"
 _ONE_COLUMN_L1 = Fraction(25, 8)
 _ONE_COLUMN_L2_SQUARED = (71 + 8 * upper_root(Fraction(2))) / 16
 
@@ -339,7 +339,7 @@ class Layout:
                 "plus or minus (1, x_j, 2 x_j^2 - 1, x_j x_k) of one record, and what replacing "
                 "one does to the rest while the count stays"
             ),
-            unit_name=_JOINT_UNIT,
+            unit_name=JOINT_UNIT,
             outline=(),
         )
 
@@ -349,7 +349,7 @@ class Layout:
                 self.dimension,
                 half_width=Fraction(1),
                 unit=UNIT,
-                unit_name=_JOINT_UNIT,
+                unit_name=JOINT_UNIT,
                 description="a cube: plus or minus (1, x_j) of one record",
             )
         return AdjacentOutputSpace(
@@ -362,7 +362,7 @@ class Layout:
             description="plus or minus (1, x_j, 2 x_j^2 - 1, x_j x_k) of one record",
             negligible_structure=False,
             unit=UNIT,
-            unit_name=_JOINT_UNIT,
+            unit_name=JOINT_UNIT,
         )
 
 

@@ -30,7 +30,14 @@ SMALLEST_SHARE, LARGEST_SHARE = 1e-6, 1e6
 _MOST_DECIMALS = 9
 
 MechanismName = Literal[
-    "auto", "k_norm", "kng", "objective_perturbation", "exponential", "functional"
+    "auto",
+    "k_norm",
+    "kng",
+    "objective_perturbation",
+    "exponential",
+    "functional",
+    "margins",
+    "gaussian",
 ]
 NormName = Literal["auto", "l1", "l2", "linf", "optimal"]
 

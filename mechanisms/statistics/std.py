@@ -17,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import sqrt
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
-from mechanisms.contract import Json, Noise, Outcome, Statistic, meaning, require_numbers
+from mechanisms.contract import FieldHint, Json, Noise, Outcome, Statistic, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, root_std
+from mechanisms.statistics.facts.clipping import CLIP, CLIP_HINT, Clip, unclipped
 from mechanisms.statistics.facts.defaults import width_of
 from mechanisms.statistics.facts.readings import Reading, covers, of_columns
 from mechanisms.statistics.questions import Question
@@ -37,11 +38,15 @@ class Std(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     column_by_column: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = Variance.mechanisms
+    advice: ClassVar[Mapping[str, str]] = Variance.advice
     limits: ClassVar[Mapping[str, int]] = Variance.limits
     clamped_to: ClassVar[frozenset[float] | None] = Variance.clamped_to
+    in_unit_of_column: ClassVar[bool] = True
     example: ClassVar[Json] = {"kind": "std", "columns": ["income", "foodexp"]}
     probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "std", "columns": ["x"]}, ENDS),)
     name: ClassVar[str] = "standard deviation"
+
+    hints: ClassVar[Mapping[str, FieldHint]] = {"clip": CLIP_HINT}
 
     kind: Literal["std"] = "std"
     columns: tuple[str, ...] = field(
@@ -49,6 +54,7 @@ class Std(Question):
             f"Number or boolean columns, each named once; at most {MAX_COLUMNS}.",
         )
     )
+    clip: Clip = field(default="none", metadata=CLIP)
 
     @property
     def divided_by(self) -> tuple[tuple[str, ...], ...]:
@@ -92,6 +98,10 @@ class Std(Question):
         most = {name: column.half_width for name, column in zip(self.columns, numbers, strict=True)}
         return lambda answer: _rooted_answer(variances(answer), most)
 
+    def estimand(self) -> Self:
+        """Return the question of the values themselves, which clamped ones miss."""
+        return unclipped(self)
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form of the variances, and the roots of its numbers as the answer."""
         form = self._variance.additive(schema)
@@ -112,7 +122,7 @@ class Std(Question):
 
     @property
     def _variance(self) -> Variance:
-        return Variance(columns=self.columns)
+        return Variance(columns=self.columns, clip=self.clip)
 
 
 def _rooted(variances: Tree) -> Tree:

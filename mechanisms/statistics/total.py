@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import lcm
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from mechanisms.contract import (
     Data,
     ErrorLaw,
+    FieldHint,
     Json,
     NearZero,
     Statistic,
@@ -37,6 +38,7 @@ from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency
 from mechanisms.probes import ENDS, Probe
 from mechanisms.statistics.additive import (
+    ADVICE,
     AdditiveForm,
     Coordinates,
     Leaf,
@@ -45,6 +47,14 @@ from mechanisms.statistics.additive import (
     public_rows,
 )
 from mechanisms.statistics.cells.parting import Parting
+from mechanisms.statistics.facts.clipping import (
+    CLIP,
+    CLIP_HINT,
+    Clip,
+    is_clipped,
+    require_clip,
+    unclipped,
+)
 from mechanisms.statistics.facts.defaults import bounds_of
 from mechanisms.statistics.facts.readings import Atom, Reading, covers, of_columns
 from mechanisms.statistics.histogram import filtered_space
@@ -70,23 +80,33 @@ class Sum(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     column_by_column: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "k_norm": ("l1", "l2", "linf", "optimal")
+        "k_norm": ("l1", "l2", "linf", "optimal"),
+        "gaussian": (),
     }
+    advice: ClassVar[Mapping[str, str]] = ADVICE
+    in_unit_of_column: ClassVar[bool] = True
     example: ClassVar[Json] = {"kind": "sum", "columns": ["population", "households"]}
     probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "sum", "columns": ["x", "y"]}, ENDS),)
     error_law: ClassVar[ErrorLaw] = "linear"
     near_zero: ClassVar[NearZero] = "nothing"
+    no_inference: ClassVar[str] = (
+        "a sum is of the records of this data set, and estimates no number of a population: a mean "
+        "does, and has intervals"
+    )
     stated_fields: ClassVar[frozenset[str]] = frozenset({"where"})
+
+    hints: ClassVar[Mapping[str, FieldHint]] = {"clip": CLIP_HINT}
 
     kind: Literal["sum"] = "sum"
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once.")
     )
     weights: str | None = field(default=None, metadata=WEIGHTS)
+    clip: Clip = field(default="none", metadata=CLIP)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        require_numbers(schema, self.columns, "columns")
+        require_clip(self.clip, self.columns, require_numbers(schema, self.columns, "columns"))
         if self.weights is not None:
             require_weights(schema, self.weights)
 
@@ -141,6 +161,10 @@ class Sum(Question):
             return None
         return of_columns(self.columns, factor=Fraction(rows))
 
+    def estimand(self) -> Self:
+        """Return the question of the values themselves, which clamped ones miss."""
+        return unclipped(self)
+
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the sums' form: one coordinate per column."""
         if self.weights is not None:
@@ -157,7 +181,8 @@ class Sum(Question):
         columns = require_numbers(schema, self.columns, "columns")
         part = Contribution.of(columns[0], replace=True)
         optional = part.starts_at_zero or bool(self.where)
-        if self.weights is not None or len(columns) > 1 or not (part.has_one_sign and optional):
+        own = self.weights is not None or is_clipped(self) or len(columns) > 1
+        if own or not (part.has_one_sign and optional):
             return None
         (name,) = self.columns
         rounding = most_rows(schema) * columns[0].sum_error

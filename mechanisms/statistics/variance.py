@@ -10,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from mechanisms.contract import Json, Statistic, meaning, require_numbers
+from mechanisms.contract import FieldHint, Json, Statistic, meaning, require_numbers
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.probes import ENDS, Probe
-from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree, public_rows
+from mechanisms.statistics.additive import (
+    ADVICE,
+    AdditiveForm,
+    Coordinates,
+    Leaf,
+    Tree,
+    public_rows,
+)
+from mechanisms.statistics.facts.clipping import CLIP, CLIP_HINT, Clip, require_clip, unclipped
 from mechanisms.statistics.facts.defaults import width_of
 from mechanisms.statistics.facts.readings import Reading, covers, of_columns, of_diagonal
 from mechanisms.statistics.questions import Question
@@ -37,21 +45,27 @@ class Variance(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     column_by_column: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "k_norm": ("optimal", "l1", "l2", "linf")
+        "k_norm": ("optimal", "l1", "l2", "linf"),
+        "gaussian": (),
     }
+    advice: ClassVar[Mapping[str, str]] = ADVICE
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
     clamped_to: ClassVar[frozenset[float] | None] = frozenset({0.0})
     example: ClassVar[Json] = {"kind": "variance", "columns": ["income", "foodexp"]}
     probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "variance", "columns": ["x"]}, ENDS),)
 
+    hints: ClassVar[Mapping[str, FieldHint]] = {"clip": CLIP_HINT}
+
     kind: Literal["variance"] = "variance"
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once; at most 1000.")
     )
+    clip: Clip = field(default="none", metadata=CLIP)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
+        numbers = require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
+        require_clip(self.clip, self.columns, numbers)
         public_rows(schema)
 
     def answer_numbers(self, _schema: Schema, /) -> int:
@@ -97,6 +111,10 @@ class Variance(Question):
         if covers(source, "covariance", self.columns):
             return of_diagonal(source, self.columns)
         return None
+
+    def estimand(self) -> Self:
+        """Return the question of the values themselves, which clamped ones miss."""
+        return unclipped(self)
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: two coordinates per column, and the count under add-remove."""

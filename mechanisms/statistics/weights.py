@@ -68,6 +68,7 @@ from mechanisms.domain import (
     exact,
     summed,
 )
+from mechanisms.parted import Placing, parts_of
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.sketches import LIMB_BITS, limbs_of
 from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
@@ -154,12 +155,63 @@ def weighted_form(form: AdditiveForm, schema: Schema, name: str, *, total: bool)
     )
 
 
+def weighted_counts(
+    form: AdditiveForm,
+    schema: Schema,
+    name: str,
+    *,
+    reads: Sequence[str],
+    place: Callable[[Block], Integers],
+    cells: int,
+) -> AdditiveForm:
+    """Return a form of counts by the records' weights: in each cell the sum of its weights.
+
+    Parameters
+    ----------
+    form
+        Counts of records that may come or go.
+    reads, place
+        What a block must hold, and the cell of each of its records: a function that pickles.
+    cells
+        How many there are.
+    """
+    weights = Weights(name, require_weights(schema, name))
+    counted = partial(_shares_in_cells, weights, place, cells)
+    wanted = tuple(dict.fromkeys((*reads, exact(name))))
+
+    def total(data: Data) -> list[int]:
+        found = np.zeros((2, cells), dtype=np.int64)
+        for some in data.map(counted, wanted):
+            found += some
+        return [(high << LIMB_BITS) + low for low, high in zip(*found.tolist(), strict=True)]
+
+    return replace(
+        weighted_form(form, schema, name, total=True),
+        total=total,
+        columns_read=len(reads) + _CELLS_PER_WEIGHT,
+    )
+
+
+def _shares_in_cells(
+    weights: Weights, place: Callable[[Block], Integers], cells: int, block: Block
+) -> Integers:
+    """Return the sums of both limbs of the shares in each cell, shape (2, cells).
+
+    Floats hold them exactly: a limb has at most 17 bits, and a block at most 2**18 records.
+    """
+    at, shares = place(block), weights.sum_shares(block[exact(weights.name)])
+    sums = [np.bincount(at, weights=limb, minlength=cells) for limb in limbs_of(shares)]
+    return np.stack(sums).astype(np.int64)
+
+
 def _scaled(tree: Tree, factor: Fraction) -> Tree:
     """Return an answer whose slopes are by the finer unit, its numbers times a factor."""
     if isinstance(tree, Leaf):
         slopes = {place: slope * factor / SUM_MAX for place, slope in tree.slopes.items()}
         rounding = tree.rounding * factor
-        return replace(tree, value=tree.value * factor, slopes=slopes, rounding=rounding)
+        return replace(
+            tree, value=tree.value * factor, slopes=slopes, rounding=rounding, whole=False
+        )
     if isinstance(tree, str):
         return tree
     if isinstance(tree, Sequence):
@@ -274,6 +326,13 @@ def weighted_data(data: Data, weights: Weights, *, sums_only: bool = False) -> D
     Such a form reads a Gram matrix and nothing else: its first row, if ``sums_only``.
     """
     return cast(Data, _WeightedData(data, weights, sums_only))
+
+
+def weighted_parts(data: Data, placing: Placing) -> list[Data]:
+    """Return parts of records, weighted ones as :func:`weighted_data` shows them."""
+    if isinstance(data, _WeightedData):
+        return [cast(Data, replace(data, data=part)) for part in parts_of(data.data, placing)]
+    return [*parts_of(data, placing)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ CREATE TABLE entry (
     prev TEXT COLLATE "C" NOT NULL,
     hash TEXT COLLATE "C" NOT NULL,
     key TEXT COLLATE "C",
-    role TEXT COLLATE "C",
+    role TEXT COLLATE "C" NOT NULL,
     CONSTRAINT pk_entry PRIMARY KEY (account, seq),
     CONSTRAINT uq_entry_idem UNIQUE (principal, idem),
     CONSTRAINT uq_entry_balance UNIQUE (account, seq, total_after, spent_after, reserved_after, hash),
@@ -161,7 +161,7 @@ CREATE TABLE api_key (
     CONSTRAINT pk_api_key PRIMARY KEY (number),
     CONSTRAINT uq_api_key_id UNIQUE (id),
     CONSTRAINT uq_api_key_secret_hash UNIQUE (secret_hash),
-    CONSTRAINT ck_api_key_role CHECK (role IN ('analyst', 'curator', 'admin', 'metrics'))
+    CONSTRAINT ck_api_key_role CHECK (role IN ('metrics', 'auditor', 'analyst', 'reviewer', 'curator', 'admin'))
 )
 
 CREATE TABLE key_use (
@@ -555,8 +555,12 @@ ELSE EXISTS (
 ) AND (
     NEW.role = 'admin'
     OR NEW.role = 'curator'
-    AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override'))
-    OR NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn', 'release_returned')
+    AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override', 'group_set',
+        'groups_given', 'sign_in_allowed'))
+    OR NEW.role = 'reviewer' AND NEW.kind IN ('unreserve', 'review_vote', 'release_approved',
+        'release_rejected', 'release_changes_requested')
+    OR NEW.role = 'analyst' AND NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn',
+        'release_returned')
 ) END) IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'entry: not made by a key in a role that allows it'; END IF; RETURN NEW; END$rule$
 
 CREATE TRIGGER entry_made_by BEFORE INSERT ON public.entry FOR EACH ROW EXECUTE FUNCTION entry_made_by()

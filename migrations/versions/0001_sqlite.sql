@@ -142,7 +142,7 @@ CREATE TABLE entry (
     prev TEXT NOT NULL,
     hash TEXT NOT NULL,
     "key" TEXT,
-    role TEXT,
+    role TEXT NOT NULL,
     CONSTRAINT pk_entry PRIMARY KEY (account, seq),
     CONSTRAINT uq_entry_idem UNIQUE (principal, idem),
     CONSTRAINT uq_entry_balance UNIQUE (account, seq, total_after, spent_after, reserved_after, hash),
@@ -183,7 +183,7 @@ CREATE TABLE api_key (
     CONSTRAINT pk_api_key PRIMARY KEY (number),
     CONSTRAINT uq_api_key_id UNIQUE (id),
     CONSTRAINT uq_api_key_secret_hash UNIQUE (secret_hash),
-    CONSTRAINT ck_api_key_role CHECK (role IN ('analyst', 'curator', 'admin', 'metrics'))
+    CONSTRAINT ck_api_key_role CHECK (role IN ('metrics', 'auditor', 'analyst', 'reviewer', 'curator', 'admin'))
 )
  STRICT
 
@@ -563,8 +563,12 @@ ELSE EXISTS (
 ) AND (
     NEW.role = 'admin'
     OR NEW.role = 'curator'
-    AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override'))
-    OR NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn', 'release_returned')
+    AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override', 'group_set',
+        'groups_given', 'sign_in_allowed'))
+    OR NEW.role = 'reviewer' AND NEW.kind IN ('unreserve', 'review_vote', 'release_approved',
+        'release_rejected', 'release_changes_requested')
+    OR NEW.role = 'analyst' AND NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn',
+        'release_returned')
 ) END) IS NOT TRUE BEGIN SELECT RAISE(ABORT, 'entry: not made by a key in a role that allows it'); END
 
 CREATE TRIGGER api_key_no_delete BEFORE DELETE ON api_key BEGIN SELECT RAISE(ABORT, 'api_key: keys stay'); END

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 from studies.figures.sanitized import Summed

@@ -15,7 +15,7 @@ import numpy as np
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Plan
 from mechanisms.domain import Schema
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
 from mechanisms.functional.sanitized import SanitizedEquations, solve
 from mechanisms.privacy import PrivacyLoss

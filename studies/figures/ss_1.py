@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure as Picture
 from numpy.typing import NDArray
 
-from mechanisms.geometry.balls import Ball
+from mechanisms.geometry.smooth import Ball
 from mechanisms.statistics.second_order import Layout
 from studies.figures import plots
 from studies.figures.cells import Cell, Measured, Result

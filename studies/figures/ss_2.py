@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 
 from mechanisms.catalog import calibrate
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.logistic_regression import LogisticRegression

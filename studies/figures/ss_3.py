@@ -22,7 +22,7 @@ from matplotlib.figure import Figure as Picture
 from scipy.stats import t as student
 
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.functional.linear import FunctionalDraw
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.tidy.csv_text import csv_text
+from app.tidy.pivots import csv_text
 from studies.figures.cells import Cell, Result
 
 COLUMNS = (

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from app.demo.questions import DEMO_DATA
+from app.demo import DEMO_DATA
 from mechanisms.contract import Json
 from mechanisms.domain import CategoryColumn
 from mechanisms.privacy import Adjacency

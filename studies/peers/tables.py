@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from app.tidy.csv_text import csv_text
+from app.tidy.pivots import csv_text
 from studies.peers import intervals, urban
 from studies.peers.auditing import Audited
 from studies.peers.comparing import Row

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from app.demo.questions import DEMO_DATA
+from app.demo import DEMO_DATA
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Outcome, Statistic
 from mechanisms.derivations import Released, derive
@@ -310,6 +310,7 @@ def _drawing(
         outcome = moments.draw(data, system_randomness())
         released = Released(
             statistic=asked,
+            mechanism=moments.mechanism,
             norm=moments.norm,
             epsilon=stated,
             value=outcome.value,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from app.tidy.csv_text import csv_text
+from app.tidy.pivots import csv_text
 
 OK = "ok"
 

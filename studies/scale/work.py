@@ -14,11 +14,10 @@ from app.engine.choice import Passes
 from app.engine.data import DataEngine
 from app.engine.executor import DEFAULT_KEEP_BYTES
 from app.engine.schema import schema_of
-from app.processes.child import keep_memory
+from app.processes.program import keep_memory
 from app.processes.upload_reading import SHARED, checked_blocks
-from app.uploads.reading_task import ReadingTask, Tally
 from app.uploads.row_digests import KEY_BYTES
-from app.uploads.storing import write_files
+from app.uploads.storing import ReadingTask, Tally, write_files
 from app.uploads.trouble import Limits
 from app.vault.vault import Vault
 from mechanisms.catalog import STATISTICS, calibrate

@@ -196,7 +196,7 @@ _CONTINUES = [
 
 def made_by(role: str, key: str, kind: str = "grant", **changes: object) -> Attack:
     """Return an entry by a key in a role."""
-    of = "0" if kind == "key_created" else "$main"
+    of = "$main" if kind in ("grant", "debit") else "0"
     wanted: dict[str, object] = {"role": f"'{role}'", "key": key, "principal": f"'{CURATOR}'"}
     made = entry(kind, 0 if of == "0" else 5, of=of, **{**wanted, **changes})
     return Attack(made, (move(of),))
@@ -212,6 +212,9 @@ _MADE_BY = [
     made_by("curator", "'$key'", principal="'person_bob'"),
     made_by("curator", "'$key'", "debit", principal="'person_bob'", idem="'new'"),
     made_by("curator", "'$key'", "key_created"),
+    made_by("reviewer", "'$reviewers_key'", principal="'person_rev'"),
+    made_by("reviewer", "'$reviewers_key'", "release_withdrawn", principal="'person_rev'"),
+    made_by("analyst", "'$analysts_key'", "release_approved", principal=f"'{ANALYST}'"),
     made_by("elvis", "'$key'"),
 ]
 

@@ -1,4 +1,4 @@
-"""Processes that use up time as told; forked to order (:mod:`app.processes.forking`)."""
+"""Processes that use up time as ordered; forked to order (:mod:`app.processes.program`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from app.processes.channel import Message, send
 
 def work(channel: int) -> None:
     """Use up processor time, tell policy, priority and process id, and sleep; in seconds."""
-    with Connection(channel) as told:
-        burning, asleep = json.loads(told.recv_bytes())
+    with Connection(channel) as reported:
+        burning, asleep = json.loads(reported.recv_bytes())
         until = time.thread_time() + burning
         while time.thread_time() < until:
             pass
         how = [os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0), os.getpid()]
-        send(told, Message.OUTCOME, json.dumps(how).encode())
+        send(reported, Message.OUTCOME, json.dumps(how).encode())
         time.sleep(asleep)

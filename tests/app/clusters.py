@@ -64,7 +64,7 @@ class Cluster:
         self._do("stop standby")
 
     def crash(self) -> None:
-        """Kill one process of the server, which then ends all others and starts anew by itself."""
+        """Kill one process of the server, which then ends all others and starts again by itself."""
         self._do("crash")
 
     def _do(self, what: str) -> None:

@@ -1,6 +1,6 @@
 """Processes that try what a taken-over decoder might, for tests.
 
-A host forks them as it forks readers of uploads (:mod:`app.processes.upload_reader_child`).
+A host forks them as it forks readers of uploads (:mod:`app.processes.upload_reader`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from app.processes import upload_reader_child
+from app.processes import upload_reader
 from app.uploads.sources.feeding import reopened
 
-first = upload_reader_child.first
+first = upload_reader.first
 
 
 def work(file: int, channel: int) -> None:

@@ -18,7 +18,7 @@ ON_BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 @pytest.fixture(params=ON_BOTH)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """Where this test's ledger lies; nothing is there yet but the tables."""
+    """Where this test's ledger is; nothing is there yet but the tables."""
     with place_on(request.param, tmp_path) as found:
         yield found
 

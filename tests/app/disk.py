@@ -273,9 +273,9 @@ def _translated() -> Iterator[None]:
     except (apsw.CorruptError, apsw.NotADBError) as error:
         raise sqlite3.DatabaseError(str(error)) from error
     except apsw.Error as error:
-        told = sqlite3.OperationalError(str(error))
-        told.sqlite_errorcode = CODES.get(type(error), sqlite3.SQLITE_ERROR)
-        raise told from error
+        reported = sqlite3.OperationalError(str(error))
+        reported.sqlite_errorcode = CODES.get(type(error), sqlite3.SQLITE_ERROR)
+        raise reported from error
 
 
 @contextmanager

@@ -49,7 +49,8 @@ class FakeDesk:
         """Answer a request."""
         path = request.url.path
         if path == "/v1/catalog":
-            lines = [{"limits": {}, "adjacencies": ["replace_one"], **line} for line in CATALOG]
+            usual = {"limits": {}, "adjacencies": ["replace_one"], "accounting": ["pure", "zcdp"]}
+            lines = [usual | line for line in CATALOG]
             return httpx.Response(200, json={"items": lines, "next": None})
         if path.startswith("/v1/keys"):
             return self._key(request)

@@ -1,8 +1,8 @@
 """Servers and their hosts, forked from a process that has loaded all: to load takes seconds.
 
-A host (:mod:`app.processes.forking`) that is forked differs in nothing but that from one that is
+A host (:mod:`app.processes.program`) that is forked differs in nothing but that from one that is
 started: its environment is empty, it has a group of its own and a lower priority, and it leaves
-with its server. One that is started is tested beside this, and wherever a test starts a server by
+with its server. One that is started is tested next to this, and wherever a test starts a server by
 its command.
 """
 
@@ -20,8 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.processes import forking
-from app.processes.forking import Forks, host
+from app.processes import program
+from app.processes.program import Forks, host
 from app.processes.spare_time import take_lower_priority
 
 LOADED = multiprocessing.get_context("forkserver")
@@ -30,8 +30,8 @@ LOADED.set_forkserver_preload(
     [
         "app.cli", "app.main", "alembic.command", "anyio._backends._asyncio", "httpx", "polars",
         "uvicorn", "uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto",
-        "app.processes.calculation_child", "app.processes.draw_child",
-        "app.processes.upload_reader_child", "app.processes.upload_storing_child",
+        "app.processes.calculations", "app.processes.draws",
+        "app.processes.upload_reader", "app.processes.uploads",
         "pytest", "tests.app.disk", "tests.app.homes", "tests.app.loaded",
     ]
 )  # fmt: skip
@@ -73,12 +73,12 @@ def fork_hosts() -> None:
             socket.send_fds(ours, [order], [descriptor, 2])
             return _Forked(int(ours.recv(_MOST_BYTES)))
 
-    forking.start_interpreter = forked
+    program.start_interpreter = forked
 
 
 def _fork_to_order(orders: socket.socket) -> None:
     """Fork a host for every order until the other end goes."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one waits for what is forked
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         while True:

@@ -17,14 +17,13 @@ from typing import Any
 import pytest
 
 from app.processes.channel import StarvedError
-from app.processes.crews import Crew
-from app.processes.forking import Forks
+from app.processes.program import Crew, Forks
 from app.processes.upload_reading import SHARED
 from tests.speed import PATIENCE_S
 
 
 class OwnForks(Forks):
-    """A host that nobody else uses.
+    """A host that no one else uses.
 
     While they are ``steady``, its processes are not in spare time, so that each is
     there until it has done what it is told, however busy the machine is.
@@ -38,14 +37,14 @@ class OwnForks(Forks):
 
 @contextmanager
 def own_host(module: ModuleType) -> Iterator[None]:
-    """Have a module's processes forked from a host that nobody else uses, and readers too."""
+    """Have a module's processes forked from a host that no one else uses, and readers too."""
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in ((module, "FORKS"), (SHARED, "forks")):
             others = getattr(owner, name)
             patch.setattr(owner, name, OwnForks(others.module, quiet=others.quiet))
         yield
         module.FORKS.close()
-        SHARED.close()
+        SHARED.forks.close()
 
 
 @dataclass

@@ -35,7 +35,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Home(Place):
-    """Where a ledger lies, and where its anchor: in the directory, or in a second database."""
+    """Where a ledger is, and where its anchor: in the directory, or in a second database."""
 
     anchor_url: str = ""
 
@@ -62,7 +62,7 @@ class Home(Place):
             connection.execute("DROP TABLE anchor")
 
     def save(self) -> Saved:
-        """Copy the database beside a running server: its files as they are, or as a dump would."""
+        """Copy the database next to a running server: its files as they are, or as a dump would."""
         if self.backend == "sqlite":
             files = {suffix: self._file(suffix) for suffix in FILES}
             return Saved({suffix: f.read_bytes() for suffix, f in files.items() if f.exists()})

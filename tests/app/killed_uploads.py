@@ -26,7 +26,7 @@ from app.services.datasets.lineage import LineageService
 from app.services.people.keys import Caller
 from app.store import Store
 from app.store.ledger.datasets import UploadsWriter
-from app.uploads.intake import Intake
+from app.uploads.storing import Intake
 from app.vault.vault import Vault
 from app.web.requests.schemas import DatasetSpec
 from tests.app.callers import register
@@ -101,8 +101,8 @@ async def _begin_to_die(place: Place, point: str, people: int) -> None:
         os.write(1, f"\n{time.monotonic() - started}".encode())
 
 
-def _run(place: Place, point: str, people: int, told: str) -> None:
-    stream = os.open(told, os.O_WRONLY)
+def _run(place: Place, point: str, people: int, reported: str) -> None:
+    stream = os.open(reported, os.O_WRONLY)
     for printed in (1, 2):
         os.dup2(stream, printed)
     fork_hosts()
@@ -114,10 +114,10 @@ def kill(place: Place, point: str, people: int = 7) -> float | None:
 
     Other ``people`` are in other rows.
     """
-    with tempfile.NamedTemporaryFile() as told:
-        died = LOADED.Process(target=_run, args=(place, point, people, told.name))
+    with tempfile.NamedTemporaryFile() as reported:
+        died = LOADED.Process(target=_run, args=(place, point, people, reported.name))
         died.start()
         died.join(200)
         assert died.exitcode is not None, "it lives"
-        assert -died.exitcode in (0, signal.SIGKILL, signal.SIGALRM), told.read().decode()
-        return None if died.exitcode else float(told.read().split()[-1])
+        assert -died.exitcode in (0, signal.SIGKILL, signal.SIGALRM), reported.read().decode()
+        return None if died.exitcode else float(reported.read().split()[-1])

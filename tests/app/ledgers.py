@@ -17,7 +17,7 @@ from app.store import Debit, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.anchor.file import FileAnchor
 from app.store.database.rules import RULES, postgresql_triggers
 from app.store.database.tables import metadata
-from app.store.ledger.reviewing.comments import Sight
+from app.store.ledger.reviewing.votes import View
 from tests.app.templates import migrated_sqlite
 
 BACKENDS = ("sqlite", "postgres")
@@ -36,7 +36,7 @@ def file_of(directory: Path) -> Path:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a test's ledger lies: a data directory, and a database of either kind."""
+    """Where a test's ledger is: a data directory, and a database of either kind."""
 
     directory: Path
     url: str
@@ -165,7 +165,7 @@ def talked_about(store: Store, release: str, dataset: str) -> None:
         u.reviews.revise(release, amount=2, request='{"less":1}', plan='{"other":1}')
         u.notices.mark_read([1], ANALYST)
         u.notices.claim(1, "webhook", at="2026", next_at="2026-11-21T12:00:00Z")
-        u.sights.note([Sight(release=release, person=CURATOR, how="read", key="key", at="2026")])
+        u.views.note([View(release=release, person=CURATOR, how="read", key="key", at="2026")])
         for words in ("first", "second"):
             u.datasets.edit(
                 dataset, f'{{"description":"{words}"}}', principal=CURATOR, reason="clearer"

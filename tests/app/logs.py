@@ -14,7 +14,7 @@ from tests.app.ledgers import Ledger
 
 
 def log_of(ledger: Ledger) -> LogService:
-    """Return the service that keeps a ledger's log; it runs when it is told to."""
+    """Return the service that keeps a ledger's log; it runs when it is asked to."""
     return LogService(ledger.store, Receipts(ledger.store).keys, every_s=3600)
 
 

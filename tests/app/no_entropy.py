@@ -1,7 +1,7 @@
 """Processes in which the operating system has no randomness to give to a mechanism.
 
 Draw processes load this in place of what they usually load. They have read everything, drawn
-nothing yet, and are told so the first time they ask.
+nothing yet, and are answered so the first time they ask.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 
-from app.processes import draw_child
+from app.processes import draws
 from mechanisms import randomness
 
 SAID = "no entropy to be had"
@@ -35,4 +35,4 @@ def withhold(*, given: int = 0) -> SimpleNamespace:
 def work(descriptor: int) -> None:
     """Draw what is asked for."""
     randomness.os = withhold()  # type: ignore[assignment]
-    draw_child.work(descriptor)
+    draws.work(descriptor)

@@ -26,7 +26,7 @@ _FORGED = (
     # A charge whose release goes by another name.
     "UPDATE release SET id = 'rel_renamed' WHERE id = '$renamed'",
 )
-"""What the rules let nobody write: some conditions stand behind others, and show only on these."""
+"""What the rules let no one write: some conditions stand behind others, and show only on these."""
 
 
 @contextmanager
@@ -95,6 +95,7 @@ def _filled(place: Place) -> dict[str, str]:
 
         names = {"main": main, "dataset": ledger.dataset}
         names |= {"analysts_key": key(ANALYST, Role.ANALYST), "key": key(CURATOR, Role.CURATOR)}
+        names["reviewers_key"] = key("person_rev", Role.REVIEWER)
         names["revoked_key"] = key("person_gone", Role.ANALYST)
         store.write(lambda u: u.keys.revoke(names["revoked_key"], principal=CURATOR))
         names |= {name: account() for name in ("other", "third", "later")}

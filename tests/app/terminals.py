@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
     @property
     def told(self) -> str:
-        """Return what was told, whatever time it took."""
+        """Return what was reported, whatever time it took."""
         return re.sub(r"\d+ s\b", "N s", self.getvalue())
 
 

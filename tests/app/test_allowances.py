@@ -9,8 +9,8 @@ import pytest
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store import Debit
-from app.store.ledger import batches
-from app.store.ledger.allowances import ENTRY_BYTES
+from app.store.ledger import commands
+from app.store.ledger.commands import ENTRY_BYTES
 from tests.app.ledgers import ANALYST, Ledger, Place, opened
 
 SIZE = ENTRY_BYTES + 4 + 10
@@ -100,7 +100,7 @@ def test_what_is_withdrawn_stays_counted(place: Place) -> None:
 def test_the_next_day_begins_anew(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(place) as ledger:
         for day in ("2031-12-31T23:59:58.500000Z", "2032-01-01T00:00:00.000000Z"):
-            monkeypatch.setattr(batches, "now", lambda day=day: day)
+            monkeypatch.setattr(commands, "now", lambda day=day: day)
             assert charge(ledger, day, most=SIZE)
             with pytest.raises(Problem, match="too-much-stored") as refused:
                 charge(ledger, f"{day} again", most=SIZE)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
-import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,7 +105,7 @@ def test_a_transaction_from_somewhere_else_is_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_noted_does_not_happen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception
 ) -> None:
-    told = AnchorError if isinstance(error, OSError) else MemoryError
+    reported = AnchorError if isinstance(error, OSError) else MemoryError
     first = state(a=at(1))
     anchor = FileAnchor(tmp_path)
     anchor.start(first)
@@ -120,11 +118,11 @@ def test_what_cannot_be_noted_does_not_happen(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fdatasync" if broken == "replace" else broken, full)
-        with pytest.raises(told, match="No space"):
+        with pytest.raises(reported, match="No space"):
             anchor.begin(two)
         if broken == "replace":
             patched.setattr(Path, "replace", full)
-        with pytest.raises(told, match="No space"):
+        with pytest.raises(reported, match="No space"):
             anchor.begin(two)
     # The file may end in what was being written; either way it explains the database.
     known = anchor.read()
@@ -177,30 +175,6 @@ def test_damage_ends_the_anchor_early(tmp_path: Path) -> None:
         assert standing.frozen, f"byte {place}: {standing}"
     file.write_bytes(whole)
     assert judge(reread(tmp_path), now) is Standing.CURRENT
-
-
-def test_a_file_of_the_first_format_is_read(tmp_path: Path) -> None:
-    """There records were JSON throughout, with another checksum."""
-    records = (
-        '{"state":{"ledger":"led_1","epoch":1,"unfinished":0,"accounts":{"a":[1,"h1",0]}}}',
-        '{"kept":true,"moves":{"a":[2,"h2",2]},"unfinished":1,"results":{}}',
-        '{"kept":true,"moves":{},"unfinished":-2,"results":{"rel_1":"AP9h","rel_2":null}}',
-    )
-    content = checksum = b"release-desk anchor 1\n"
-    for record in map(str.encode, records):
-        checksum = hashlib.blake2b(checksum + record, digest_size=16).digest()
-        content += struct.pack(">I16s", len(record), checksum) + record
-    (tmp_path / LOG_NAME).write_bytes(content + bytes(100))
-    now = LedgerState(ledger="led_1", epoch=1, unfinished=1, accounts={"a": Position(2, "h2", 2)})
-    last = Step(moves={}, unfinished_change=-2, results={"rel_1": b"\0\xffa", "rel_2": None})
-    assert reread(tmp_path) == Anchored(now, last)
-    anchor = FileAnchor(tmp_path)
-    anchor.start(now, lost=last)
-    following = Step(moves={}, unfinished_change=0, results={"rel_3": b"\n{}", "rel_4": b""})
-    anchor.begin(following)
-    anchor.close()
-    assert (tmp_path / LOG_NAME).read_bytes().startswith(b"release-desk anchor 2\n")
-    assert reread(tmp_path) == Anchored(now, following)
 
 
 def test_the_file_is_written_anew_when_it_is_long(

@@ -1,4 +1,4 @@
-"""Verification against the anchor: what chains and sums cannot tell; beside a server too."""
+"""Verification against the anchor: what chains and sums cannot show; next to a server too."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import pytest
 from sqlalchemy import Connection
 
 from app.store import FileAnchor, Standing, Store, Verification, Witness, inspecting
-from app.store.anchor.check import standing_to
 from app.store.anchor.database import DatabaseAnchor, DatabaseWitness
 from app.store.anchor.file import LOG_NAME, FileWitness
-from app.store.anchor.standing import AnchorError, LedgerState
+from app.store.anchor.standing import AnchorError, LedgerState, standing_to
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import CURATOR, Ledger, Place, place_on, raw, unguarded
 from tests.app.postgres import databases

@@ -223,7 +223,6 @@ def test_what_a_dead_process_had_noted_is_burned_by_the_next(pair: Pair) -> None
         assert found is not None
         assert (found.state, found.result) == (ReleaseState.RELEASED, b"seen")
         assert alive.verify().ok
-    dead.writer.before_commit = None
     dead.close()
     store = pair.open()
     assert store.frozen is None
@@ -594,7 +593,7 @@ def test_what_changes_nothing_is_not_noted(process: Callable[[], DatabaseAnchor]
     for anchor in (one, other):
         anchor.settle(Told(first))
     one.begin(Step(moves={}, unfinished_change=0))
-    other.begin(step(first, a=at(2, 5)))  # nobody has been here
+    other.begin(step(first, a=at(2, 5)))  # no one has been here
     assert one.read() == Anchored(first, step(first, a=at(2, 5)))
 
 

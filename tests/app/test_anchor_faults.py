@@ -1,7 +1,7 @@
 """Faults at every statement of an anchor in a second database.
 
 A statement fails before it is run or after, with its answer lost; the connection goes with
-it. Nobody is told of anything that is not durable, nothing is spent that was not charged,
+it. Nothing is acknowledged that is not durable, nothing is spent that was not charged,
 and the store goes on as soon as the anchor is there again.
 """
 
@@ -117,11 +117,11 @@ def test_a_fault_at_any_statement_of_the_anchor_stops_one_write(
 ) -> None:
     with opened(home, total=10**6) as ledger:
         store, dataset = ledger.store, ledger.dataset
-        told, burned = {"warm up"}, 0
+        reported, burned = {"warm up"}, 0
         release(store, dataset, "warm up")
         line.count = 0
         release(store, dataset, "counted")
-        told.add("counted")
+        reported.add("counted")
         statements = line.count
         assert statements == 6, "a charge and a result: two looks each, and a note"
         line.lasting, line.after = lasting, after
@@ -135,18 +135,21 @@ def test_a_fault_at_any_statement_of_the_anchor_stops_one_write(
             line.at = None
             # A charge that has been noted and not committed is burned by the next transaction.
             burned += after and at == statements // 2 - 1
-            check(store, ledger.account, told, asked=len(told) + burned + 1)
+            check(store, ledger.account, reported, asked=len(reported) + burned + 1)
             assert again(store, dataset, idem) == RESULT
             assert not store.failing
-            told.add(idem)
-            check(store, ledger.account, told, asked=len(told) + burned)
-            assert spent(ledger) == len(told) + burned
+            reported.add(idem)
+            check(store, ledger.account, reported, asked=len(reported) + burned)
+            assert spent(ledger) == len(reported) + burned
     with closing(home.open()) as store:
-        check(store, ledger.account, told, asked=len(told) + burned)
+        check(store, ledger.account, reported, asked=len(reported) + burned)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("lasting", [1, FOREVER], ids=["once", "from then on"])
+@pytest.mark.parametrize(
+    "lasting",
+    [pytest.param(1, marks=pytest.mark.slow, id="once"), pytest.param(FOREVER, id="from then on")],
+)
 def test_a_commit_that_fails_with_its_anchor_is_burned_or_undone(
     home: Home, line: Line, lasting: float, after: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from app.api.counts import Counts
-from app.api.middleware import RequestContext
+from app.api.middleware import Counts, RequestContext
 from app.domain.problems import Problem
-from app.web.crowd import Crowd
+from app.web.anonymous import ConnectionLimiter
 
 MOST = 8
 
@@ -25,7 +24,7 @@ class Caller:
     key: str = "key_1"
 
 
-async def send_bodies(crowd: Crowd) -> None:
+async def send_bodies(limiter: ConnectionLimiter) -> None:
     """Send more bodies of one person than may arrive, and one of another."""
     ends: list[asyncio.Event] = []
     refused: list[Problem] = []
@@ -53,7 +52,7 @@ async def send_bodies(crowd: Crowd) -> None:
         async def send(message: Message) -> None:
             del message
 
-        state: Any = {"app": SimpleNamespace(crowd=crowd)}
+        state: Any = {"app": SimpleNamespace(limiter=limiter)}
         scope = {"type": "http", "method": "POST", "state": state, "person": person}
         return asyncio.create_task(context(scope, receive, send))
 
@@ -75,11 +74,11 @@ async def send_bodies(crowd: Crowd) -> None:
     for end in ends:
         end.set()
     await asyncio.wait([*arriving, other])
-    assert crowd.body_arrives("ada")
+    assert limiter.body_arrives("ada")
 
 
 def test_a_person_has_so_many_bodies_under_way() -> None:
-    crowd = Crowd(most=4 * MOST, most_each=4, head_room=1)
-    assert crowd.most_bodies_each == MOST
-    assert Crowd(most=10_000, most_each=1, head_room=1).most_bodies_each == 64
-    asyncio.run(send_bodies(crowd))
+    limiter = ConnectionLimiter(most=4 * MOST, most_each=4, head_room=1)
+    assert limiter.most_bodies_each == MOST
+    assert ConnectionLimiter(most=10_000, most_each=1, head_room=1).most_bodies_each == 64
+    asyncio.run(send_bodies(limiter))

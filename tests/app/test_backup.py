@@ -1,4 +1,4 @@
-"""Backups: one snapshot, beside a running server, that replaces nothing."""
+"""Backups: one snapshot, next to a running server, that replaces nothing."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from app.domain.problems import StorageError
-from app.services.releases.batches import MOST_MS, Batches, packed
+from app.services.releases.charged_draws import MOST_MS, Batches, packed
 from tests.speed import PATIENCE_S
 
 

@@ -1,4 +1,4 @@
-"""Calculating processes: what is calculated comes back, and nobody waits for a lost one."""
+"""Calculating processes: what is calculated comes back, and no one waits for a lost one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.domain.problems import Problem, ProcessLostError, StoppedError
 from app.processes import calculations
 from app.processes.calculations import CalculatingProcesses
 from app.services.plans.lanes import OutOfTimeError, at_most
-from app.uploads.intake import Stop
+from app.uploads.storing import Stop
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL
 
@@ -144,9 +144,9 @@ def test_of_a_failure_nothing_is_told(
         run(calculator, fail)
     with pytest.raises(ProcessLostError):
         run(calculator, threading.Lock)  # cannot be sent back
-    told = capfd.readouterr().err
-    assert "ValueError" in told
-    assert SENTINEL not in told + repr(caught.value)
+    reported = capfd.readouterr().err
+    assert "ValueError" in reported
+    assert SENTINEL not in reported + repr(caught.value)
 
 
 def test_of_two_that_are_killed_it_is_heard(calculator: CalculatingProcesses) -> None:

@@ -1,29 +1,31 @@
-"""What charts write beside their lines: the digits that are worth reading, and no others."""
+"""What charts write next to their lines: the digits that are worth reading, and no others."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.desk.charts import Measured, Scale, intervals
-from app.services.publishing.pictures import chart
+from app.desk.charts import Scale
+from app.desk.figures import MOST, Columns, figure
 from app.tidy.keys import Key
-from app.tidy.rows import Row, spaced, within
+from app.tidy.rows import Row, rows_of, spaced, within
 
 NARROW = (20_640.1234, 20_641.1234)
 WIDE = (746.2, 1_146.1504)
 
 
-def _read(told: str) -> float:
-    return float(told.replace(",", ""))
+def _read(reported: str) -> float:
+    return float(reported.replace(",", ""))
 
 
 @pytest.mark.parametrize(
-    ("value", "step", "told"),
+    ("value", "step", "reported"),
     [
         (3 * 0.1, 0.1, "0.3"),
         (0.25, 0.05, "0.25"),
@@ -36,12 +38,12 @@ def _read(told: str) -> float:
         (1e-9, 1e-8, "1e-09"),
     ],
 )
-def test_a_number_has_the_digits_of_its_step(value: float, step: float, told: str) -> None:
-    assert spaced(value, step) == told
+def test_a_number_has_the_digits_of_its_step(value: float, step: float, reported: str) -> None:
+    assert spaced(value, step) == reported
 
 
 @pytest.mark.parametrize(
-    ("value", "interval", "told"),
+    ("value", "interval", "reported"),
     [
         (946.1504, WIDE, "946"),
         (NARROW[0], NARROW, "20,640.123"),
@@ -54,9 +56,9 @@ def test_a_number_has_the_digits_of_its_step(value: float, step: float, told: st
     ],
 )
 def test_a_number_has_the_digits_of_its_interval(
-    value: object, interval: tuple[object, object], told: str
+    value: object, interval: tuple[object, object], reported: str
 ) -> None:
-    assert within(value, interval) == told
+    assert within(value, interval) == reported
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9), st.integers(4, 8))
@@ -66,11 +68,11 @@ def test_a_number_has_the_digits_of_its_interval(
 def test_ticks_are_told_apart_and_are_where_they_say(low: float, width: float, about: int) -> None:
     scale = Scale(low, low + width, 0, 100)
     ticks = scale.ticks(about)
-    told = [_read(each) for _, each in ticks]
+    reported = [_read(each) for _, each in ticks]
     assert 1 <= len(ticks) <= about + 1
     hair = width * 1e-9
-    assert told == pytest.approx([value for value, _ in ticks], rel=1e-12, abs=hair)
-    assert len({*told}) == len(ticks)
+    assert reported == pytest.approx([value for value, _ in ticks], rel=1e-12, abs=hair)
+    assert len({*reported}) == len(ticks)
     # A round value is the nearest float to it: it may be one beyond an end, and no more.
     reach = max(hair, math.ulp(max(abs(scale.low), abs(scale.high))))
     assert all(scale.low - reach <= value <= scale.high + reach for value, _ in ticks)
@@ -81,18 +83,153 @@ def test_the_ticks_of_a_logarithm_are_round() -> None:
     assert ticks == ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2", "5"]
 
 
-def test_the_ends_of_a_scale_have_the_digits_of_its_width() -> None:
-    """At the desk and on public pages: 746 to 1,146, and not 746.2 to 1,146.2."""
-    desk = intervals(
-        [Measured("a", 946.1504, *WIDE), Measured("b", NARROW[0], *NARROW)], "Two sizes"
-    )
-    public = chart(
-        [
-            Row(key=Key(terms=("a",)), estimate=946.1504, noise=WIDE),
-            Row(key=Key(terms=("b",)), estimate=NARROW[0], noise=NARROW),
-        ],
-        title="Two sizes",
-    )
-    for drawn in (str(desk), public):
-        told = re.findall(r">(-?[\d,.]+)</text>", drawn)
-        assert told == ["746", "1,146", "20,640.123", "20,641.123"]
+UNITS = {
+    "income": {"type": "number", "unit_of_measure": "EUR"},
+    "rent": {"type": "number", "unit_of_measure": "EUR"},
+    "age": {"type": "number", "unit_of_measure": "years"},
+    "born": {"type": "date"},
+    "sex": {"type": "category", "labels": {"f": "women", "m": "men"}},
+}
+
+
+def drawn(rows: Sequence[Row], columns: Columns = UNITS) -> str:
+    found = figure(rows, "A <chart>", columns)
+    assert found is not None
+    assert "style" not in found.svg
+    assert "<chart>" not in found.svg
+    return str(found.svg)
+
+
+def texts(picture: str, kind: str) -> list[str]:
+    return re.findall(rf'<text class="{kind}"[^>]*>([^<]*)</text>', picture)
+
+
+def marks(picture: str) -> list[float]:
+    return [float(each) for each in re.findall(r'<circle class="mark" cx="([^%]+)%', picture)]
+
+
+def mean(column: str, value: Any, *, noise: Any = None, **group: str) -> Row:
+    key = Key(kind="mean", terms=(column,), group=group)
+    return Row(key=key, estimate=value, noise=noise)
+
+
+def test_groups_of_one_unit_share_an_axis_and_other_units_have_their_own() -> None:
+    rows = [
+        mean("income", 1000.0, noise=(900.0, 1100.0), sex="f"),
+        mean("age", 40.0, sex="f"),
+        mean("income", 2000.0, noise=(1990.0, 2010.0), sex="m"),
+        mean("age", 41.0, sex="m"),
+        mean("rent", 10.0, sex="f"),
+    ]
+    picture = drawn(rows)
+    assert texts(picture, "title") == ["Mean [EUR], by sex", "Mean of age [years], by sex"]
+    women, men, rent, *_ = marks(picture)
+    assert rent < women < men, "one axis, and the numbers are where they are on it"
+    assert picture.count('class="axis"') == 2
+    assert {"women", "men", "income"} & {*texts(picture, "ink"), *texts(picture, "soft")}
+    first, second = re.findall(r'class="noise" x1="([^%]+)%" y1="[^"]+" x2="([^%]+)%', picture)
+    assert float(first[1]) - float(first[0]) > 5 * (float(second[1]) - float(second[0]))
+
+
+def test_a_group_that_is_far_away_keeps_the_axis_and_a_term_without_a_unit_does_not() -> None:
+    far = [mean("income", 1.0, sex="f"), mean("income", 5000.0, sex="m")]
+    assert drawn(far).count('class="axis"') == 1
+    line = [
+        Row(key=Key(kind="linear_regression", measure="coefficient", terms=(each,)), estimate=value)
+        for each, value in (("(intercept)", 900.0), ("age", -2.0), ("rent", 0.5))
+    ]
+    picture = drawn(line)
+    assert texts(picture, "title") == [
+        "Linear regression, (intercept)", "Linear regression, coefficients"
+    ]  # fmt: skip
+    assert picture.count('class="zero"') == 2, "a coefficient is compared with 0"
+    _, age, rent = marks(picture)
+    assert age < rent
+
+
+def test_counts_are_bars_from_zero_below_headings() -> None:
+    cells = [
+        Row(key=Key(kind="histogram", measure="count", cell={"sex": s, "area": a}), estimate=n)
+        for s, a, n in (("f", "x", 4), ("f", "y", 2), ("m", "x", -1), ("m", "y", 3))
+    ]
+    picture = drawn(cells)
+    assert texts(picture, "title") == ["Count, by sex and area"]
+    assert [each for each in texts(picture, "soft") if each.isalpha()] == ["women", "men"]
+    assert texts(picture, "ink") == ["x", "y", "x", "y"]
+    bars = re.findall(r'<rect class="count" x="([^%]+)%" y="[^"]+" width="([^%]+)%', picture)
+    starts, widths = zip(*(map(float, bar) for bar in bars), strict=True)
+    assert starts[0] == starts[1] == starts[3] > starts[2]
+    assert widths[0] == pytest.approx(2 * widths[1], abs=0.05)
+    assert marks(picture) == []
+
+
+def test_dates_have_an_axis_of_days_and_what_cannot_be_said_a_row() -> None:
+    picture = drawn([
+        mean("born", "1980-01-01", noise=("1979-01-01", "1981-01-01"), sex="f"),
+        Row(key=Key(kind="mean", terms=("born",), group={"sex": "m"}), note="too few"),
+    ])  # fmt: skip
+    days = [each for each in texts(picture, "soft") if each[:4].isdigit()]
+    assert days == sorted(days)
+    assert days[0] > "1978"
+    assert "cannot be said" in texts(picture, "soft")
+    assert len(marks(picture)) == 1
+
+
+def test_a_picture_has_so_many_rows_and_says_how_many_more_there_are() -> None:
+    many = [mean("income", float(at), sex=str(at)) for at in range(MOST + 5)]
+    found = figure(many, "t", UNITS)
+    assert found is not None
+    assert (len(marks(str(found.svg))), found.left_out) == (MOST, 5)
+    fit = [
+        Row(key=Key(kind="linear_regression", measure="fit", terms=(each,)), estimate=0.5)
+        for each in ("r_squared", "residual_variance")
+    ]
+    assert drawn(fit).count('class="axis"') == 2
+    assert figure([], "t", UNITS) is None
+
+
+def test_a_picture_alone_is_on_white_and_says_the_same() -> None:
+    found = figure([mean("income", 3.0, noise=(1.0, 5.0))], "t", UNITS)
+    assert found is not None
+    assert str(found.alone).count("<circle") == 1
+    assert 'fill="#ffffff"' in found.alone
+    assert "noise interval" in found.caption
+    assert "confidence" not in found.caption
+
+
+def _curve(groups: Sequence[str], name: str, **numbers: float) -> tuple[Row, ...]:
+    """The rows of a curve of three places in each group, with their intervals."""
+    places = [{name: text, **numbers} for text in ("1", "2", "4")]
+    terms = [
+        {"term": each, "place": ["groups", group, "value", "curve", at, each], "estimate": number,
+         "std_error": 0.1, "confidence_95": [number / 2, 1.0], "noise_95": None}
+        for group in range(len(groups)) for at in range(3) for each, number in numbers.items()
+    ]  # fmt: skip
+    value = {"groups": [{"by": {"arm": each}, "value": {"curve": places}} for each in groups]}
+    inference = {"terms": terms, "fit": []}
+    return rows_of({"statistic": {"kind": "k"}, "value": value, "inference": inference})
+
+
+def test_a_survival_curve_is_drawn_with_its_band_in_a_panel_for_each_group() -> None:
+    found = figure(_curve(["a", "<b>"], "time", at_risk=9.0, survival=0.5), "Survival", {})
+    assert found is not None
+    assert found.svg.count("<polygon") == found.svg.count("<polyline") == 2
+    assert "arm=a" in found.svg
+    assert "arm=&lt;b&gt;" in found.svg
+    assert found.left_out == 0
+    assert "band" in found.caption
+    # it begins at 1, and falls where the first place is, a quarter of the way
+    line = re.search(r'<polyline[^>]* points="([^"]*)"', str(found.svg))
+    assert line is not None
+    corners = [tuple(map(float, each.split(","))) for each in line[1].split()]
+    assert corners[0][1] == corners[1][1] < corners[2][1]
+    assert corners[1][0] == corners[2][0] == pytest.approx(12 + (95 - 12) / 4, abs=0.01)
+
+
+def test_rates_are_drawn_against_one_another_with_the_diagonal() -> None:
+    rates = _curve(["a"], "threshold", false_positive=0.2, true_positive=0.6)
+    found = figure(rates, "Rates", {})
+    assert found is not None
+    assert found.svg.count("<circle") == 3
+    assert found.svg.count("<polygon") == 0
+    assert "predicts nothing" in found.caption

@@ -9,7 +9,7 @@ import pytest
 
 _PROGRAM = """
 import resource, sys
-from app.processes.child import keep_memory
+from app.processes.program import keep_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -27,8 +27,8 @@ print(faults() - before)
 
 @pytest.mark.parametrize("memory", ["kept", "given back"])
 def test_memory_that_is_kept_is_used_again(memory: str) -> None:
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", _PROGRAM, memory], capture_output=True, text=True, check=True
     )
     a_page_each = 10 * 16 * (1 << 20) // (1 << 12)
-    assert (int(told.stdout) < a_page_each / 10) == (memory == "kept")
+    assert (int(reported.stdout) < a_page_each / 10) == (memory == "kept")

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.client import ReceiptError, ReleaseDesk, check_checkpoint, check_growth
 from app.domain.checkpoints import Checkpoint
-from app.domain.merkle import consistency_path, root_over
+from app.domain.ledger import consistency_path, root_over
+from tests.tiers import in_one
 
 KEY = Ed25519PrivateKey.generate()
 PUBLIC = KEY.public_key().public_bytes_raw()
@@ -30,7 +31,7 @@ def path(before: int, size: int) -> list[str]:
     return [each.hex() for each in found]
 
 
-@pytest.mark.parametrize("size", range(1, 34))
+@in_one("size", range(1, 34))
 def test_a_log_that_grows_is_told_from_one_that_was_changed(size: int) -> None:
     for before in range(1, size + 1):
         earlier, later, steps = note(LEAVES[:before]), note(LEAVES[:size]), path(before, size)

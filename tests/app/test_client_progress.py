@@ -1,4 +1,4 @@
-"""The line that tells how far something is: where somebody looks, and nowhere else."""
+"""The line that shows how far something is: where somebody looks, and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.client.models import Release
-from app.client.progress import Line, Progress, Reading, Sending, expected_words
+from app.client.questions import Line, Progress, Reading, Sending, expected_words
 from tests.app.terminals import looked_at, until_told
 
 JOB = {"deadline_s": 16, "expected_s": 2}

@@ -23,7 +23,7 @@ from app.client import (
     receipts,
 )
 from app.client.datasets import Facts
-from app.client.progress import Progress
+from app.client.questions import Progress
 from app.client.tables import Row, lines_of
 
 
@@ -203,7 +203,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
         return found(name, package)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
-    monkeypatch.setitem(sys.modules, "app.client.signatures", None)
+    monkeypatch.setitem(sys.modules, "app.client.receipts", None)
 
 
 @pytest.mark.usefixtures("without")

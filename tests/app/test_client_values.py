@@ -20,7 +20,7 @@ import pytest
 
 from app.client import ReleaseDesk
 from app.client.answers import plain, write_frame
-from mechanisms.times import number_of
+from mechanisms.domain import number_of
 
 ZONES = ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.processes import confinement
-from app.processes.forking import Forks
+from app.processes.program import Forks
 from app.uploads.sources.feeding import reopened
 from tests.speed import PATIENCE_S
 

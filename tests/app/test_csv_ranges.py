@@ -7,8 +7,7 @@ import tempfile
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.uploads.csv_records import Records
-from app.uploads.sources.csv_ranges import RangedRecords
+from app.uploads.csv_file import RangedRecords, Records
 from app.uploads.trouble import UnreadableError
 
 Told = tuple[list[tuple[bytes, int]], str | None]

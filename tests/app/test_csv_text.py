@@ -8,7 +8,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tidy.csv_text import FORMULA_STARTS, csv_text
+from app.tidy.pivots import FORMULA_STARTS, csv_text
 
 RUN = (
     "=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "\r=1", "\n=1",

@@ -115,7 +115,7 @@ class Load:
             else:
                 self.answered[idem] = drawn
                 return
-        # It came to the ledger although nobody was told, and that is what counts.
+        # It came to the ledger although it was not acknowledged, and that is what counts.
         with self.store.reading() as reader:
             found = found_by_key(reader, ANALYST, idem)
         assert found is not None, "an acknowledged charge is missing"
@@ -129,7 +129,7 @@ class Load:
             time.sleep(0.002)
 
     def check(self, store: Store, account: str) -> int:
-        """Compare a ledger with what was told; return how much of it was burned."""
+        """Compare a ledger with what was reported; return how much of it was burned."""
         with store.reading() as reader:
             found = reader.accounts.get(account)
             everything = reader.releases.list(limit=10**6)

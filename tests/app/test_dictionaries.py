@@ -12,9 +12,9 @@ import pyreadstat
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli.commands import main
-from app.uploads.dictionaries.described import DictionaryError
-from app.uploads.dictionaries.reading import dictionary_in
+from app.cli import main
+from app.uploads.drafting.dictionaries import dictionary_in
+from app.uploads.drafting.samples import DictionaryError
 
 CSV = "age,sex,income,day,owner,note\n" + "31,f,1.5,2020-01-31,Y,x\n45,m,2.5,2021-02-28,N,y\n" * 20
 AGE = {

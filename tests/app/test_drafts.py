@@ -15,7 +15,7 @@ import pyreadstat
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli.commands import main
+from app.cli import main
 
 CELL = "sentinel99812"
 

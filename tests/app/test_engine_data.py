@@ -11,10 +11,10 @@ import pytest
 
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import Problem
-from app.domain.upload_problems import ColumnCounts, UploadReport
+from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.engine import schema
 from app.engine.data import MismatchError
-from app.engine.processes import ProcessExecutor
+from app.engine.executor import ProcessExecutor
 from app.engine.schema import schema_of
 from app.uploads import sketching, storing
 from app.uploads.storing import Ingested, part_rows, regroup
@@ -182,16 +182,16 @@ def test_erasing_forgets_what_was_cached(tmp_path: Path) -> None:
 
 
 def test_erasing_tells_everybody_who_may_remember(tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     def fail(_: str) -> None:
         raise OSError
 
-    engine = DataHere(Vault(tmp_path), erased=[told.append, fail, told.append])
+    engine = DataHere(Vault(tmp_path), erased=[reported.append, fail, reported.append])
     engine.store("ds_1", io.BytesIO(b"x\n1\n"), columns_spec({"x": {"type": "boolean"}}))
     with pytest.raises(OSError):  # noqa: PT011 - the very one above
         engine.erase("ds_1")
-    assert told == ["ds_1", "ds_1"]
+    assert reported == ["ds_1", "ds_1"]
     with pytest.raises(AbsentError):
         engine.open("ds_1")
 
@@ -204,14 +204,14 @@ def test_what_stays_on_disk_goes_from_memory(
     def refuse(*_: object) -> None:
         raise PermissionError
 
-    told: list[str] = []
-    engine = DataHere(Vault(tmp_path), erased=[told.append])
+    reported: list[str] = []
+    engine = DataHere(Vault(tmp_path), erased=[reported.append])
     engine.store("ds_1", io.BytesIO(b"x\n1\n"), columns_spec({"x": {"type": "boolean"}}))
     engine.open("ds_1")
     monkeypatch.setattr(Vault, "erase", refuse)
     with pytest.raises(PermissionError):
         engine.erase("ds_1")
-    assert told == ["ds_1"]
+    assert reported == ["ds_1"]
     assert not engine._cache._held
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from app.domain.problems import DataUnreadableError
 from app.engine.data import encoded_parts
-from app.engine.executor import Executor, SerialExecutor
-from app.engine.processes import ProcessExecutor
+from app.engine.executor import Executor, ProcessExecutor, SerialExecutor
 from app.engine.schema import schema_of
 from app.vault.vault import StoredPart, Vault
 from mechanisms.contract import Block

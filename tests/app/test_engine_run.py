@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import traceback
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -16,14 +17,25 @@ import pytest
 from app.domain.problems import DataUnreadableError, Problem
 from app.engine.run import run
 from app.logs import AllowListFormatter
-from mechanisms.contract import Data, LateNoise, Noise, Outcome, Plan
-from mechanisms.domain import NumberColumn
+from mechanisms.contract import Data, Draw, Drawing, LateNoise, Noise, Outcome, Plan
+from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import Adjacency, Epsilon, Guarantee
 from mechanisms.randomness import Randomness, SystemBits
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.count import Count
 from tests.app.uploads import SENTINEL
 
 DATA = ArrayData({"x": NumberColumn(0, 1)}, {"x": np.zeros(3, dtype=np.int32)})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Parameters that are drawn by this function."""
+
+    draw: Draw
+
+    def drawing(self, _statistic: object, _schema: Schema) -> Drawing:
+        return Drawing(draw=self.draw)
 
 
 def _plan(draw: Any) -> Plan:
@@ -31,11 +43,12 @@ def _plan(draw: Any) -> Plan:
     return Plan(
         mechanism="k_norm",
         norm=None,
+        statistic=Count(),
+        schema=Schema({}, Adjacency.REPLACE_ONE, 3),
+        parameters=_Drawn(draw),
         guarantee=guarantee,
         grid={},
         reason="",
-        draw=draw,
-        preview=lambda _: None,
         expected_ms=0.1,
         time_depends_on_data=False,
     )
@@ -80,8 +93,8 @@ def test_whatever_fails_is_one_problem_that_says_nothing(
     (record,) = caplog.records
     line = AllowListFormatter().format(record)
     assert type(error).__name__ in line
-    told = [line, *map(str, vars(record).values()), *traceback.format_exception(problem)]
-    assert not any(SENTINEL in text for text in told)
+    reported = [line, *map(str, vars(record).values()), *traceback.format_exception(problem)]
+    assert not any(SENTINEL in text for text in reported)
 
 
 @pytest.mark.parametrize("error", [MemoryError(SENTINEL), DataUnreadableError(SENTINEL)])
@@ -96,8 +109,8 @@ def test_what_may_be_drawn_again_is_told_apart_and_says_nothing(
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
     (record,) = caplog.records
-    told = [str(vars(record)), *traceback.format_exception(caught.value)]
-    assert not any(SENTINEL in text for text in told)
+    reported = [str(vars(record)), *traceback.format_exception(caught.value)]
+    assert not any(SENTINEL in text for text in reported)
 
 
 def test_noise_is_worked_out_where_failures_say_nothing() -> None:
@@ -105,8 +118,8 @@ def test_noise_is_worked_out_where_failures_say_nothing() -> None:
         raise ValueError(SENTINEL)
 
     law = Noise(std={"x": 1.0}, interval_95={"x": [0.0, 2.0]})
-    told = run(_plan(lambda *_: Outcome({"x": 1.0}, LateNoise(lambda: law))), DATA)
-    assert told.noise is law
+    reported = run(_plan(lambda *_: Outcome({"x": 1.0}, LateNoise(lambda: law))), DATA)
+    assert reported.noise is law
     with pytest.raises(Problem) as caught:
         run(_plan(lambda *_: Outcome({"x": 1.0}, LateNoise(fail))), DATA)
     assert caught.value.code == "release-void"

@@ -26,8 +26,7 @@ from app.domain.problems import DataUnreadableError
 from app.engine.choice import NoClusterError, Passes
 from app.engine.dask import DaskExecutor, PassFailedError
 from app.engine.data import DataEngine, encoded_parts
-from app.engine.executor import Executor, SerialExecutor
-from app.engine.processes import ProcessExecutor
+from app.engine.executor import Executor, ProcessExecutor, SerialExecutor
 from app.engine.schema import schema_of
 from app.places import passes_of, require_passes
 from app.settings import Settings, SettingsError
@@ -244,7 +243,9 @@ def test_a_draw_in_passes_is_the_same_everywhere(
     monkeypatch.setitem(RegressionRows.__init__.__kwdefaults__, "sample", 16)
     asked: list[list[str]] = []
     keep = elsewhere.keep
-    monkeypatch.setattr(elsewhere, "keep", lambda *told: asked.append(told[1]) or keep(*told))
+    monkeypatch.setattr(
+        elsewhere, "keep", lambda *reported: asked.append(reported[1]) or keep(*reported)
+    )
     test_a_draw_is_the_same_everywhere(vault, elsewhere, statistic, mechanism)
     assert len(asked) > 1, "it is drawn in passes"
 
@@ -268,7 +269,7 @@ def _fail(_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "failure", "told"),
+    ("function", "failure", "reported"),
     [
         (_refuse, DataUnreadableError, "at the same path"),
         (_starve, MemoryError, "^$"),
@@ -279,10 +280,10 @@ def test_a_task_on_the_cluster_says_only_what_kind_of_failure_it_met(
     dask: DaskExecutor,
     function: Callable[[object], None],
     failure: type[Exception],
-    told: str,
+    reported: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.DEBUG), pytest.raises(failure, match=told):
+    with caplog.at_level(logging.DEBUG), pytest.raises(failure, match=reported):
         list(dask.each(function, range(3)))
     assert "secret" not in caplog.text
 
@@ -336,7 +337,7 @@ class DiesOnce:
 
 _KILLED = """
 import os, signal
-from app.engine.processes import ProcessExecutor
+from app.engine.executor import ProcessExecutor
 
 def pid(_):
     return os.getpid()
@@ -351,7 +352,7 @@ if __name__ == "__main__":
 def test_processes_leave_with_the_one_that_began_them(tmp_path: Path) -> None:
     script = tmp_path / "killed.py"
     script.write_text(_KILLED)
-    # What it says ends once nobody can say any more: who stays is waited for in vain.
+    # What it says ends once no one can say any more: who stays is waited for in vain.
     done = subprocess.run(
         [sys.executable, script],
         capture_output=True,
@@ -422,7 +423,7 @@ FAR, NEAR = "tls://scheduler.example.org:8786", "tcp://127.0.0.1:8786"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         ({"dask_scheduler": "tcp://scheduler.example.org:8786"}, "this is tls://"),
         ({"dask_scheduler": "tcp://127.0.0.1.example.org:8786"}, "this is tls://"),
@@ -435,8 +436,8 @@ FAR, NEAR = "tls://scheduler.example.org:8786", "tcp://127.0.0.1:8786"
         (PEMS, "dask_tls_ca needs dask_scheduler"),
     ],
 )
-def test_what_goes_over_a_network_goes_by_tls(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_what_goes_over_a_network_goes_by_tls(wrong: dict[str, Any], reported: str) -> None:
+    with pytest.raises(ValidationError, match=reported):
         Settings(**wrong)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.problems import Problem
-from app.domain.upload_problems import ColumnCounts, UploadReport
+from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.engine.schema import schema_of
 from app.uploads.ingest import ingest
 from mechanisms.domain import CODE_BITS, CODE_MAX

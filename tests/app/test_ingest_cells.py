@@ -10,7 +10,7 @@ import pytest
 
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import columns_json
-from app.domain.upload_problems import ColumnCounts, UploadReport
+from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.uploads.ingest import ingest
 from app.uploads.trouble import Limits
 from mechanisms.domain import CODE_MAX

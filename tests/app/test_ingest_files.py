@@ -11,9 +11,9 @@ import pytest
 
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import ENCODINGS, ColumnsSpec, TextFile
-from app.domain.upload_problems import UploadReport
-from app.uploads.encodings import Transcoded, likely_encoding
+from app.domain.upload_reports import UploadReport
 from app.uploads.ingest import ingest
+from app.uploads.recognition import Transcoded, likely_encoding
 from app.uploads.trouble import Limits
 from tests.app.uploads import columns_spec, encode, troubles
 

@@ -12,12 +12,11 @@ import pytest
 
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import TextFile, columns_json
-from app.domain.upload_problems import UploadReport
+from app.domain.upload_reports import UploadReport
 from app.engine.schema import schema_of
 from app.uploads.ingest import ingest
 from app.uploads.trouble import NOT_A_DATE, NOT_A_DATETIME
-from mechanisms.domain import NumberColumn
-from mechanisms.times import number_of, text_of
+from mechanisms.domain import NumberColumn, number_of, text_of
 from tests.app.uploads import columns_spec, encode, troubles
 
 INTEGER: dict[str, Any] = {"type": "integer", "lower": 0, "upper": 120}

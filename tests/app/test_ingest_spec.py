@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +18,7 @@ from app.domain.columns import (
 )
 from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
 from app.engine.schema import schema_of
-from mechanisms.domain import CategoryColumn, NumberColumn
+from mechanisms.domain import CategoryColumn, NumberColumn, Typical
 from mechanisms.privacy import Adjacency
 
 NUMBER: dict[str, object] = {"type": "number", "lower": 0, "upper": 1}
@@ -60,11 +61,18 @@ CATEGORY: dict[str, object] = {"type": "category", "values": ["u", "v"]}
         {"type": "boolean", "missing": "reject", "typical": 0.125},
     ],
 )
-def test_what_is_typical_is_kept_and_no_part_of_the_schema(column: dict[str, Any]) -> None:
+def test_what_is_typical_is_kept_and_in_the_schema_only_the_scale_of_numbers(
+    column: dict[str, Any],
+) -> None:
     spec = _parse(column)
     assert columns_json(spec) == {"x": column}
     plain = {name: value for name, value in column.items() if name != "typical"}
-    assert schema_of(spec, rows=7) == schema_of(_parse(plain), rows=7)
+    known, other = (schema_of(each, rows=7).columns["x"] for each in (spec, _parse(plain)))
+    if column["type"] == "number":
+        assert isinstance(known, NumberColumn)
+        assert known.typical == Typical(Fraction(1, 4), Fraction(1, 2))
+        known = replace(known, typical=None)
+    assert known == other
 
 
 @pytest.mark.parametrize(
@@ -159,3 +167,133 @@ def test_a_contradiction_is_refused_at_its_place(column: dict[str, Any], place: 
 def test_the_columns_together(spec: dict[str, Any]) -> None:
     with pytest.raises(InvalidSpecError):
         ColumnsSpec(**{"adjacency": Adjacency.REPLACE_ONE, **spec})
+
+
+# Levels: what the values of a category belong to
+
+TOWNS: dict[str, Any] = {
+    "type": "category",
+    "values": ["a", "b", "c"],
+    "within": {"column": "county", "of": {"a": "x", "b": "x", "c": "y"}},
+}
+COUNTIES: dict[str, Any] = {
+    "type": "category",
+    "values": ["y", "x"],
+    "missing": "reject",
+    "labels": {"x": "Xshire"},
+    "within": {"column": "nation", "of": {"y": "w", "x": "w"}},
+}
+
+
+def _levels(**columns: Any) -> ColumnsSpec:
+    return parse_columns({"town": TOWNS, **columns}, adjacency=Adjacency.REPLACE_ONE, max_rows=None)
+
+
+def test_levels_are_columns_that_are_not_stored() -> None:
+    spec = _levels(county=COUNTIES, income=NUMBER)
+    assert list(spec.columns) == ["town", "county", "nation", "income"]
+    assert list(spec.stored) == list(spec.in_file) == list(spec.own) == ["town", "income"]
+    assert spec.levels == {"county": "town", "nation": "county"}
+    again = parse_columns(columns_json(spec), adjacency=Adjacency.REPLACE_ONE, max_rows=None)
+    assert again == spec
+    schema = schema_of(spec, rows=3)
+    assert list(schema.as_stored) == ["town", "income"]
+    # of each value below, and of no value
+    assert {name: (each.source, each.codes) for name, each in schema.nested.items()} == {
+        "county": ("town", (1, 1, 0, 2)),
+        "nation": ("county", (0, 0, 1)),
+    }
+
+
+def test_a_level_that_is_not_declared_has_the_values_that_are_named() -> None:
+    county = _levels().columns["county"]
+    assert isinstance(county, CategorySpec)
+    assert county.values == ("x", "y")
+
+
+def test_levels_above_a_column_that_keeps_missing_cells_have_them_too() -> None:
+    spec = _levels(town={**TOWNS, "missing": "keep"}, county=COUNTIES, income=NUMBER)
+    assert spec.optional == {"town", "county", "nation"}
+    schema = schema_of(spec, rows=3)
+    assert schema.optional == spec.optional
+    town = schema.as_stored["town"]
+    assert isinstance(town, CategoryColumn)
+    assert town.values == ("a", "b", "c", "missing")
+
+
+OF_TOWNS = TOWNS["within"]["of"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "place"),
+    [
+        ({"town": {**TOWNS, "within": {"column": "county"}}}, "columns.town.within"),
+        ({"town": {**TOWNS, "within": "county"}}, "columns.town.within"),
+        (
+            {"town": {**TOWNS, "within": {"column": "county", "of": ["x"]}}},
+            "columns.town.within.of",
+        ),
+        (
+            {"town": {**TOWNS, "within": {"column": 7, "of": OF_TOWNS}}},
+            "columns.town.within.column",
+        ),
+        (  # not all values
+            {"town": {**TOWNS, "within": {"column": "county", "of": {"a": "x", "b": "y"}}}},
+            "columns.town.within.of",
+        ),
+        (  # what is no value
+            {"town": {**TOWNS, "within": {"column": "county", "of": {**OF_TOWNS, "d": "x"}}}},
+            "columns.town.within.of",
+        ),
+        (  # one value twice, as cells are read
+            {"town": {**TOWNS, "within": {"column": "county", "of": {**OF_TOWNS, " a": "x"}}}},
+            "columns.town.within.of",
+        ),
+        (
+            {"town": {**TOWNS, "within": {"column": "county", "of": {**OF_TOWNS, "c": ""}}}},
+            "columns.town.within.of",
+        ),
+        ({"town": {**TOWNS, "other": "rest"}}, "columns.town.within.of"),
+        ({"county": NUMBER}, "columns.town.within.column"),
+        ({"county": {**COUNTIES, "values": ["y", "x", "z"]}}, "columns.county.within.of"),
+        (  # a value of the level that no town belongs to
+            {"county": {"type": "category", "values": ["x", "y", "z"]}},
+            "columns.town.within.of",
+        ),
+        ({"county": {**COUNTIES, "missing": "keep"}}, "columns.county"),
+        ({"county": {**COUNTIES, "typical": {"x": 1}}}, "columns.county"),
+        (
+            {"county": {**COUNTIES, "within": {"column": "town", "of": {"x": "a", "y": "b"}}}},
+            "columns.town.within.column",
+        ),
+        (
+            {"town": {**TOWNS, "within": {"column": "town", "of": {"a": "a", "b": "a", "c": "b"}}}},
+            "columns.town.within.column",
+        ),
+        (  # a level of two columns
+            {"office": {**CATEGORY, "within": {"column": "county", "of": {"u": "x", "v": "y"}}}},
+            "columns.town.within.column",
+        ),
+    ],
+)
+def test_levels_that_do_not_fit_are_refused(columns: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidSpecError) as refused:
+        _levels(**columns)
+    assert place in {each.field_name for each in refused.value.faults}
+
+
+def test_a_level_is_no_person_and_nothing_derived() -> None:
+    with pytest.raises(InvalidSpecError, match="unit's column"):
+        parse_columns(
+            {"town": TOWNS},
+            adjacency=Adjacency.ADD_REMOVE,
+            max_rows=9,
+            unit={"column": "county", "max_rows": 2},
+        )
+    with pytest.raises(InvalidSpecError, match="has this name already"):
+        parse_columns(
+            {"town": TOWNS},
+            adjacency=Adjacency.ADD_REMOVE,
+            max_rows=9,
+            derived={"county": {"type": "boolean", "expr": 'town == "a"'}},
+        )

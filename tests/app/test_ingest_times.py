@@ -18,10 +18,9 @@ from app.domain.columns import InvalidSpecError
 from app.domain.datasets import ENCODINGS, ColumnsSpec, parse_columns
 from app.engine.schema import column_of, schema_of
 from app.services.plans.dry_runs import synthetic_file
-from app.uploads.moments import instants, parser_of
-from mechanisms.domain import NumberColumn
+from app.uploads.spellings import instants, parser_of
+from mechanisms.domain import NumberColumn, instant_of, number_of, text_of, zone_named
 from mechanisms.privacy import Adjacency
-from mechanisms.times import instant_of, number_of, text_of, zone_named
 from tests.app.uploads import columns_spec, encode, troubles
 
 ZONES = ["America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kolkata"]

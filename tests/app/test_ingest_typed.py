@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.domain.problems import Problem
-from app.domain.upload_problems import UploadReport
+from app.domain.upload_reports import UploadReport
 from app.uploads.ingest import ingest
 from app.uploads.row_digests import KEY_BYTES, RowDigester
 from app.uploads.spellings import dictionary_of
@@ -39,6 +39,9 @@ MOMENT: dict[str, Any] = {
 FLOATS = [0.0, -0.0, 1.5, 9.0, 1e300, 5e-324, float("nan"), float("inf"), float("-inf")]
 TIMES = [datetime(2020, 2, 29, 13, 30), datetime(1970, 1, 1), datetime(2999, 1, 1)]
 TRUTHS = pl.DataFrame({"c0": [True, False] * 10, "last": [*range(20)]})
+NO_VALUES = pl.DataFrame(
+    {"c0": [False] * 3, "c1": pl.Series([None] * 3, dtype=pl.Boolean), "last": [*range(3)]}
+)
 
 
 def _whole(kind: pl.DataType) -> st.SearchStrategy[int]:
@@ -134,7 +137,8 @@ def _outcome(content: bytes, columns: dict[str, dict[str, Any]]) -> Any:
 
 @settings(max_examples=30, deadline=None)
 @given(_tables())
-@example(({"c0": BOOLEAN}, TRUTHS))  # a truth beside numbers is no number of the file
+@example(({"c0": BOOLEAN, "c1": BOOLEAN}, NO_VALUES))  # of a column whose rows are all missing
+@example(({"c0": BOOLEAN}, TRUTHS))  # a truth next to numbers is no number of the file
 def test_typed_cells_become_what_their_texts_do(
     table: tuple[dict[str, dict[str, Any]], pl.DataFrame],
 ) -> None:

@@ -17,7 +17,7 @@ import pytest
 from app.domain.problems import DataUnreadableError
 from app.domain.releases import ReleaseState
 from app.processes import jobs as job_processes
-from app.processes.draw_child import DrawOrder
+from app.processes.draws import DrawOrder
 from app.processes.jobs import JobProcesses
 from app.services.datasets import readable
 from app.services.releases.draws import DrawDiedError

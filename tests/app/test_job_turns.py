@@ -257,11 +257,11 @@ async def final_of(services: Any, release: str) -> ReleaseRecord:
 @pytest.mark.wide
 @pytest.mark.parametrize("draws_s", [0.0, 0.08])
 @pytest.mark.parametrize(
-    ("lane_ms", "told"),
+    ("lane_ms", "reported"),
     [pytest.param(600_000, False, id="kept"), pytest.param(0, True, id="twin: freed at once")],
 )
 def test_the_end_of_a_draw_begins_nobody_elses(
-    tmp_path: Path, lane_ms: int, told: bool, draws_s: float
+    tmp_path: Path, lane_ms: int, reported: bool, draws_s: float
 ) -> None:
     async def scenario() -> None:
         timed = Timed(draws_s=draws_s)
@@ -276,7 +276,7 @@ def test_the_end_of_a_draw_begins_nobody_elses(
             ]
             services.jobs.start()
             assert (await final(services, target.id)).state is ReleaseState.RELEASED
-            if told:
+            if reported:
                 assert (await final_of(services, probe.id)).state is ReleaseState.RELEASED
                 return
             await asyncio.sleep(0.3)

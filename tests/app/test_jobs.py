@@ -444,7 +444,7 @@ def test_what_one_process_erases_others_let_go_of(
 ) -> None:
     """Not while a charged release waits for it, nor while the ledger is frozen."""
     monkeypatch.setattr(erasing, "LOOK_EVERY_S", 0.02)
-    told: list[str] = []
+    reported: list[str] = []
 
     async def scenario() -> None:
         slow = Fake()
@@ -455,8 +455,8 @@ def test_what_one_process_erases_others_let_go_of(
             plane: Any = second.erasing.plane
 
             def forget(name: str) -> None:
-                told.append(name)
-                if len(told) == 1:
+                reported.append(name)
+                if len(reported) == 1:
                     raise OSError
 
             plane._erased = [forget]
@@ -465,15 +465,15 @@ def test_what_one_process_erases_others_let_go_of(
             letting_go = asyncio.ensure_future(second.erasing.keep_erasing())
             await second.archiving.archive(dataset, caller=ADA)
             await asyncio.sleep(0.3)
-            assert told == []
+            assert reported == []
             assert plane._cache._held
             with monkeypatch.context() as frozen:
                 frozen.setattr(type(store), "frozen", Standing.OLDER)
                 slow.going.set()
                 assert (await final(first, asked.id)).state is ReleaseState.RELEASED
                 await asyncio.sleep(0.3)
-                assert told == []
-            while told != [dataset, dataset]:  # it is tried again
+                assert reported == []
+            while reported != [dataset, dataset]:  # it is tried again
                 await asyncio.sleep(0.02)
             assert not plane._cache._held
             letting_go.cancel()

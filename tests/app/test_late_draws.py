@@ -29,7 +29,7 @@ LOOKS_S = 1.5  # one that is late looks for room every second
 
 @dataclass
 class Stuck(Fake):
-    """Draws of which those of some people, and some releases, end when they are told to."""
+    """Draws of which those of some people, and some releases, end when they are asked to."""
 
     stuck: dict[str, asyncio.Event] = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)

@@ -17,13 +17,13 @@ from starlette.types import Message
 from app.domain.problems import Problem, ProcessLostError, StoppedError
 from app.services.datasets.storing import stored_while_there
 from app.services.plans.lanes import AT_ONCE, ProcessLane
-from app.uploads.intake import Stop
+from app.uploads.storing import Stop
 from app.web.requests.leaving import gone, while_there
 from tests.app.uploads import columns_spec
 
 
 class Client:
-    """A client whose body has come, and who goes when told to."""
+    """A client whose body has come, and who goes when asked to."""
 
     def __init__(self) -> None:
         self.leaves = asyncio.Event()
@@ -81,6 +81,22 @@ class _Calculating:
         """Do nothing."""
 
 
+class _OneByOne(threading.Event):
+    """What lets one calculation go each time that it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._room = threading.Semaphore(0)
+
+    def set(self) -> None:
+        """Let one more go."""
+        self._room.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return whether one may go, after a while at most."""
+        return self._room.acquire(timeout=timeout)
+
+
 async def _seen(found: list[str], count: int) -> None:
     while len(found) < count:
         await asyncio.sleep(0.01)
@@ -117,6 +133,7 @@ def test_who_has_gone_leaves_the_queue_and_ends_what_was_begun() -> None:
 def test_people_take_turns_and_nobody_has_two() -> None:
     async def scenario() -> None:
         made = _Calculating()
+        made.go_on = _OneByOne()
         lane = ProcessLane(made, most=10, seconds=60)
         flood = [asyncio.ensure_future(lane.run("ada", str, f"ada {n}")) for n in range(5)]
         others = [asyncio.ensure_future(lane.run(name, str, name)) for name in ("bob", "cy")]
@@ -124,8 +141,11 @@ def test_people_take_turns_and_nobody_has_two() -> None:
         # In processes of their own, whose beginnings may pass each other.
         assert sorted(made.begun) == ["ada 0", "bob"], "as many as there is room for, one of each"
         made.go_on.set()
+        await _seen(made.begun, AT_ONCE + 1)
+        assert made.begun[AT_ONCE] == "cy", "and then the one who has waited longest"
+        for _ in (*flood, *others):
+            made.go_on.set()
         await asyncio.gather(*flood, *others)
-        assert made.begun.index("cy") <= 3, "and then who has waited longest"
 
     asyncio.run(scenario())
 

@@ -12,8 +12,8 @@ import pytest
 
 from app.domain.problems import Problem
 from app.services.releases.jobs import JobRunner
-from app.services.releases.ledger_clock import LedgerClock
-from app.store.ledger import batches
+from app.services.releases.public_moments import LedgerClock
+from app.store.ledger import commands
 from app.store.ledger.records import text_of
 from tests.app.homes import Home
 from tests.app.ledgers import opened
@@ -95,7 +95,7 @@ def test_a_clock_that_was_set_back_dates_nothing(
             job = ask(admin, of_job, line, mechanism="kng")
             assert job.status_code == 202
             at_job = job.headers["location"]
-            patched.setattr(batches, "now", lambda: later)
+            patched.setattr(commands, "now", lambda: later)
             assert ask(admin, dataset).status_code == 201
     request = f"/v1/releases/{waiting.json()['id']}"
     decision = {"decision": "approve", "reason": "r"}

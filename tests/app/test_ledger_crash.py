@@ -16,13 +16,14 @@ from app.store import Debit, inspecting
 from tests.app.forked_hosts import LOADED
 from tests.app.homes import Home
 from tests.app.ledgers import ANALYST, CURATOR, found_by_key, left_behind
+from tests.tiers import wide
 
 pytestmark = pytest.mark.slow
 
 WRITERS = 4
 
 
-def write_until_killed(home: Home, dataset: str, told: Connection) -> None:
+def write_until_killed(home: Home, dataset: str, reported: Connection) -> None:
     """Charge and finish releases in several threads; tell every one that is durable."""
     store = home.open()
     for left in left_behind(store):
@@ -39,7 +40,7 @@ def write_until_killed(home: Home, dataset: str, told: Connection) -> None:
             release = store.write(charge).record.id
             store.write(lambda u, r=release: u.releases.finish(r, r.encode()))
             with telling:
-                told.send((idem, release))
+                reported.send((idem, release))
 
     threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(WRITERS)]
     for thread in threads:
@@ -73,7 +74,7 @@ def acknowledged_before_death(home: Home, dataset: str, delay_s: float) -> dict[
 
 @pytest.mark.parametrize(
     "rounds",
-    [20, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(3 * 3600)])],
+    [8, *wide(20), pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(3 * 3600)])],
 )
 def test_no_acknowledged_release_is_lost(home: Home, rounds: int) -> None:
     rng = random.Random(7)

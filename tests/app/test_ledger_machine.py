@@ -33,9 +33,10 @@ from app.domain.problems import Problem
 from app.domain.releases import MAX_ATTEMPTS, ReleaseState
 from app.store import Debit, Finish, UnitOfWork, Void
 from app.store.ledger.entries import Occasion
-from app.store.seals import RESULT
+from app.store.ledger.releases import RESULT
 from tests.app.ledgers import ANALYST, CURATOR, found_by_key, left_behind, place_on
 from tests.app.reference import Account, Reference
+from tests.tiers import wide
 
 ACCOUNTS = st.integers(0, 1)
 AMOUNTS = st.integers(1, 12)
@@ -349,14 +350,16 @@ def make_steps(backend: str, wanted: int, *, number: int = 0) -> int:
 
 
 @pytest.mark.slow
-def test_six_thousand_steps() -> None:
-    assert make_steps("sqlite", 6_000) >= 6_000
+@pytest.mark.parametrize("steps", [1_500, *wide(6_000)])
+def test_thousands_of_steps(steps: int) -> None:
+    assert make_steps("sqlite", steps) >= steps
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
-def test_a_thousand_steps_on_postgresql() -> None:
-    assert make_steps("postgres", 1_000) >= 1_000
+@pytest.mark.parametrize("steps", [250, *wide(1_000)])
+def test_hundreds_of_steps_on_postgresql(steps: int) -> None:
+    assert make_steps("postgres", steps) >= steps
 
 
 @pytest.mark.long

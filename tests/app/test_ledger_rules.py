@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import fields, replace
+from itertools import chain, product
 
 import pytest
 from hypothesis import given
@@ -18,7 +21,7 @@ from app.domain.ledger import (
     digest_of,
     ledger_head,
 )
-from app.domain.policies import RULES, Ask, Policy, Role, enforce
+from app.domain.policies import ENTRIES_BY, RULES, Acting, Ask, Policy, Right, Role, enforce
 from app.domain.problems import BudgetExceededError, Problem
 from app.domain.releases import (
     TRANSITIONS,
@@ -27,6 +30,7 @@ from app.domain.releases import (
     may_be_redrawn,
     request_fingerprint,
 )
+from app.store.database.rules import RULES as WRITTEN_RULES
 from mechanisms.privacy import Epsilon
 
 ENTRY = Entry(
@@ -146,7 +150,7 @@ def test_the_head_does_not_depend_on_order() -> None:
 
 
 def test_release_states_only_move_forward() -> None:
-    """While nobody has decided, the turn goes back and forth; from then on nothing comes back."""
+    """While no one has decided, the turn goes back and forth; from then on nothing comes back."""
     assert set(TRANSITIONS) == set(ReleaseState)
     reach = {state: set(TRANSITIONS[state]) for state in ReleaseState}
     for _ in ReleaseState:
@@ -171,13 +175,31 @@ def test_fingerprints_tell_requests_and_data_sets_apart() -> None:
     assert len(prints) == 3
 
 
-def test_each_role_includes_the_one_before_but_metrics_none() -> None:
-    allowed = {(a.value, b.value) for a in Role for b in Role if a.may_act_as(b)}
-    assert ("analyst", "curator") not in allowed
-    assert ("curator", "admin") not in allowed
-    assert {("admin", "analyst"), ("admin", "curator"), ("curator", "analyst")} <= allowed
-    assert {b for a, b in allowed if a == "metrics"} == {"metrics"}
-    assert len(allowed) == 8
+KINDS = [*chain.from_iterable(ENTRIES_BY.values()), "unreserve"]
+
+
+def test_what_each_role_may() -> None:
+    rights = {role.value: {right.value for right in Right if role.may(right)} for role in Role}
+    assert rights == {
+        "metrics": {"watch"},
+        "auditor": {"read", "oversee", "see_all"},
+        "analyst": {"read", "ask"},
+        "reviewer": {"read", "oversee", "decide"},
+        "curator": {"read", "ask", "oversee", "decide", "curate"},
+        "admin": {right.value for right in Right},
+    }
+
+
+def test_each_role_makes_the_entries_of_its_rights_alone() -> None:
+    made = {
+        role.value: {kind for kind in (*KINDS, "grant") if Acting("key_1", role).may_make(kind)}
+        for role in Role
+    }
+    assert made["auditor"] == made["metrics"] == set()
+    assert made["reviewer"] == {*ENTRIES_BY[Right.DECIDE], "unreserve"}
+    assert made["analyst"] == {*ENTRIES_BY[Right.ASK], "unreserve"}
+    assert made["curator"] == {*KINDS, "grant"} - {*ENTRIES_BY[Right.ADMINISTER]}
+    assert made["admin"] == {*KINDS, "grant"}
 
 
 def test_policies_refuse_by_the_first_rule_that_objects() -> None:
@@ -192,3 +214,19 @@ def test_policies_refuse_by_the_first_rule_that_objects() -> None:
             enforce(policy, Ask(kinds=kinds, epsilon=Epsilon.parse(epsilon)))
         assert (refused.value.code, refused.value.extras["rule"]) == ("policy-refused", rule)
     assert [rule.name for rule in RULES] == ["allowed", "max_epsilon_per_release"]
+
+
+def test_the_databases_rule_on_makers_is_the_ledgers() -> None:
+    (rule,) = (each.holds for each in WRITTEN_RULES if each.name == "entry_made_by")
+    assert rule is not None
+    asked = "SELECT " + rule.replace("NEW.", ":")
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute("CREATE TABLE api_key (id TEXT, role TEXT, person TEXT)")
+        rows = [(f"key_{role.value}", role.value, "ada") for role in Role]
+        database.executemany("INSERT INTO api_key VALUES (?, ?, ?)", rows)
+        for role, kind in product(Role, (*KINDS, "grant", "dataset_created")):
+            entry = {"key": f"key_{role.value}", "role": role.value, "kind": kind}
+            (holds,) = database.execute(
+                asked, {**entry, "principal": "ada", "idem": None}
+            ).fetchone()
+            assert bool(holds) is Acting(entry["key"], role.value).may_make(kind), entry

@@ -19,9 +19,7 @@ from app.domain.datasets import ColumnsSpec, parse_columns
 from app.domain.overlap import TableShape, chance_of_equal, overlaps
 from app.services.datasets.comparing import Digested, compare
 from app.uploads.ingest import ingest
-from app.uploads.intake import Pool
-from app.uploads.overlap import tables_overlap
-from app.uploads.row_digests import SINGLE, MalformedError, RowDigester, RowDigests
+from app.uploads.row_digests import MalformedError, RowDigester, RowDigests, tables_overlap
 from app.uploads.samples import Sampler
 from app.vault.lineage import LineageFiles, Origin
 from app.vault.stored import TamperedError, UnreadableError, VaultError
@@ -133,7 +131,7 @@ def test_a_few_shared_rows_are_no_overlap() -> None:
 
 
 @pytest.mark.parametrize("rows", [40, 5_000])
-@pytest.mark.parametrize("dropped", [["food"], ["owner", "region"], ["income", "age", "owner"]])
+@pytest.mark.parametrize("dropped", [["food"], ["owner", "region"]])
 def test_columns_dropped_from_either(rows: int, dropped: list[str]) -> None:
     before = people(rows)
     assert found(before.drop(dropped).sample(fraction=1, shuffle=True, seed=3), before)
@@ -151,7 +149,7 @@ def test_columns_that_are_not_declared_leave_no_trace(form: str, tmp_path: Path)
     assert one.to_bytes() == digested(before.with_columns(others.select(second)), first).to_bytes()
     # so the same people are not found again by the other columns of their file
     assert not tables_overlap(one, digested(before, second))
-    assert tables_overlap(one, digested(before.sample(250, seed=2), [*second, "income"]))
+    assert tables_overlap(one, digested(before.sample(250, seed=2), [*first, "owner"]))
 
 
 def test_one_column_that_nobody_declares_tells_nothing() -> None:
@@ -328,7 +326,7 @@ def test_strangers_have_days_and_round_pay_in_common(rows: int, columns: list[st
     [["number", "spent"], ["number", "code"], ["number", "place", "owner"], ["code", "age"]],
 )
 def test_strangers_who_are_numbered_are_no_overlap(rows: int, columns: list[str]) -> None:
-    """Beside a running number rows have no twins, however often all else is the same."""
+    """Next to a running number rows have no twins, however often all else is the same."""
     chance = np.random.default_rng(rows)
 
     def frame(rows: int) -> pl.DataFrame:
@@ -400,29 +398,6 @@ def test_rows_without_any_cell_are_nobody() -> None:
     nobody = digests(b"a\n" + b"x\n" * 50, spec)
     assert nobody.kept[0].sample.rows == 0
     assert not tables_overlap(nobody, nobody)
-
-
-def wide(columns: int, *, seed: int) -> pl.DataFrame:
-    chance = np.random.default_rng(seed)
-    values = {f"{seed}-{number}": chance.normal(0, 9, 120).round(3) for number in range(columns)}
-    codes = {f"{seed}-code-{number}": chance.integers(0, 5, 120).astype(float) for number in (0, 1)}
-    return pl.DataFrame({**values, **codes})
-
-
-@pytest.mark.wide
-def test_one_telling_column_of_many_is_found() -> None:
-    before, others = wide(60, seed=1), wide(60, seed=2)
-    assert not found(others, before)
-    column = before["1-47"].shuffle(seed=1).alias("another name")
-    assert found(others.with_columns(column), before)
-    # each pair of columns has digests in common as often as sets have
-    new, old = (
-        [kept.sample.digests for kept in digests(table).kept if SINGLE in kept.labels]
-        for table in (others.with_columns(column), before)
-    )
-    pool = Pool(new)
-    for theirs in old:
-        assert pool.common(theirs).tolist() == [np.isin(ours, theirs).sum() for ours in new]
 
 
 @pytest.mark.wide

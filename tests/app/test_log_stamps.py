@@ -15,10 +15,15 @@ import pytest
 from click.testing import CliRunner, Result
 from rfc3161_client import TimestampRequestBuilder
 
-from app.cli.commands import main
+from app.cli import main
 from app.client import ReceiptError, check_stamp
-from app.services.transparency.authority import Authority, NotStampedError, in_order
-from app.services.transparency.stamps import StampService, pause_after
+from app.services.transparency.stamps import (
+    Authority,
+    NotStampedError,
+    StampService,
+    in_order,
+    pause_after,
+)
 from tests.app.authority import STAMPED_AT, Stamping, listening
 from tests.app.conftest import ON_BOTH
 from tests.app.ledgers import Ledger, Place, opened, place_on, raw
@@ -32,9 +37,9 @@ def test_what_the_authority_answers_must_be_a_stamp_of_what_was_sent(tmp_path: P
         with listening(Stamping()) as authority:
             stamps = StampService(ledger.store, Authority(url=authority.url))
 
-            def refused(answer: bytes | None, told: str) -> None:
+            def refused(answer: bytes | None, reported: str) -> None:
                 authority.answers = answer
-                with pytest.raises(NotStampedError, match=told):
+                with pytest.raises(NotStampedError, match=reported):
                     anyio.run(stamps.stamp_next)
 
             refused(b"a page of a proxy", "cannot be read")
@@ -144,7 +149,7 @@ def _now(**later: float) -> str:
 
 @contextmanager
 def books(where: Place | Path, *, at: str | None = None) -> Iterator[Books]:
-    """Open a ledger beside an authority, with three checkpoints and their stamps."""
+    """Open a ledger next to an authority, with three checkpoints and their stamps."""
     with opened(where) as ledger, listening(Stamping(at=at or _now())) as authority:
         kept = Books(ledger, authority, [])
         for _ in range(3):
@@ -162,8 +167,8 @@ def test_every_stamp_kept_is_checked_by_the_authority_s_certificates(
         assert "time stamps: 3 checked\n" in done.stdout
         kept.grow(stamped=False)
         assert "time stamps: 3 checked, 1 still to come\n" in kept.verify().stdout
-        told = json.loads(kept.verify("--json").stdout)
-        assert (told["ok"], told["stamps"]) == (True, {"checked": 3, "waiting": 1})
+        reported = json.loads(kept.verify("--json").stdout)
+        assert (reported["ok"], reported["stamps"]) == (True, {"checked": 3, "waiting": 1})
 
 
 def test_where_no_stamp_is_kept_it_says_so(tmp_path: Path) -> None:
@@ -217,11 +222,11 @@ def test_a_stamp_that_does_not_hold_is_a_fault(
     with books(tmp_path) as kept:
         size = kept.sizes[1]
         forge(kept, size)
-        told = json.loads(kept.verify("--json").stdout)
+        reported = json.loads(kept.verify("--json").stdout)
         fault = f"the time stamp of the log's first {size} leaves: it is not of this checkpoint, or"
-        assert f"{fault} not by this authority" in told["faults"]
-        assert len([each for each in told["faults"] if "time stamp" in each]) == 1
-        assert (told["ok"], told["stamps"]["checked"]) == (False, 3)
+        assert f"{fault} not by this authority" in reported["faults"]
+        assert len([each for each in reported["faults"] if "time stamp" in each]) == 1
+        assert (reported["ok"], reported["stamps"]["checked"]) == (False, 3)
         assert kept.verify().exit_code == 1
 
 

@@ -19,7 +19,6 @@ def collector() -> Iterator[None]:
     gc.set_threshold(*thresholds)
 
 
-@pytest.mark.wide
 @pytest.mark.usefixtures("collector")
 def test_a_pass_looks_at_little_once_the_application_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

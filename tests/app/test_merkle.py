@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from app.domain.merkle import result_leaves, tree_root
+from app.domain.ledger import result_leaves, tree_root
 
 LEAVES = [
     "", "00", "10", "2021", "3031", "40414243", "5051525354555657",

@@ -15,8 +15,14 @@ from cryptography.exceptions import InvalidSignature
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.ledger import SYSTEM_ACCOUNT, canonical_bytes
-from app.domain.merkle import Peaks, audit_path, consistency_path, root_over
+from app.domain.ledger import (
+    SYSTEM_ACCOUNT,
+    Peaks,
+    audit_path,
+    canonical_bytes,
+    consistency_path,
+    root_over,
+)
 from app.domain.problems import Problem
 from app.store import LogTree, Store
 from app.store.merkle_log.parts import MOST_OF_PART
@@ -395,7 +401,7 @@ def test_a_checkpoint_is_of_this_ledger_and_of_an_epoch_that_has_been(place: Pla
 
 
 @pytest.mark.parametrize(
-    ("statement", "told"),
+    ("statement", "reported"),
     [
         ("UPDATE log_part SET seed = '{other}' WHERE number = 2", "does not hold its entries"),
         (
@@ -415,7 +421,7 @@ def test_a_checkpoint_is_of_this_ledger_and_of_an_epoch_that_has_been(place: Pla
     ],
 )
 def test_a_log_that_disagrees_with_the_chains_is_found(
-    place: Place, statement: str, told: str
+    place: Place, statement: str, reported: str
 ) -> None:
     with opened(replace(place, anchored=False)) as ledger:
         log = log_of(ledger)
@@ -425,11 +431,11 @@ def test_a_log_that_disagrees_with_the_chains_is_found(
         assert ledger.store.verify(signed=True).ok
         edit(ledger.place, statement.format(other="b" * 64))
         found = ledger.store.verify(signed=True).faults
-        assert any(re.search(told, fault) for fault in found), found
+        assert any(re.search(reported, fault) for fault in found), found
 
 
 def test_a_leaf_exchanged_with_its_entry_and_root_is_found_by_the_signature(place: Place) -> None:
-    """Who writes the log anew needs the key, too."""
+    """Who writes the log again needs the key, too."""
     with opened(replace(place, anchored=False)) as ledger:
         log = log_of(ledger)
         ledger.debit("a")

@@ -8,8 +8,15 @@ import pytest
 
 from app.domain.policies import Role
 from app.domain.problems import Problem
-from app.services.people.keys import Caller, KeyService, NewKey, secret_hash
-from app.services.people.names import require_no_twin, spelled, twins_of
+from app.services.people.keys import (
+    Caller,
+    KeyService,
+    NewKey,
+    duplicates_of,
+    require_no_duplicate,
+    secret_hash,
+    spelled,
+)
 from tests.app.callers import register
 from tests.app.ledgers import Place, opened
 
@@ -27,10 +34,10 @@ ALIKE = (
 SAME = (" Ada", "Ada ", "\u3000Ada", "\uff21da", "\N{MATHEMATICAL BOLD CAPITAL A}da", "Ada\n")
 
 
-@pytest.mark.parametrize("twin", SAME)
-def test_a_name_has_one_spelling(twin: str) -> None:
-    assert spelled(twin) == "Ada"
-    assert spelled(f"{twin.rstrip(chr(10))}   Lovelace") == "Ada Lovelace"
+@pytest.mark.parametrize("name", SAME)
+def test_a_name_has_one_spelling(name: str) -> None:
+    assert spelled(name) == "Ada"
+    assert spelled(f"{name.rstrip(chr(10))}   Lovelace") == "Ada Lovelace"
     assert spelled("Ange\u0301le  McKAY") == "Ang\u00e9le McKAY"
 
 
@@ -51,13 +58,13 @@ def test_a_name_can_be_seen(name: str) -> None:
     assert refused.value.code == "invalid-request"
 
 
-@pytest.mark.parametrize("twin", ALIKE)
-def test_names_that_look_alike_are_told(twin: str) -> None:
+@pytest.mark.parametrize("name", ALIKE)
+def test_names_that_look_alike_are_refused(name: str) -> None:
     with pytest.raises(Problem) as refused:
-        require_no_twin(twin, ["Bob", "Ada"])
+        require_no_duplicate(name, ["Bob", "Ada"])
     assert refused.value.code == "name-confusable"
     assert refused.value.extras == {"person": "Ada"}
-    assert twins_of(["Ada", "Bob", twin]) == {"Ada": [twin], twin: ["Ada"]}
+    assert duplicates_of(["Ada", "Bob", name]) == {"Ada": [name], name: ["Ada"]}
 
 
 @pytest.mark.parametrize(
@@ -65,24 +72,24 @@ def test_names_that_look_alike_are_told(twin: str) -> None:
     [("modern", "modem"), ("lab 1", "lab I"), ("B0b", "Bob"), ("ROOT", "R00T"), ("Ada", "Ada ")],
 )
 def test_so_are_letters_of_one_script(pair: tuple[str, str]) -> None:
-    assert set(twins_of(pair)) == set(pair)
+    assert set(duplicates_of(pair)) == set(pair)
 
 
 def test_different_names_stay_different() -> None:
-    """Real names, capitals beside small letters, accents, numbers, and other scripts."""
+    """Real names, capitals next to small letters, accents, numbers, and other scripts."""
     different = [
         "Ada", "Ida", "Ian", "Lan", "Jose", "Jos\u00e9", "Ada #2", "Ada #3", "Adam", "A. da",
         "\u0410\u0434\u0430", "\u0395\u03bb\u03ad\u03bd\u03b7", "\u674e\u660e", "\u738b\u660e",
         "\u0641\u0627\u0637\u0645\u0629", "\u0e2a\u0e21\u0e0a\u0e32\u0e22", "Muller", "M\u00fcller",
         *(f"analyst {number}" for number in range(200)),
     ]  # fmt: skip
-    assert twins_of(different) == {}
+    assert duplicates_of(different) == {}
 
 
 @pytest.mark.parametrize("own", ["s\N{CYRILLIC SMALL LETTER U}stem", "SY\u017fTEM"])
 def test_nobody_looks_like_the_service(own: str) -> None:
     with pytest.raises(Problem, match="invalid-request"):
-        require_no_twin(spelled(own), [])
+        require_no_duplicate(spelled(own), [])
 
 
 async def make(
@@ -93,7 +100,7 @@ async def make(
     )
 
 
-def test_a_new_person_is_nobodys_twin(place: Place) -> None:
+def test_a_new_person_is_no_duplicate(place: Place) -> None:
     """And the same admin's other spelling is the same person, who reviews no own request."""
     with opened(place) as ledger:
         register(ledger.store, ADA, BOB)
@@ -103,14 +110,14 @@ def test_a_new_person_is_nobodys_twin(place: Place) -> None:
             ada = await make(keys, "Ada")
             for same in SAME:
                 assert (await make(keys, same)).record.person == ada.record.person == "Ada"
-            for twin in ALIKE:
+            for name in ALIKE:
                 for caller in (ADA, BOB):
                     with pytest.raises(Problem, match="name-confusable"):
-                        await make(keys, twin, caller=caller)
+                        await make(keys, name, caller=caller)
             # whoever the key is for, it may be called anything
             given = await make(keys, "ada", person="Ada")
             assert given.record.person == (await make(keys, "x", person="Ada ")).record.person
-            # another admin's person of the same name is told apart by a number
+            # another admin's person of the same name is distinguished by a number
             assert (await make(keys, " Ada ", caller=BOB)).record.person == "Ada #2"
             with pytest.raises(Problem, match="name-confusable"):
                 await make(keys, "ADA #2", caller=BOB)
@@ -125,7 +132,7 @@ def test_a_new_person_is_nobodys_twin(place: Place) -> None:
         assert ledger.store.verify().ok
 
 
-def test_twins_of_earlier_versions_are_listed(place: Place) -> None:
+def test_duplicates_of_earlier_versions_are_listed(place: Place) -> None:
     """They go on as they are, are named exactly, and leave the list when their keys are revoked."""
     with opened(place) as ledger:
         for number, person in enumerate(("Ada", "Ada ", f"{CYRILLIC_A}da", "Bob")):
@@ -140,14 +147,20 @@ def test_twins_of_earlier_versions_are_listed(place: Place) -> None:
         keys = KeyService(ledger.store)
 
         def listed() -> dict[str, list[str]]:
-            return {each.record.person: [*each.twins] for each in keys.list(before=None, limit=9)}
+            return {
+                each.record.person: [*each.duplicates] for each in keys.list(before=None, limit=9)
+            }
 
-        twins = {"Ada": ["Ada ", f"{CYRILLIC_A}da"], "Ada ": ["Ada", f"{CYRILLIC_A}da"]}
-        assert listed() == twins | {ADA.person: [], f"{CYRILLIC_A}da": ["Ada", "Ada "], "Bob": []}
+        duplicates = {"Ada": ["Ada ", f"{CYRILLIC_A}da"], "Ada ": ["Ada", f"{CYRILLIC_A}da"]}
+        assert listed() == duplicates | {
+            ADA.person: [],
+            f"{CYRILLIC_A}da": ["Ada", "Ada "],
+            "Bob": [],
+        }
 
         async def mend() -> None:
             exact = await make(keys, "other", person="Ada ")
-            assert (exact.record.person, [*exact.twins]) == ("Ada ", twins["Ada "])
+            assert (exact.record.person, [*exact.duplicates]) == ("Ada ", duplicates["Ada "])
             for known in keys.list(before=None, limit=9):
                 if known.record.person not in ("Ada", "Bob", ADA.person):
                     await keys.revoke(known.record.id, caller=ADA)

@@ -14,8 +14,8 @@ from app.domain.problems import Problem
 from app.domain.sources import Source, located, roots_of
 from app.places import source_roots
 from app.settings import Settings
-from app.uploads.sources import objects
-from app.uploads.sources.objects import ObjectAccess, Objects
+from app.uploads.sources import places
+from app.uploads.sources.places import ObjectAccess, Objects
 from tests.app.object_store import KEY_ID, SECRET, ObjectStore, etag, object_store
 
 SENTINEL = "sentinel7719002834"
@@ -72,8 +72,8 @@ def read(store: ObjectStore, scratch: Path, pattern: str, **most: int) -> list[b
 def refusal(store: ObjectStore, scratch: Path, pattern: str = "x.csv", **most: int) -> Problem:
     with pytest.raises(Problem) as refused:
         read(store, scratch, pattern, **most)
-    told = f"{refused.value.detail}{refused.value.extras}"
-    assert not any(word in told for word in (SENTINEL, SECRET, "127.0.0.1"))
+    reported = f"{refused.value.detail}{refused.value.extras}"
+    assert not any(word in reported for word in (SENTINEL, SECRET, "127.0.0.1"))
     return refused.value
 
 
@@ -93,7 +93,7 @@ def test_objects_are_found_over_pages_and_read(store: ObjectStore, tmp_path: Pat
 def test_an_object_is_copied_by_ranges(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_RANGE_BYTES", 10)
+    monkeypatch.setattr(places, "_RANGE_BYTES", 10)
     content = b"".join(hashlib.sha256(bytes([n])).digest() for n in range(2))[:37]
     store.objects["people/figures/x.csv"] = content
     store.cut = 3
@@ -106,7 +106,7 @@ def test_an_object_is_copied_by_ranges(
 def test_an_object_that_changes_is_noticed(
     store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "_RANGE_BYTES", 2)
+    monkeypatch.setattr(places, "_RANGE_BYTES", 2)
     store.objects["people/figures/x.csv"] = b"before"
     found = place(store, source("x.csv"), tmp_path)
     opened = found.opened(("x.csv",))
@@ -142,8 +142,8 @@ def test_no_redirect_is_followed(store: ObjectStore, tmp_path: Path) -> None:
     found.close()
 
 
-def _instead(told: tuple[int, str, str], *_: str) -> tuple[int, str, str]:
-    return told
+def _instead(reported: tuple[int, str, str], *_: str) -> tuple[int, str, str]:
+    return reported
 
 
 def test_who_may_not_read_is_told(store: ObjectStore, tmp_path: Path) -> None:

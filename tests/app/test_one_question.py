@@ -22,7 +22,7 @@ from app.web.requests.questions import ReleaseRequest
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import CategoryColumn, Schema
-from mechanisms.foresight.assumptions import Assumptions, factors_of
+from mechanisms.estimates.assumptions import Assumptions, factors_of
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.cells.spelling import canonical
 from mechanisms.statistics.conditions import Condition
@@ -31,6 +31,7 @@ from mechanisms.statistics.designs.features import Category
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
+from tests.tiers import wide
 
 SPEC = parse_columns(
     {
@@ -312,9 +313,12 @@ def bodies(count: int, seed: int) -> Iterator[tuple[Body, int | None, random.Ran
         yield *made(chance), chance
 
 
-def test_500_rewritings_have_one_text_one_key_and_one_plan() -> None:
+@pytest.mark.parametrize(
+    ("count", "plans"), [(150, 12), pytest.param(500, 24, marks=pytest.mark.wide)]
+)
+def test_rewritings_have_one_text_one_key_and_one_plan(count: int, plans: int) -> None:
     planned = 0
-    for each, (body, number, chance) in enumerate(bodies(500, seed=37)):
+    for each, (body, number, chance) in enumerate(bodies(count, seed=37)):
         first = read(json.dumps(body))
         text = written(rewritten(body, number, chance), chance)
         again = read(priced(text, body["epsilon"], chance))
@@ -324,11 +328,11 @@ def test_500_rewritings_have_one_text_one_key_and_one_plan() -> None:
         if each % 5 == 0:  # the spelling of a spelling is itself, read again or not
             assert spelled(first, SCHEMA).canonical == first.canonical
             assert spelled(read_question(first.canonical), SCHEMA).canonical == first.canonical
-        if first.kinds[0] in ("count", "mean", "sum", "histogram") and planned < 24:
+        if first.kinds[0] in ("count", "mean", "sum", "histogram") and planned < plans:
             plan = plan_of(first)
             assert plan_of(again) == plan
             planned += plan is not None
-    assert planned == 24
+    assert planned == plans
 
 
 # Changes: what is asked becomes something else.
@@ -364,8 +368,9 @@ def _changed(statistic: Body) -> Iterator[Body]:
     yield {**statistic, "derive": {**statistic["derive"], "rich": "income > 1001 and age >= 18"}}
 
 
-def test_500_changes_of_meaning_have_another_text_and_key() -> None:
-    for body, _number, chance in bodies(500, seed=73):
+@pytest.mark.parametrize("count", [150, *wide(500)])
+def test_changes_of_meaning_have_another_text_and_key(count: int) -> None:
+    for body, _number, chance in bodies(count, seed=73):
         first = read(json.dumps(body))
         other = deepcopy(body)
         kind = chance.random()

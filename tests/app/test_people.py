@@ -19,11 +19,10 @@ import pytest
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import parse_columns
 from app.domain.problems import Problem
-from app.domain.upload_problems import PeopleCounts, UploadReport
+from app.domain.upload_reports import PeopleCounts, UploadReport
 from app.engine.schema import schema_of
 from app.uploads.ingest import ingest
-from app.uploads.people.spill import Spill
-from app.uploads.people.wire import fields_of
+from app.uploads.people.wire import Spill, fields_of
 from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
 from tests.app.people import PRF, Row, X, csv_of, people_spec, stored

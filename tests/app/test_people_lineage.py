@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.domain.overlap import OTHERS, OWN
-from app.uploads.overlap import Newcomer, tables_overlap
-from app.uploads.row_digests import MalformedError, RowDigests
+from app.uploads.row_digests import MalformedError, Newcomer, RowDigests, tables_overlap
 from app.vault.vault import Vault
 from tests.app.people import csv_of, people_spec
 from tests.app.uploads import DataHere
@@ -39,7 +38,7 @@ def names(start: int, end: int) -> list[str]:
 
 
 def test_the_same_ids_are_the_same_people_whatever_else_is_there(tmp_path: Path) -> None:
-    """A tenth of the smaller file's people is enough; other ids or another key are nobody known."""
+    """A tenth of the smaller file's people is enough; other ids or another key are no one known."""
     first = digests(tmp_path, names(0, 200), factor=1.37)
     assert first.people is not None
     assert len(first.people.digests) == 200

@@ -1,4 +1,4 @@
-"""Costly plans are made beside the server, in a queue of bounded length, and nobody else waits."""
+"""Costly plans are made next to the server, in a queue of bounded length, and no one else waits."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans import dry_runs as dry_run_module
 from app.services.plans import plans as plan_module
-from app.services.plans.deadlines import LONGEST_INLINE_MS, Job
+from app.services.plans.answers import LONGEST_INLINE_MS, Job
 from app.services.plans.plans import LONGEST_SHORT_MS, QUICK_MS, Offer, make_offer, make_plan
-from app.services.plans.previews import Wish
+from app.services.plans.previews import PreviewOptions
 from app.services.plans.questions import Question
 from app.services.releases.public_moments import job_of_record
-from app.uploads.intake import Stop
+from app.uploads.storing import Stop
 from app.web.requests.schemas import DatasetSpec
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.estimates.estimate import estimating_ms
 from mechanisms.expressions.parsing import parse
-from mechanisms.foresight.foresee import foreseeing_ms
 from mechanisms.geometry import joint_moments, second_moments, smooth
 from mechanisms.privacy import Adjacency, Epsilon
-from mechanisms.statistics.cells.deriving import Derived
 from mechanisms.statistics.cells.parting import Bands
+from mechanisms.statistics.cells.spelling import Derived
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.covariance import Covariance
@@ -53,6 +53,7 @@ from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import MAX_PARTS, Part, Stack
 from mechanisms.statistics.variance import Variance
 from tests.app import test_services
+from tests.app.test_jobs import final
 from tests.app.test_services import (
     ADA,
     BOB,
@@ -62,8 +63,10 @@ from tests.app.test_services import (
     question,
     spent,
 )
-from tests.mechanisms.offers import MAX_ROWS, PROOFS, Proof
+from tests.mechanisms.offers import PROOFS
+from tests.mechanisms.proof import MAX_ROWS, Proof
 from tests.speed import PATIENCE_S, slowness
+from tests.tiers import in_one
 
 T = TypeVar("T")
 
@@ -179,19 +182,17 @@ def test_derived_columns_count_in_what_takes_long(count: int, costly: bool) -> N
     pytest.fail(f"{taken_ms} ms, where {expected_ms} are expected")
 
 
-def test_groups_and_derived_columns_count_in_what_takes_long_to_foresee() -> None:
+def test_groups_and_derived_columns_count_in_what_takes_long_to_estimate() -> None:
     schema = Schema(COLUMNS, Adjacency.REPLACE_ONE, MAX_ROWS, MAX_ROWS)
     edges = Bands(column="c99", edges=tuple(edge * 10 / 256 for edge in range(257)))
-    assert foreseeing_ms(Mean(columns=("c0",), by=("yes",)), schema) < QUICK_MS
-    assert foreseeing_ms(Mean(columns=NAMES[:38], by=(edges,)), schema) > 150
+    assert estimating_ms(Mean(columns=("c0",), by=("yes",)), schema) < QUICK_MS
+    assert estimating_ms(Mean(columns=NAMES[:38], by=(edges,)), schema) > 150
     derive = many_derived(50)
     where = (Condition(column="d0", op=">", value=1),)
-    assert foreseeing_ms(Mean(columns=("c0",), derive=derive, where=where), schema) > 500
+    assert estimating_ms(Mean(columns=("c0",), derive=derive, where=where), schema) > 500
 
 
-@pytest.mark.parametrize(
-    "proof", PROOFS, ids=lambda proof: f"{proof.statistic.kind}-{proof.mechanism}"
-)
+@in_one("proof", PROOFS)
 def test_small_questions_are_short(proof: Proof) -> None:
     adjacency = proof.adjacencies[0]
     rows = MAX_ROWS if adjacency is Adjacency.REPLACE_ONE else None
@@ -238,7 +239,7 @@ def test_what_is_costly_to_plan_is_a_job_however_short_its_draw(
             assert make_offer(facts, small).job is None
             offer = make_offer(facts, large)
             assert offer.job == Job(2, 1)
-            assert offer.drawn_here().expected_ms < LONGEST_INLINE_MS
+            assert offer.plan.expected_ms < LONGEST_INLINE_MS
             left = await leave_debited(services, store, facts.id, "left", asked=large)
             services.jobs.start()
             record = await services.releases.submit(facts.id, large, idem="left", caller=BOB)
@@ -270,7 +271,7 @@ class Held:
         """Do what a process would."""
         del stop, seconds, urgent
         self.beside += 1
-        function, arguments = pickle.loads(pickle.dumps((function, arguments)))
+        arguments = pickle.loads(pickle.dumps(arguments))
         outcome: T = pickle.loads(pickle.dumps(function(*arguments)))
         return outcome
 
@@ -322,8 +323,8 @@ async def _preview(
     caller: Caller = BOB,
     accuracy: float | None = None,
 ) -> dict[str, object]:
-    wish = Wish(accuracy=accuracy)
-    return await services.previews.preview(dataset, asked, wish, caller=caller)
+    options = PreviewOptions(accuracy=accuracy)
+    return await services.previews.preview(dataset, asked, options, caller=caller)
 
 
 async def _begun(services: Services, dataset: str, *epsilons: str) -> list[asyncio.Task[Any]]:
@@ -398,23 +399,18 @@ def test_the_same_costly_plan_is_made_once(tmp_path: Path, held: Held) -> None:
     assert held.made == ["2", "3", "3"], "a release is planned with its preview"
 
 
-def test_what_is_charged_already_is_not_turned_away(tmp_path: Path, held: Held) -> None:
+def test_what_is_charged_already_is_planned_no_more(tmp_path: Path, held: Held) -> None:
+    """However many wait for their plans: its own is read."""
+
     async def scenario() -> None:
         async with opened(tmp_path, max_waiting_plans=1) as (store, services):
             dataset = await new_dataset(services, "20")
             release = await leave_debited(services, store, dataset, "left", asked=costly("1.5"))
             waiting = await _begun(services, dataset, "2")
-            with store.reading() as reader:
-                record = reader.releases.get(release)
-            assert record is not None
-            facts, plans = services.datasets.facts(dataset), services.previews._plans
-            again = asyncio.ensure_future(plans.offer_again(facts, record))
-            await asyncio.sleep(0.1)
-            assert not again.done()
+            services.jobs.start()
+            assert (await final(services, release)).state is ReleaseState.RELEASED
+            assert held.made == ["2"]
             held.let_go.set()
             await asyncio.gather(*waiting)
-            _, offer = await again
-            with pytest.raises(LookupError):
-                offer.drawn_here()
 
     asyncio.run(scenario())

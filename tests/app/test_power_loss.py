@@ -57,19 +57,19 @@ def place(directory: Path) -> Place:
     return Place(directory, url_of(directory))
 
 
-def check(directory: Path, told: set[str], account: str) -> None:
+def check(directory: Path, reported: set[str], account: str) -> None:
     """Start on a disk as it was found: everything told is there, and work goes on."""
     store = place(directory).open()
     try:
         assert not store.frozen, "a power cut is no restore: something acknowledged is missing"
         with store.reading() as r:
             assert r.verify().ok
-            if "opened" not in told:
+            if "opened" not in reported:
                 return
             found = r.accounts.get(account)
             assert found is not None, "an acknowledged account is missing"
-            assert found.total >= (103 if "granted" in told else 100), "a grant is missing"
-            for what in told - {"opened", "granted"}:
+            assert found.total >= (103 if "granted" in reported else 100), "a grant is missing"
+            for what in reported - {"opened", "granted"}:
                 state, _, key = what.partition(" ")
                 release = found_by_key(r, ANALYST, key)
                 assert release is not None, "an acknowledged charge is missing"

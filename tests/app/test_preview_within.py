@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from app.services.people.keys import Caller
-from app.services.plans.previews import PreviewService, Wish
+from app.services.plans.previews import PreviewOptions, PreviewService
 from app.services.plans.questions import Question
 from mechanisms.privacy import Epsilon
 from tests.app.test_services import BOB, question
@@ -33,7 +33,7 @@ AUTO: Mapping[str, tuple[Mapping[str, str], str, str, str | None]] = {
 """Of ``auto`` at some epsilons: the mechanism, cost and needed epsilon that are told."""
 
 
-class Told(PreviewService):
+class Stated(PreviewService):
     """Previews made up."""
 
     def __init__(self, chosen: Mapping[str, str]) -> None:
@@ -42,19 +42,19 @@ class Told(PreviewService):
         async def present(_: str) -> object:
             return SimpleNamespace(policy=policy)
 
-        super().__init__(cast(Any, SimpleNamespace(present=present)), cast(Any, None), cast(Any, 0))
+        super().__init__(cast(Any, SimpleNamespace(present=present)), cast(Any, None))
         self._chosen = chosen
 
     async def preview(
-        self, dataset: str, question: Question, wish: Wish, *, caller: Caller
+        self, dataset: str, question: Question, options: PreviewOptions, *, caller: Caller
     ) -> dict[str, object]:
         """Return what is made up of an epsilon."""
         mechanism = self._chosen[str(question.epsilon)]
-        needed = {"wanted": wish.accuracy, "epsilon": NEEDED[mechanism]}
+        needed = {"wanted": options.accuracy, "epsilon": NEEDED[mechanism]}
         return {
             "mechanism": mechanism,
             "cost": str(question.epsilon),
-            "accuracy": None if wish.accuracy is None else needed,
+            "accuracy": None if options.accuracy is None else needed,
         }
 
 
@@ -62,10 +62,10 @@ class Told(PreviewService):
 def test_the_epsilon_told_is_for_the_mechanism_told(case: str) -> None:
     chosen, mechanism, cost, needed = AUTO[case]
     asked = question("1")
-    told, asked = asyncio.run(
-        Told(chosen).preview_within("ds", asked, Wish(accuracy=5.0), caller=BOB)
+    reported, asked = asyncio.run(
+        Stated(chosen).preview_within("ds", asked, PreviewOptions(accuracy=5.0), caller=BOB)
     )
-    assert (told["mechanism"], told["cost"]) == (mechanism, cost)
+    assert (reported["mechanism"], reported["cost"]) == (mechanism, cost)
     assert asked.epsilon == Epsilon.parse(cost)
-    accuracy = cast(Mapping[str, object], told["accuracy"])
+    accuracy = cast(Mapping[str, object], reported["accuracy"])
     assert accuracy["epsilon"] == needed == NEEDED[mechanism]

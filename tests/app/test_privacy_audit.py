@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from fractions import Fraction
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,14 +15,25 @@ from click.testing import CliRunner, Result
 from pydantic import TypeAdapter
 from scipy.stats import beta, binom, binomtest
 
-from app.audit import Findings, Offer, Terms, as_html, as_json, as_text, guests, running
-from app.audit.pairs import COLUMNS, MAX_ROWS, offers_in, probe_of
-from app.audit.report import Finding, Floats, Verdict, certified
+from app.audit import Findings, Offer, Terms, as_html, as_json, as_text, running
+from app.audit import keys as audit_keys
+from app.audit.report import (
+    COLUMNS,
+    MAX_ROWS,
+    Finding,
+    Floats,
+    Verdict,
+    certified,
+    offers_in,
+    probe_of,
+)
 from app.cli import main
 from app.cli.refusals import REFUSED
 from app.client import AsyncDesk
+from app.domain.datasets import parse_columns
+from app.engine.schema import schema_of
 from mechanisms.catalog import STATISTICS, calibrate, offers
-from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
 from tests.app.fake_desk import FakeDesk
 
@@ -144,17 +154,10 @@ def test_a_mechanism_at_its_promise_is_rarely_flagged() -> None:
 # Offers and pairs
 
 
-def columns() -> dict[str, Column]:
+def facts(adjacency: Adjacency, rows: int, *, zcdp: bool) -> Schema:
     """Return the throw-away data sets' columns as the mechanisms know them."""
-    known: dict[str, Column] = {}
-    for name, column in COLUMNS.items():
-        if column["type"] == "category":
-            known[name] = CategoryColumn(tuple(column["values"]))
-        else:
-            boolean = column["type"] == "boolean"
-            low, high = (0, 1) if boolean else (column["lower"], column["upper"])
-            known[name] = NumberColumn(Fraction(low), Fraction(high), boolean=boolean)
-    return known
+    spec = parse_columns(COLUMNS, adjacency=adjacency, max_rows=MAX_ROWS)
+    return schema_of(spec, rows=rows, zcdp=zcdp)
 
 
 def catalog() -> list[dict[str, object]]:
@@ -164,6 +167,7 @@ def catalog() -> list[dict[str, object]]:
             "mechanism": offer.mechanism,
             "norms": offer.norms,
             "adjacencies": offer.adjacencies,
+            "accounting": offer.accounting,
         }
         for offer in offers()
     ]
@@ -176,9 +180,7 @@ def test_every_offer_of_the_catalog_has_a_pair_and_can_be_asked() -> None:
         question = TypeAdapter(STATISTICS[offer.statistic]).validate_python(probe.question)
         adjacency = Adjacency(offer.adjacency)
         rows = len(probe.pair.rows(offer.adjacency, 0))
-        schema = Schema(
-            columns(), adjacency, rows if adjacency is Adjacency.REPLACE_ONE else None, MAX_ROWS
-        )
+        schema = facts(adjacency, rows, zcdp=offer.accounting == "zcdp")
         plan = calibrate(
             question, schema, Epsilon.parse("2"), mechanism=offer.mechanism, norm=offer.norm
         )
@@ -198,11 +200,11 @@ def test_neighbours_differ_in_one_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "meant"),
+    ("pattern", "matches"),
     [("count", True), ("k_norm", True), ("count/l1", True), ("count/l2", False), ("cou", False)],
 )
-def test_a_wish_names_parts_of_an_offer(wish: str, meant: bool) -> None:
-    assert COUNT.is_meant_by(wish) == meant
+def test_a_pattern_names_parts_of_an_offer(pattern: str, matches: bool) -> None:
+    assert COUNT.matches(pattern) == matches
 
 
 # Verdicts and reports
@@ -291,7 +293,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeDesk:
     """Return a desk that every client of an audit reaches."""
     fake = FakeDesk()
     line = partial(AsyncDesk, transport=httpx.MockTransport(fake))
-    monkeypatch.setattr(guests, "AsyncDesk", line)
+    monkeypatch.setattr(audit_keys, "AsyncDesk", line)
     monkeypatch.chdir(tmp_path)
     return fake
 
@@ -386,6 +388,6 @@ def test_no_time_is_no_verdict(desk: FakeDesk) -> None:
 @pytest.mark.parametrize(
     "words", [("--offers", "nothing"), ("--epsilon", "much"), ("--epsilon", "0")]
 )
-def test_a_wrong_wish_is_wrong_usage(desk: FakeDesk, words: tuple[str, str]) -> None:
+def test_a_wrong_pattern_is_wrong_usage(desk: FakeDesk, words: tuple[str, str]) -> None:
     assert run(*words).exit_code == 2
     assert (desk.datasets, desk.keys) == ({}, set())

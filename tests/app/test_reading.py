@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from app.domain.problems import Problem
-from app.domain.upload_problems import ColumnCounts
+from app.domain.upload_reports import ColumnCounts
 from app.processes import upload_reading as reading
 from app.processes.channel import Message, receive, send
-from app.processes.forking import Forks
+from app.processes.program import Forks
 from app.processes.upload_reading import SHARED, UploadReader
 from app.uploads.trouble import UNREADABLE, Limits
 from tests.app.bombs import gzip_bomb, nested_gzip, parquet, parquet_bombs
@@ -125,7 +125,7 @@ def test_a_reader_can_write_nothing_and_holds_nothing_of_the_service(tmp_path: P
 
 
 def test_a_reader_is_confined_and_leaves_when_nobody_listens() -> None:
-    reader = UploadReader()
+    reader = UploadReader(Forks("app.processes.upload_reader", quiet=True))
     try:
         content = b"x\n" + b"1\n" * 3_000_000
         blocks = read_upload(
@@ -147,12 +147,12 @@ def test_a_reader_is_confined_and_leaves_when_nobody_listens() -> None:
         blocks.close()  # type: ignore[attr-defined]
         wait(lambda: not Path(f"/proc/{process}").exists())
     finally:
-        reader.close()
+        reader.forks.close()
 
 
 @pytest.mark.parametrize("whom", ["reader", "host"])
 def test_a_reader_that_is_killed_ends_its_upload_alone(whom: str) -> None:
-    reader = UploadReader()
+    reader = UploadReader(Forks("app.processes.upload_reader", quiet=True))
     try:
         content = b"x\n" + b"1\n" * 3_000_000
         blocks = read_upload(
@@ -172,7 +172,7 @@ def test_a_reader_that_is_killed_ends_its_upload_alone(whom: str) -> None:
         assert [block["x"].tolist() for block in again] == [[1]]
         assert (_host(reader) == host) == (whom == "reader")
     finally:
-        reader.close()
+        reader.forks.close()
 
 
 def _told(monkeypatch: pytest.MonkeyPatch, *messages: bytes) -> list[Any]:

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from app.cli.commands import main
+from app.cli import main
 from app.domain.problems import Problem
 from app.uploads.drafting.samples import sample_of
 from app.uploads.recognition import other_delimiter, recognised

@@ -16,7 +16,7 @@ from app.domain.releases import GIVEN_BACK, TRANSITIONS, UNDECIDED, ReleaseState
 from app.domain.reviews import Count, Decision, Difference, Event, Vote, differences, event_of
 from app.services.plans.answers import status_of
 from app.store import UnitOfWork, inspecting
-from app.store.ledger.reviewing.comments import Sight
+from app.store.ledger.reviewing.votes import View
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, raw, talked_about
 
 STATES = tuple(ReleaseState)
@@ -186,7 +186,7 @@ def test_a_bound_on_what_is_stored_counts_versions_and_comments(ledger: Ledger) 
 
 
 def test_there_is_an_end_of_comments(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.store.ledger.reviewing.comments.MOST", 1)
+    monkeypatch.setattr("app.store.ledger.reviewing.votes.MOST", 1)
     release = reserved(ledger)
 
     def say(u: UnitOfWork) -> None:
@@ -229,8 +229,8 @@ def test_a_conflict_is_told_and_keeps_the_turn(ledger: Ledger) -> None:
     assert (before.shown, after.shown) == (1, 2)
     assert (after.state, after.turn, after.version) == (ReleaseState.RESERVED, 1, 1)
     with ledger.store.reading() as r:
-        told = r.notices.inbox("person_bob", reviewer=True, before=None, limit=9)
-    assert [each.event for each in told[:2]] == [Event.CONFLICT, Event.CONFLICT]
+        reported = r.notices.inbox("person_bob", reviewer=True, before=None, limit=9)
+    assert [each.event for each in reported[:2]] == [Event.CONFLICT, Event.CONFLICT]
     assert ledger.store.verify().ok
 
 
@@ -275,7 +275,7 @@ def test_an_edited_review_is_found(place: Place, fault: str) -> None:
 
 
 def test_every_step_has_a_notice(ledger: Ledger) -> None:
-    told = []
+    reported = []
     for before, after in itertools.product(UNDECIDED, STATES):
         if after not in TRANSITIONS[before]:
             continue
@@ -289,8 +289,8 @@ def test_every_step_has_a_notice(ledger: Ledger) -> None:
         events = [each.event for each in reversed(own) if each.release == release]
         assert events[0] is Event.ASKED
         assert event_of(before, after) in events
-        told += events
-    assert {*told} == {*Event} - {Event.ANSWERED, Event.COMMENTED, Event.CONFLICT, Event.VOID}
+        reported += events
+    assert {*reported} == {*Event} - {Event.ANSWERED, Event.COMMENTED, Event.CONFLICT, Event.VOID}
 
 
 def test_an_inbox_has_pages_and_what_was_read(ledger: Ledger) -> None:
@@ -342,16 +342,16 @@ def test_what_is_seen_is_noted_once_a_day(ledger: Ledger) -> None:
     releases = [reserved(ledger, f"{number}", 1) for number in range(2)]
 
     def look(release: str, at: str) -> None:
-        seen = Sight(release=release, person=CURATOR, how="read", key="key", at=at)
-        ledger.store.write(lambda u: u.sights.note([seen, seen]))
+        seen = View(release=release, person=CURATOR, how="read", key="key", at=at)
+        ledger.store.write(lambda u: u.views.note([seen, seen]))
 
     for at in ("2026-01-01T01", "2026-01-01T02", "2026-01-02T01"):
         look(releases[0], at)
     look(releases[1], "2026-01-02T02")
     with ledger.store.reading() as r:
-        every = r.sights.list(before=None, limit=9)
-        assert r.sights.list(before=every[0].number, limit=1) == every[1:2]
-        own = r.sights.list(before=None, limit=9, release=releases[0])
+        every = r.views.list(before=None, limit=9)
+        assert r.views.list(before=every[0].number, limit=1) == every[1:2]
+        own = r.views.list(before=None, limit=9, release=releases[0])
     assert [each.at for each in every] == ["2026-01-02T02", "2026-01-02T01", "2026-01-01T01"]
     assert [each.at for each in own] == ["2026-01-02T01", "2026-01-01T01"]
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +17,14 @@ from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.build import Services
 from app.services.people.keys import Caller
-from app.services.plans.plans import PlanService
+from app.services.plans import plans
+from app.services.plans.questions import Question
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.reviews import Decision, reserve
 from app.store import Debit, ReleaseRecord
 from app.store.ledger.reviews import Reviews
 from app.web.requests.schemas import DatasetSpec
+from mechanisms import catalog
 from mechanisms.privacy import Epsilon
 from tests.app.ledgers import Place, opened
 from tests.app.test_jobs import BOB, Fake, drawn, final, question
@@ -130,7 +130,7 @@ def test_an_approval_wakes_the_queue_though_its_client_leaves(
 ) -> None:
     async def scenario() -> None:
         async with serving(place, Fake()) as (store, services):
-            services.jobs.look_s = None  # nobody looks unless woken
+            services.jobs.look_s = None  # no one looks unless woken
             services.jobs.start()
             dataset, asked = await waiting(services)
             await services.jobs.idle()
@@ -186,36 +186,23 @@ def test_what_was_approved_outlives_its_process(place: Place) -> None:
 def test_a_plan_that_has_changed_is_not_approved(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another version may choose another mechanism, which costs more in zCDP."""
+    """Another version may write plans in another form, or read no such question."""
+
+    def gone(*_: object) -> Question:
+        raise KeyError
 
     async def scenario() -> None:
         async with serving(place, Fake()) as (_, services):
             dataset, asked = await waiting(services)
-            offer = PlanService._offer
-
-            async def changed_to(
-                self: PlanService,
-                *arguments: Any,
-                person: str,
-                lanes: Any,
-                patient: bool = False,
-                **said: str,
-            ) -> Any:
-                found = await offer(self, *arguments, person=person, lanes=lanes, patient=patient)
-                return replace(found, text=json.dumps({**json.loads(found.text), **said}))
-
-            reworded = partialmethod(changed_to, reason="in other words")
-            another = partialmethod(changed_to, mechanism="other")
-
-            async def gone(*_: Any, **__: Any) -> Any:
-                raise Problem("invalid-request")
-
-            for changed in (another, gone):
-                monkeypatch.setattr(PlanService, "_offer", changed)
-                with pytest.raises(Problem, match="plan-changed"):
-                    await approve(services, asked.id)
+            for module, name, other in (
+                (catalog, "FORM", catalog.FORM + 1),
+                (plans, "read_question", gone),
+            ):
+                with monkeypatch.context() as patched:
+                    patched.setattr(module, name, other)
+                    with pytest.raises(Problem, match="plan-changed"):
+                        await approve(services, asked.id)
             assert amounts(services, dataset) == (0, 10**9)
-            monkeypatch.setattr(PlanService, "_offer", reworded)
             assert (await approve(services, asked.id)).state is ReleaseState.DEBITED
 
     asyncio.run(scenario())

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from app.domain.datasets import parse_columns
 from app.uploads.prf import Prf
 from app.uploads.row_digests import RowDigester
-from app.uploads.samples import Sampler, Sieve
+from app.uploads.samples import Prefilter, Sampler
 from mechanisms.privacy import Adjacency
+from tests.tiers import in_one
 
 KEEP = 64
 KEY = bytes(range(32))
@@ -54,18 +55,18 @@ def test_samplers_behind_a_sieve_see_the_sums_that_they_want_and_every_row() -> 
     cells[3, 1::5] = cells[3, 0]
     cells[1::2, 2::3] = -cells[::2, 2::3][:3]  # the sum of all seven is that of one
     sets = [range(columns), [0], [2, 1], [0, 2, 3, 4, 5, 6], [1, 3, 5], [0, 2, 4, 6], [4, 3, 2, 0]]
-    plain, behind, beside = ([Sampler(KEEP, patient=True) for _ in sets] for _ in range(3))
-    sieve = Sieve(columns, [*zip(behind, sets, strict=True)])
+    plain, behind, paired = ([Sampler(KEEP, patient=True) for _ in sets] for _ in range(3))
+    prefilter = Prefilter(columns, [*zip(behind, sets, strict=True)])
     turned = [[columns - 1 - place for place in own] for own in sets]
-    other_way = Sieve(columns, [*zip(beside, turned, strict=True)])
+    other_way = Prefilter(columns, [*zip(paired, turned, strict=True)])
     for block in np.split(cells, [*range(1_000, 20_000, 1_000), 40_000], axis=1):
         digests = [*block]
-        sieve.add(digests)
+        prefilter.add(digests)
         other_way.add(digests[::-1])
         for sampler, own in zip(plain, sets, strict=True):
             sampler.add(block[list(own)].sum(axis=0))
         # which has each settle: what comes next must be below the limit of all until now
-        for one, *others in zip(plain, behind, beside, strict=True):
+        for one, *others in zip(plain, behind, paired, strict=True):
             expected = one.sample()
             assert expected is not None
             for other in others:
@@ -91,7 +92,7 @@ digester, values = RowDigester(bytes(32), spec), np.arange(50.0)
 digester.add({name: (values / (3 + place), None) for place, name in enumerate(names)})
 print(digester.finish().to_bytes().hex())
 """
-    told = {
+    reported = {
         subprocess.run(
             [sys.executable, "-c", made],
             env=os.environ | {"PYTHONHASHSEED": seed},
@@ -100,7 +101,7 @@ print(digester.finish().to_bytes().hex())
         ).stdout
         for seed in ("1", "2", "3")
     }
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 @pytest.mark.parametrize("rows", [7, 300, 1_999])
@@ -128,8 +129,8 @@ def test_digests_of_numbers_are_those_of_earlier_versions() -> None:
     assert hashlib.sha256(found.tobytes()).hexdigest()[:16] == "15094fb0849d1732"
 
 
-@pytest.mark.parametrize("beside", [[], [0.5], [3.0], [0.5, 3.0, 2.0**60]])
-@pytest.mark.parametrize(
+@in_one("neighbours", [[], [0.5], [3.0], [0.5, 3.0, 2.0**60]])
+@in_one(
     ("number", "same"),
     [
         (-0.0, 0.0),
@@ -143,11 +144,11 @@ def test_digests_of_numbers_are_those_of_earlier_versions() -> None:
         (-(2.0**24) - 1, -(2.0**24) - 1),
     ],
 )
-def test_a_number_has_one_digest_whatever_stands_beside_it(
-    number: float, same: float, beside: list[float]
+def test_a_number_has_one_digest_whatever_its_neighbours_are(
+    number: float, same: float, neighbours: list[float]
 ) -> None:
     """Runs of whole, of broken and of mixed numbers are read in ways of their own."""
-    [found, *_] = Prf(KEY).of_numbers(np.array([number, *beside]))
+    [found, *_] = Prf(KEY).of_numbers(np.array([number, *neighbours]))
     plain = np.array([same]).view(np.uint64)
     block = np.array([plain[0], 0], dtype=np.uint64).tobytes()
     sealed = Cipher(algorithms.AES(KEY), modes.ECB()).encryptor().update(block)

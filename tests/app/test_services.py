@@ -23,7 +23,8 @@ from app.services.datasets import datasets as dataset_module
 from app.services.datasets.datasets import DatasetFacts
 from app.services.datasets.erasing import Edit
 from app.services.people.keys import Caller
-from app.services.plans.plans import PlanService, make_offer
+from app.services.plans import plans
+from app.services.plans.plans import make_offer
 from app.services.plans.questions import Question, read_question
 from app.services.releases import charged_draws
 from app.store import DatasetRecord, DatasetStatus, Debit, Store, UnknownCommitError
@@ -373,17 +374,17 @@ def test_a_slow_reader_does_not_forget_that_a_data_set_was_archived(
     asyncio.run(scenario())
 
 
-def test_a_plan_that_is_no_longer_offered_is_void(
+def test_a_question_that_cannot_be_read_any_more_is_void(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def gone(*_: object) -> None:
-        raise Problem("invalid-request")
+    def gone(*_: object) -> None:
+        raise KeyError
 
     async def scenario() -> None:
         async with opened(tmp_path) as (store, services):
             dataset = await new_dataset(services)
             await leave_debited(services, store, dataset, "a")
-            monkeypatch.setattr(PlanService, "offer_again", gone)
+            monkeypatch.setattr(plans, "read_question", gone)
             services.jobs.start()
             record = await services.releases.submit(dataset, question(), idem="a", caller=BOB)
             assert record.state is ReleaseState.VOID

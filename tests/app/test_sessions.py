@@ -49,7 +49,7 @@ class Desk:
         except Problem as problem:
             return None if problem.code == "unauthorized" else problem.code
         finally:
-            self.store.write(lambda work: None)  # what nobody waited for is written before
+            self.store.write(lambda work: None)  # what no one waited for is written before
 
 
 @pytest.fixture

@@ -12,13 +12,12 @@ import pytest
 from app.domain.ledger import Balance, EntryKind
 from app.domain.problems import BudgetExceededError, Problem
 from app.domain.releases import ReleaseState
-from app.store.journal import Wanted
 from app.store.ledger import records
 from app.store.ledger.accounts import CLOSED
 from app.store.ledger.commands import Debit
 from app.store.ledger.entries import Occasion
 from app.store.ledger.records import text_of
-from app.store.unit_of_work import UnitOfWork
+from app.store.unit_of_work import UnitOfWork, Wanted
 from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, opened, raw
 
 NOW = datetime(2031, 5, 1, 12, tzinfo=UTC)
@@ -43,7 +42,7 @@ def ledger(place: Place) -> Iterator[Ledger]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    for module in ("accounts", "entries", "batches", "releases", "datasets", "reviews"):
+    for module in ("accounts", "entries", "commands", "releases", "datasets", "reviews"):
         monkeypatch.setattr(f"app.store.ledger.{module}.now", found.text)
     monkeypatch.setattr(records, "now", found.text)
     return found
@@ -190,7 +189,7 @@ def ended(balance: Balance, waiting: list[tuple[str, int, int]], clock: Clock) -
 
 
 def test_an_end_without_a_grant_is_found(ledger: Ledger) -> None:
-    """It lowers the total, so nobody is overspent by it; still nobody may enter one."""
+    """It lowers the total, so no one is overspent by it; still no one may enter one."""
     occasion = Occasion(principal=CURATOR, fingerprint="f" * 64, note="not of any grant")
     ledger.store.write(lambda u: u.entries.append(ledger.account, EntryKind.EXPIRE, 100, occasion))
     assert ledger.balance() == (900, 0, 0)

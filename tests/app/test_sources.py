@@ -18,7 +18,8 @@ from app.domain.sources import InvalidSourceError, Source, located, meets, parti
 from app.places import source_roots
 from app.settings import Settings, SettingsError
 from app.uploads.sources.feeding import FedError, FileOfMany, fed_files, feeding
-from app.uploads.sources.folders import Folders
+from app.uploads.sources.places import Folders
+from tests.tiers import in_one
 
 SENTINEL = "sentinel6610029384"
 
@@ -27,7 +28,7 @@ def source(url: str, roots: str, *, files: int = 10, size: int = 10**6) -> Sourc
     return located(url, roots_of(roots), max_files=files, max_bytes=size)
 
 
-@pytest.mark.parametrize(
+@in_one(
     "url",
     [
         "file:///database/x.csv",
@@ -136,8 +137,8 @@ def test_many_stars_take_no_time() -> None:
 
 def test_folders_tell_columns() -> None:
     path = ("plain", "year=2024", "place=a%2Fb", "empty=", "left=__HIVE_DEFAULT_PARTITION__", "f=1")
-    told = {"year": "2024", "place": "a/b", "empty": "", "left": None}
-    assert partitions_of(path) == told
+    reported = {"year": "2024", "place": "a/b", "empty": "", "left": None}
+    assert partitions_of(path) == reported
     for wrong in (("a=1", "a=2", "f"), ("a=%ff", "f")):
         with pytest.raises(InvalidSourceError) as refused:
             partitions_of(wrong)
@@ -256,8 +257,8 @@ def test_there_are_not_too_many_files(root: Path) -> None:
     for number in range(4):
         (root / f"{number}.csv").write_text("x")
     assert len(reading(root, "*.csv", files=4)) == 4
-    told = refusal(root, "*.csv", files=3)
-    assert (told.code, told.extras["limit"]) == ("too-large", "max_source_files")
+    reported = refusal(root, "*.csv", files=3)
+    assert (reported.code, reported.extras["limit"]) == ("too-large", "max_source_files")
     for number in range(101):
         (root / f"{number}.txt").write_text("x")
     assert refusal(root, "*.none", files=1).code == "too-large"
@@ -366,8 +367,8 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     root: Path, pattern: str, change: Any
 ) -> None:
     (root / "a.csv").write_bytes(b"one")
-    told = fails(root, pattern, lambda: change(root / "a.csv"))
-    assert (told.code, told.status) == ("source-changed", 409)
+    reported = fails(root, pattern, lambda: change(root / "a.csv"))
+    assert (reported.code, reported.status) == ("source-changed", 409)
 
 
 def test_a_file_that_comes_meanwhile_is_noticed(root: Path) -> None:
@@ -387,8 +388,8 @@ def test_a_source_is_not_too_large(root: Path) -> None:
         (root / name).write_bytes(b"12345")
     with feeding_of(root, "*.csv", size=10) as (reader, _):
         assert reader.all() == [b"12345", b"12345"]
-    told = fails(root, "*.csv", int, size=9)
-    assert (told.code, told.extras["limit"]) == ("too-large", "max_source_bytes")
+    reported = fails(root, "*.csv", int, size=9)
+    assert (reported.code, reported.extras["limit"]) == ("too-large", "max_source_bytes")
 
 
 def test_a_reader_that_leaves_ends_the_feeding(root: Path) -> None:

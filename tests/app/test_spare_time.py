@@ -17,8 +17,7 @@ import pytest
 from app.domain.problems import ProcessLostError
 from app.processes import spare_time
 from app.processes.channel import Message, StarvedError, receive
-from app.processes.crews import Crew
-from app.processes.forking import Forks
+from app.processes.program import Crew, Forks
 from app.processes.spare_time import Starvation
 from tests.app.forks import children_of, host_of, no_time_left, wait
 
@@ -153,10 +152,10 @@ def test_a_thread_that_works_is_told_from_one_that_sleeps() -> None:
 def test_where_there_was_none_none_is_looked_for_in_the_next_seconds(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[bool] = []
+    reported: list[bool] = []
 
     def attempt(spare: bool) -> None:
-        told.append(spare)
+        reported.append(spare)
         raise StarvedError
 
     now = 1000.0
@@ -167,7 +166,7 @@ def test_where_there_was_none_none_is_looked_for_in_the_next_seconds(
     now += 11
     with pytest.raises(ProcessLostError):
         crew.in_spare_time(attempt)
-    assert told == [True, False, False, True, False]
+    assert reported == [True, False, False, True, False]
 
 
 def test_a_process_in_spare_time_leaves_with_whom_it_works_for(crew: Crew) -> None:

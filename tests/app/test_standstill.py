@@ -7,12 +7,11 @@ import sys
 
 import pytest
 
-from app.processes.crews import Standstill
-from app.processes.spare_time import there_may_be_spare_time
+from app.processes.spare_time import Standstill, there_may_be_spare_time
 
 _START = """
 import threading, time
-from app.processes.crews import Standstill
+from app.processes.spare_time import Standstill
 
 still = Standstill(0.5)
 still.watch()

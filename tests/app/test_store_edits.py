@@ -43,6 +43,7 @@ from tests.app.ledgers import (
     unguarded,
 )
 from tests.app.logs import log_of
+from tests.tiers import wide
 
 SEED = 20_261_121
 
@@ -317,6 +318,7 @@ def test_every_column_is_covered_or_documented(original: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_random_edits_of_rows_are_found(original: Path, tmp_path: Path) -> None:
     assert list(edits_of_rows(original, tmp_path, 250)) == []
 
@@ -359,6 +361,7 @@ def edits_on_postgres(place: Place, count: int) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.postgres
+@pytest.mark.wide
 def test_random_edits_on_postgresql_are_found(served: Place) -> None:
     assert list(edits_on_postgres(served, 60)) == []
 
@@ -442,8 +445,9 @@ def flips_of_bytes(original: Path, directory: Path, count: int) -> Iterator[str]
 
 
 @pytest.mark.slow
-def test_random_flips_of_bytes_are_found(original: Path, tmp_path: Path) -> None:
-    assert list(flips_of_bytes(original, tmp_path, 150)) == []
+@pytest.mark.parametrize("flips", [40, *wide(150)])
+def test_random_flips_of_bytes_are_found(original: Path, tmp_path: Path, flips: int) -> None:
+    assert list(flips_of_bytes(original, tmp_path, flips)) == []
 
 
 @pytest.mark.long

@@ -1,8 +1,8 @@
 """Hostile SQL on a connection that is not ours: the database itself refuses.
 
 Rules, foreign keys and CHECKs together are tried here; that each rule does its part is tested
-beside the rules. On PostgreSQL the connection is a superuser's, whom no privilege stops.
-What the service's own role may not even try is tested beside the other privileges.
+next to the rules. On PostgreSQL the connection is a superuser's, whom no privilege stops.
+What the service's own role may not even try is tested next to the other privileges.
 """
 
 from __future__ import annotations

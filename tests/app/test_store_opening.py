@@ -104,20 +104,20 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damaged", "told"),
+    ("damaged", "reported"),
     [
         (b"CREATE TRIGGER", "its schema is no text"),
         (b"CREATE TABLE account", "malformed database schema"),
         (b"SQLite format 3", "file is not a database"),
     ],
 )
-def test_a_damaged_file_is_named(tmp_path: Path, damaged: bytes, told: str) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path, damaged: bytes, reported: str) -> None:
     with opened(tmp_path) as ledger:
         file = ledger.file
     sound = file.read_bytes()
     file.write_bytes(sound.replace(damaged, damaged[:-1] + b"\xff", 1))
     for _ in range(2):
-        with pytest.raises(StoreError, match=f"the database cannot be used: {told}"):
+        with pytest.raises(StoreError, match=f"the database cannot be used: {reported}"):
             Store.open(url_of(tmp_path), data_dir=tmp_path)
     file.write_bytes(sound)
     Store.open(url_of(tmp_path), data_dir=tmp_path).close()

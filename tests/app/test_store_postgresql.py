@@ -44,13 +44,13 @@ class Pretending:
 
     def execute(self, statement: str, parameters: Any = None) -> Any:
         if parameters and parameters[0] in self._settings:
-            told = self._settings[parameters[0]]
-            return self._connection.execute("SELECT %s", (told,))
+            reported = self._settings[parameters[0]]
+            return self._connection.execute("SELECT %s", (reported,))
         return self._connection.execute(statement, parameters)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "reported"),
     [
         ("fsync", "off", "fsync = off"),
         ("full_page_writes", "off", "full_page_writes = off"),
@@ -59,11 +59,11 @@ class Pretending:
     ],
 )
 def test_a_server_that_may_lose_what_it_committed_is_refused(
-    place: Place, name: str, value: str, told: str
+    place: Place, name: str, value: str, reported: str
 ) -> None:
     with psycopg.connect(place.url) as connection:
         postgresql.check_server(connection)
-        with pytest.raises(ServerSettingError, match=told):
+        with pytest.raises(ServerSettingError, match=reported):
             postgresql.check_server(Pretending(connection, **{name: value}))
 
 
@@ -76,7 +76,7 @@ def test_a_server_that_is_too_old_is_refused(place: Place) -> None:
 
 
 def test_full_page_writes_off_is_noticed_on_a_real_server(place: Place) -> None:
-    """The one of these settings that a running server can be told to change."""
+    """The one of these settings that a running server can be asked to change."""
 
     def set_to(value: str) -> None:
         with psycopg.connect(place.url, autocommit=True) as connection:
@@ -345,21 +345,21 @@ def test_a_yes_of_a_server_that_was_started_anew_is_none(place: Place) -> None:
     """The number may be another transaction's by then (test_database_killed); a no is a no."""
     with opened(place):
         engine = engines.writing_engine(place.url)
-        told = []
+        reported = []
         for end in ("COMMIT", "ROLLBACK"):
             with engine.connect() as connection:
                 connection.begin()
-                told.append(known_as(connection))
+                reported.append(known_as(connection))
                 connection.exec_driver_sql(end)
-        committed, undone = (each._replace(life=f"before {each.life}") for each in told)
-        assert postgresql.has_committed(engine, told[0])
+        committed, undone = (each._replace(life=f"before {each.life}") for each in reported)
+        assert postgresql.has_committed(engine, reported[0])
         with pytest.raises(UnknownCommitError, match="restarted"):
             postgresql.has_committed(engine, committed)
         assert not postgresql.has_committed(engine, undone)
 
 
 def test_the_service_outlives_its_connections(place: Place) -> None:
-    """As when the database server is started anew: what is asked next is answered."""
+    """As when the database server is started again: what is asked next is answered."""
     with opened(place) as ledger:
         ledger.debit("before")
         with raw(place) as db:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, event
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.build import Services
-from app.services.plans import deadlines as work
+from app.services.plans import answers as work
 from app.services.releases import public_moments as moments
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.reviews import Decision

@@ -1,4 +1,4 @@
-"""A copy of the database for what anybody may read: whose it is, and what happens without it."""
+"""A copy of the database for what anyone may read: whose it is, and what happens without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.places import open_store
 from app.settings import Settings, SettingsError
 from app.store import Reader, Store
 from app.store.errors import UnsupportedDatabaseError
-from app.store.replica import REST_S, Replica, ReplicaAwayError
+from app.store.opening import REST_S, Replica, ReplicaAwayError
 from tests.app.ledgers import Place, opened, place_on, raw
 from tests.app.postgres import databases
 
@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 @contextmanager
 def copy_of(place: Place) -> Iterator[str]:
-    """Copy the database as it is now, which nobody may have open, and remove the copy."""
+    """Copy the database as it is now, which no one may have open, and remove the copy."""
     name = make_url(place.url).database
     databases().administer(f'CREATE DATABASE "{name}_copy" TEMPLATE "{name}"')
     try:

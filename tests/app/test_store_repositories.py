@@ -322,7 +322,7 @@ def test_an_account_that_has_moved_on_is_not_moved_again(place: Place) -> None:
 def test_the_update_that_charges_looks_at_the_budget_itself(
     place: Place, forged: list[tuple[EntryKind, int, Balance]]
 ) -> None:
-    """A chain whose balances nobody has computed: no constraint has to catch it."""
+    """A chain whose balances no one has computed: no constraint has to catch it."""
     with opened(place, total=1000) as ledger:
 
         def overspend(u: UnitOfWork) -> None:

@@ -61,9 +61,9 @@ class Prepared:
         with self.connection.begin_nested() as savepoint:
             try:
                 for each in before:
-                    told = self._told(each)
-                    if told is not None:
-                        return f"before it: {told}"
+                    reported = self._told(each)
+                    if reported is not None:
+                        return f"before it: {reported}"
                 return self._told(statement)
             finally:
                 savepoint.rollback()

@@ -141,7 +141,7 @@ def edits(backend: str) -> Iterator[tuple[str, str]]:
 
 def test_every_edit_that_keeps_the_names_is_found(original: Original) -> None:
     found, missed = 0, []
-    for told, statement in edits(original.place.backend):
+    for reported, statement in edits(original.place.backend):
         with original.edited() as (connection, seen):
             if original.place.backend == "sqlite":
                 connection.execute("PRAGMA writable_schema = ON")
@@ -152,19 +152,19 @@ def test_every_edit_that_keeps_the_names_is_found(original: Original) -> None:
             fault.removeprefix("the schema's ").removesuffix(": missing or changed").split(", ")
             for fault in seen.faults
         ]
-        if told in seen.refused and any(told in names for names in named):
+        if reported in seen.refused and any(reported in names for names in named):
             found += 1
         else:
-            missed.append((told, statement, seen))
+            missed.append((reported, statement, seen))
     assert missed == []
     assert found > 25
 
 
 def test_what_is_added_to_our_tables_is_found(original: Original) -> None:
-    for told, statement in FOREIGN[original.place.backend]:
+    for reported, statement in FOREIGN[original.place.backend]:
         with original.edited() as (connection, seen):
             connection.execute(statement)
-        assert seen.refused == [told]
+        assert seen.refused == [reported]
         assert seen.faults == ["the schema holds something foreign"]
 
 
@@ -185,6 +185,6 @@ def test_a_store_whose_checks_are_emptied_is_not_opened(place: Place) -> None:
             name = "ck_account_within_total"
             db.execute(f"ALTER TABLE account DROP CONSTRAINT {name}")
             db.execute(f"ALTER TABLE account ADD CONSTRAINT {name} CHECK (true)")
-    told = "account" if place.backend == "sqlite" else "ck_account_within_total"
-    with pytest.raises(StoreError, match=f"not the one that guards the ledger: {told}$"):
+    reported = "account" if place.backend == "sqlite" else "ck_account_within_total"
+    with pytest.raises(StoreError, match=f"not the one that guards the ledger: {reported}$"):
         place.open()

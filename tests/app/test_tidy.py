@@ -8,9 +8,8 @@ from typing import Any
 
 from app.client.tables import html_of, lines_of
 from app.client.tables import rows_of as client_rows
-from app.services.publishing.pictures import MOST_BARS, chart
+from app.desk.figures import figure
 from app.services.releases.public_moments import tidy_csv
-from app.tidy.keys import Key
 from app.tidy.rows import Row, rows_of
 
 MATRIX: dict[str, Any] = {
@@ -173,6 +172,18 @@ def test_confidence_is_its_own_term_s_and_a_fit_comes_last() -> None:
     assert (line["value"], line["note"]) == (None, "Cannot be said: why.")
 
 
+def test_a_fit_of_a_stack_is_its_part_s() -> None:
+    fit = {**REGRESSION["inference"]["fit"][0], "place": ["parts", 1, "fit", "r_squared"]}
+    parts = [{"statistic": {"kind": "count"}}, {"statistic": REGRESSION["statistic"]}]
+    answer = {
+        "statistic": {"kind": "stack", "parts": parts},
+        "value": {"parts": [{"count": 9}, REGRESSION["value"]]},
+        "inference": {"terms": [], "fit": [fit]},
+    }
+    last = client_rows(answer)[-1]
+    assert (last["part"], last["statistic"]) == (2, REGRESSION["statistic"]["kind"])
+
+
 def test_a_number_at_the_edge_of_what_is_possible_is_not_shown_as_one() -> None:
     first, second = rows_of(AT_EDGE)
     assert (first.estimate, first.shown, first.noise) == (None, "cannot be said", (0, 2))
@@ -190,8 +201,9 @@ def test_a_number_at_the_edge_of_what_is_possible_is_not_shown_as_one() -> None:
     assert "<td>cannot be said</td>" in page
     assert page.count("Cannot be said: why.") == 1
     assert (page.count("<svg"), page.count("<circle")) == (2, 1), "an interval without its dot"
-    drawn = chart(rows_of(AT_EDGE), title="t")
-    assert (drawn.count('class="noise"'), drawn.count("<circle")) == (2, 1)
+    drawn = figure(rows_of(AT_EDGE), "t", {})
+    assert drawn is not None
+    assert (drawn.svg.count('class="noise"'), drawn.svg.count("<circle")) == (2, 1)
 
 
 def test_every_form_has_the_same_numbers() -> None:
@@ -217,27 +229,3 @@ def test_a_csv_file_has_a_column_for_each_part_of_a_key() -> None:
     assert {len(line) for line in lines} == {len(head)}
     (head, *_) = csv.reader(StringIO(tidy_csv(GROUPS)))
     assert head[:4] == ["statistic", "term", "by term", "b"]
-
-
-def test_a_chart_draws_numbers_and_leaves_texts_out() -> None:
-    drawn = chart(rows_of(STACK), title="<a> & b")
-    assert drawn.count("<circle") == len([r for r in rows_of(STACK) if r.estimate is not None]) - 1
-    assert "<a>" not in drawn
-    assert "style" not in drawn
-    assert chart(rows_of({**STACK, "value": {"born": "1980-01-01"}}), title="t") == ""
-    many = [numbered(str(n), 0) for n in range(MOST_BARS + 5)]
-    assert chart(many, title="t").count("<circle") == MOST_BARS
-
-
-def numbered(name: str, estimate: float, noise: Any = None) -> Row:
-    return Row(key=Key(terms=(name,)), estimate=estimate, noise=noise)
-
-
-def test_numbers_of_unlike_sizes_have_scales_of_their_own() -> None:
-    alike = [numbered("a", 1, (0, 2)), numbered("b", 5)]
-    assert 'class="zero"' in chart(alike, title="t")
-    unlike = [*alike, numbered("c", 1e6, (0, 2e6))]
-    drawn = chart(unlike, title="t")
-    assert 'class="zero"' not in drawn
-    for end in ("0", "2", "5", "2,000,000"):
-        assert f">{end}</text>" in drawn

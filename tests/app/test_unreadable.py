@@ -15,13 +15,13 @@ from sqlalchemy.exc import OperationalError
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
-from app.processes.draw_child import NoAnswer, answer_of
+from app.processes.draws import NoAnswer, answer_of
 from app.services.build import Services, in_background
 from app.services.datasets import readable
 from app.services.datasets.datasets import DatasetService
-from app.services.plans.plans import PlanService
 from app.services.plans.questions import Question
 from app.services.releases import charged_draws, draws
+from app.services.releases.charged_draws import ChargedDraws
 from app.services.releases.draws import DrawDiedError
 from app.store import Store
 from mechanisms.privacy import Epsilon
@@ -270,7 +270,7 @@ NO_THREAD = RuntimeError("can't start new thread")
     [
         (DatasetService, "facts", AWAY),
         (DatasetService, "facts", NO_THREAD),
-        (PlanService, "offer_again", NO_THREAD),
+        (ChargedDraws, "ready", NO_THREAD),
     ],
     ids=["no database", "no thread for the facts", "no thread for the plan"],
 )

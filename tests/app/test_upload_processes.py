@@ -21,8 +21,8 @@ from app.processes import uploads as upload_processes
 from app.processes.upload_reading import SHARED
 from app.processes.uploads import StoringProcesses
 from app.services.datasets.comparing import Digested, Verdict, compare
-from app.uploads.intake import Stop
 from app.uploads.row_digests import RowDigests
+from app.uploads.storing import Stop
 from app.uploads.trouble import Limits
 from app.vault.lineage import LineageFiles, Origin
 from app.vault.vault import ATTACHED, Vault
@@ -111,7 +111,7 @@ def test_what_is_stored_is_the_same_as_here(tmp_path: Path, storing: StoringProc
 STORED = """
 import io, sys
 from pathlib import Path
-import app.processes.upload_reader_child, app.processes.upload_storing_child
+import app.processes.upload_reader, app.processes.uploads
 from tests.app.uploads import DataHere, Vault, columns_spec, sample_csv
 content, spec = sample_csv(300).encode(), columns_spec()
 loaded = set(sys.modules)
@@ -148,13 +148,13 @@ def test_refusals_are_the_same_as_here(tmp_path: Path, storing: StoringProcesses
     there = engine(tmp_path, storing, max_upload_rows=10)
     spec = columns_spec()
     for content in (f"income,region,owner\n{SENTINEL},north,1\n".encode(), sample_csv(20).encode()):
-        told = []
+        reported = []
         for data in (there, engine(tmp_path / "here", None, max_upload_rows=10)):
             with pytest.raises(Problem) as refusal:
                 data.store("ds_1", io.BytesIO(content), spec)
-            told.append((refusal.value.code, refusal.value.detail, refusal.value.extras))
-        assert told[0] == told[1]
-        assert SENTINEL not in str(told)
+            reported.append((refusal.value.code, refusal.value.detail, refusal.value.extras))
+        assert reported[0] == reported[1]
+        assert SENTINEL not in str(reported)
     assert files_below(tmp_path) == []
 
 

@@ -21,9 +21,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from app.vault.stored import AbsentError, OutdatedError, TamperedError, UnreadableError, VaultError
+from app.vault.stored import (
+    AbsentError,
+    OutdatedError,
+    TamperedError,
+    UnreadableError,
+    VaultError,
+    WaitingFiles,
+    WaitingNote,
+)
 from app.vault.vault import MAX_PART_ROWS, Vault, VaultWriter
-from app.vault.waiting import WaitingFiles, WaitingNote
 
 BLOCK = {"a": np.arange(5, dtype=np.int32), "b": np.array([0, 255, 1, 2, 3], dtype=np.uint8)}
 
@@ -284,15 +291,15 @@ def test_a_data_set_that_extends_another_has_its_parts_first(
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(errno.ENOENT, TamperedError), (errno.EIO, UnreadableError)]
+    ("error", "reported"), [(errno.ENOENT, TamperedError), (errno.EIO, UnreadableError)]
 )
 def test_a_part_that_cannot_be_linked_is_told_as_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, told: type[VaultError]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, reported: type[VaultError]
 ) -> None:
     vault = Vault(tmp_path)
     _publish(vault)
     monkeypatch.setattr(Path, "hardlink_to", failing(error))
-    with pytest.raises(told):
+    with pytest.raises(reported):
         _extend(vault, "ds_1", "ds_2")
     monkeypatch.undo()
     assert vault.published() == ["ds_1"]

@@ -12,7 +12,7 @@ import pytest
 from app.domain.releases import ReleaseState
 from app.store import Mark, Verification, earlier_mark, inspecting, keep_mark
 from app.store import store as store_module
-from app.store.verification.notes import LARGE
+from app.store.verification.verify import LARGE
 from tests.app.ledgers import CURATOR, Ledger, Place, opened, raw
 from tests.app.logs import log_of
 from tests.app.test_forgeries import edit
@@ -127,8 +127,8 @@ def test_an_entry_that_a_mark_goes_on_from_is_looked_at(ledger: Ledger, account:
         ledger.place, "UPDATE entry SET hash = :hash WHERE account = :of AND seq = :seq",
         hash="d" * 64, of=name, seq=seq,
     )  # fmt: skip
-    told = f"account {name}, entry {seq}: it is not the one verified earlier"
-    assert told in verified(ledger, mark).faults
+    reported = f"account {name}, entry {seq}: it is not the one verified earlier"
+    assert reported in verified(ledger, mark).faults
 
 
 def test_a_balance_that_is_not_its_last_entry_s_is_found(ledger: Ledger) -> None:
@@ -136,8 +136,8 @@ def test_a_balance_that_is_not_its_last_entry_s_is_found(ledger: Ledger) -> None
     mark = marked(ledger)
     with raw(ledger.place, guarded=False) as db:
         db.execute("UPDATE account SET total = total + 1 WHERE id <> '0'")
-    told = f"account {ledger.account}: its balance is not its last entry's"
-    assert told in verified(ledger, mark).faults
+    reported = f"account {ledger.account}: its balance is not its last entry's"
+    assert reported in verified(ledger, mark).faults
 
 
 @pytest.mark.wide

@@ -21,8 +21,8 @@ from app.uploads import sketching, storing
 from app.uploads.ingest import ingest
 from app.uploads.people import counting
 from app.uploads.people.counting import RowsStored, Table
-from app.uploads.people.spill import Spill
 from app.uploads.people.taking import PeopleRows
+from app.uploads.people.wire import Spill
 from app.vault.stored import TamperedError
 from app.vault.vault import Vault
 from mechanisms.catalog import calibrate
@@ -294,7 +294,7 @@ def test_what_is_kept_of_people_names_nobody(tmp_path: Path) -> None:
 def test_without_counts_under_this_key_nobody_comes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    """Data stored by an earlier version, or whose key is lost: the cap would begin anew."""
+    """Data stored by an earlier version, or whose key is lost: the cap would begin again."""
     engine = DataHere(Vault(tmp_path), lineage_key=bytes(32))
     spec = people_spec({"max_rows": MOST})
     if reason == "not counted":

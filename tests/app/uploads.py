@@ -19,9 +19,7 @@ from app.engine.data import DataEngine
 from app.engine.executor import Executor
 from app.engine.schema import schema_of
 from app.processes.upload_reading import SHARED, UploadReader, checked_blocks
-from app.uploads.intake import Intake, Stop, Storing
-from app.uploads.reading_task import ReadingTask, Tally
-from app.uploads.storing import Extended, Ingested, Writer, write_files
+from app.uploads.storing import Extended, Ingested, Intake, ReadingTask, Stop, Tally, write_files
 from app.uploads.trouble import Limits
 from app.vault.vault import Vault, VaultWriter
 from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Values, coded
@@ -71,7 +69,7 @@ class StoringHere:
 
     def take_in(
         self,
-        writer: Writer,
+        writer: VaultWriter,
         stream: BinaryIO,
         task: ReadingTask,
         stop: Stop,
@@ -80,7 +78,6 @@ class StoringHere:
         stop.check()
         extended = None
         if extends is not None:
-            assert isinstance(writer, VaultWriter)
             before = Vault(writer.directory.parents[1]).open(extends[0], manifest=extends[1])
             writer.build_on(before.parts)
             extended = Extended(
@@ -100,20 +97,25 @@ class StoringHere:
 
 
 class DataHere(DataEngine):
-    """An engine with an intake: uploads are taken in here, unless told otherwise."""
+    """An engine with an intake: uploads are taken in here, unless set otherwise."""
 
     def __init__(
         self,
         vault: Vault,
         *,
-        storing: Storing | None = None,
+        storing: Any = None,
         limits: Limits | None = None,
         lineage_key: bytes | None = None,
         **options: Any,
     ) -> None:
         super().__init__(vault, **options)
+        storing = storing or StoringHere()
         self.store = Intake(
-            vault, storing or StoringHere(), limits=limits, lineage_key=lineage_key
+            vault,
+            storing.take_in,
+            close=storing.close,
+            limits=limits,
+            lineage_key=lineage_key,
         ).store
 
 
@@ -139,9 +141,9 @@ def refused(content: bytes, spec: ColumnsSpec | None = None, **limits: Any) -> P
     with pytest.raises(Problem) as caught:
         encode(content, spec or columns_spec(), **limits)
     problem = caught.value
-    told = [str(problem), repr(problem), problem.detail, repr(problem.extras)]
+    reported = [str(problem), repr(problem), problem.detail, repr(problem.extras)]
     assert problem.__cause__ is None
-    assert not any(SENTINEL in text for text in told)
+    assert not any(SENTINEL in text for text in reported)
     return problem
 
 

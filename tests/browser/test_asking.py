@@ -81,6 +81,7 @@ def test_it_is_asked_without_script(visits: Visits, analyst: str, dataset: str) 
         expect(page.get_by_role("heading", level=1)).to_contain_text("Count of")
 
 
+@pytest.mark.wide
 def test_it_is_asked_by_keyboard_alone(visits: Visits, analyst: str, dataset: str) -> None:
     with visits.window(analyst) as page:
         page.goto(f"/desk/datasets/{dataset}/ask?statistic=mean")
@@ -111,6 +112,7 @@ def test_a_session_that_is_over_leads_back_to_the_page(
         expect(page.get_by_role("combobox", name="Statistic")).to_be_visible()
 
 
+@pytest.mark.wide
 def test_two_tabs_ask_two_questions(
     visits: Visits, analyst: str, dataset: str, admin: httpx.Client
 ) -> None:
@@ -135,6 +137,7 @@ def faults_in_both(page: Page) -> list[str]:
     return faults
 
 
+@pytest.mark.wide
 def test_everybody_can_use_its_pages(visits: Visits, analyst: str, dataset: str) -> None:
     faults: list[str] = []
     with visits.window() as page:
@@ -167,15 +170,16 @@ def test_everybody_can_use_its_pages(visits: Visits, analyst: str, dataset: str)
     assert not faults
 
 
+@pytest.mark.wide
 def test_the_arrow_keys_go_on_choosing_a_statistic(
     visits: Visits, analyst: str, dataset: str
 ) -> None:
-    """Each choice loads the form anew; whoever chooses by keyboard stays where they were."""
+    """Each choice loads the form again; a person who chooses by keyboard keeps the focus."""
     with visits.window(analyst) as page:
         page.goto(f"/desk/datasets/{dataset}/ask?statistic=count")
         chosen = page.get_by_role("combobox", name="Statistic")
         chosen.focus()
-        for kind in ("histogram", "sum"):
+        for kind in ("histogram", "tables"):
             expect(chosen).to_be_focused()
             page.keyboard.press("ArrowDown")
             page.wait_for_url(f"**statistic={kind}")
@@ -185,9 +189,9 @@ def test_a_fault_is_in_sight_and_one_click_away(visits: Visits, analyst: str, da
     visits.expected.add(422)
     with visits.window(analyst) as page:
         page.goto(f"/desk/datasets/{dataset}/ask?statistic=mean&inference=x&act=preview")
-        told = page.get_by_role("alert")
+        reported = page.get_by_role("alert")
         for name in ("Columns", "Epsilon", "Share for standard errors"):
-            expect(told.get_by_role("link", name=name)).to_be_visible()
-        told.get_by_role("link", name="Share for standard errors").click()
+            expect(reported.get_by_role("link", name=name)).to_be_visible()
+        reported.get_by_role("link", name="Share for standard errors").click()
         expect(page.get_by_role("textbox", name="Share for standard errors")).to_be_in_viewport()
         assert faults_of(page) == []

@@ -25,10 +25,13 @@ LOOKS: tuple[dict[str, Any], ...] = (
     {"color_scheme": "light", "viewport": {"width": 320, "height": 800}},
     {"color_scheme": "dark", "viewport": {"width": 1200, "height": 900}},
 )
-EVERYWHERE = ("/desk", "/desk/datasets", "/desk/releases", "/desk/reviews", "/desk/audit")
+EVERYWHERE = (
+    "/desk", "/desk/datasets", "/desk/releases", "/desk/reviews", "/desk/audit",
+    "/desk/search?q=income",
+)  # fmt: skip
 OF_CURATORS = (
-    "data-set", "edit", "archived", "ask", "preview", "grant", "caps", "archive", "release",
-    "waiting", "changes", "rejected", "review", "versions", "add-rows",
+    "data-set", "edit", "archived", "ask", "preview", "grant", "caps", "access", "archive",
+    "release", "waiting", "changes", "rejected", "review", "versions", "add-rows",
 )  # fmt: skip
 OF_ANALYSTS = (
     "data-set", "versions", "release", "waiting", "changes", "revision", "rejected", "review",
@@ -88,10 +91,38 @@ def test_twin_a_page_that_not_everybody_can_use_is_found_out(visits: Visits) -> 
     assert [word in found["dark"] for word in words] == [True, True, False]
 
 
+def test_keys_lead_to_the_search_and_to_pages(visits: Visits, desk: Desk) -> None:
+    with visits.window(desk.keys["Ada Lovelace"]) as page:
+        page.goto("/desk")
+        page.keyboard.press("/")
+        field = page.get_by_role("searchbox", name="Search")
+        expect(field).to_be_focused()
+        page.keyboard.type("g d/")
+        expect(field).to_have_value("g d/")
+        assert page.url.endswith("/desk"), "keys do nothing while somebody types"
+        field.fill("belgian")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/desk/search?q=belgian")
+        expect(page.get_by_role("link", name="Belgian households, 1857")).to_be_visible()
+        for keys, path in (("gr", "/desk/releases"), ("gd", "/desk/datasets"), ("gh", "/desk")):
+            page.keyboard.type(keys)
+            page.wait_for_url(f"**{path}")
+        page.keyboard.type("gk")  # a page that is not theirs
+        page.goto("/desk/search")
+        page.get_by_role("checkbox", name="Use keyboard shortcuts").uncheck()
+        page.get_by_role("heading", level=1).click()
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox")).not_to_be_focused()
+        page.get_by_role("checkbox", name="Use keyboard shortcuts").check()
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+
+
 PAPER: dict[str, Any] = {"color_scheme": "dark", "viewport": {"width": 718, "height": 1000}}
 """Of a sheet, between its margins."""
 
 
+@pytest.mark.wide
 def test_on_paper_every_page_is_black_on_white_and_whole(visits: Visits, desk: Desk) -> None:
     visits.expected |= {404, 410}
     with visits.window(desk.keys["Grace Hopper"], **PAPER) as page:
@@ -206,6 +237,7 @@ def test_everybody_can_declare_columns(visits: Visits, desk: Desk, look: dict[st
         page.get_by_label("File").set_input_files(ENGEL)
         expect(page.get_by_role("textbox", name="income lower")).to_be_visible()
         assert faults_of(page) == []
+        page.get_by_role("navigation", name="Steps").get_by_role("link", name="Check").click()
         page.get_by_role("button", name="Check").click()
         expect(page.get_by_role("alert")).to_contain_text("income lower")
         assert faults_of(page) == []
@@ -265,6 +297,7 @@ def test_everybody_can_add_rows(
         assert faults_of(page) == []
 
 
+@pytest.mark.wide
 def test_every_picture_of_the_documents_is_taken_by_the_script(
     browser: Browser, service: Service, desk: Desk, tmp_path: Path
 ) -> None:

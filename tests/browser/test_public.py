@@ -73,11 +73,11 @@ def test_the_data_block_is_no_script_that_the_policy_stops(
     """A browser leaves it be, and says nothing; a search engine reads it."""
     with visits.window() as page:
         page.goto(public[0])
-        told = page.evaluate(
+        reported = page.evaluate(
             "JSON.parse(document.querySelector('script[type=\"application/ld+json\"]').textContent)"
         )
-        assert told["@type"] == "Dataset"
-        assert LONG in told["name"]
+        assert reported["@type"] == "Dataset"
+        assert LONG in reported["name"]
         badge = page.get_by_role("img", name="Epsilon")
         assert badge.evaluate("image => image.complete && image.naturalWidth > 0")
 

@@ -78,7 +78,7 @@ def upload_by_hand(by: Mouse, name: str, *, script: bool) -> None:
     expect(page.get_by_role("alert")).to_contain_text(str(ROWS + 1))
     looked_at(page)
     by.take(page.get_by_label("File"), sound)
-    if script:  # a file that is chosen fills the table anew, and keeps what was filled in
+    if script:  # a file that is chosen fills the table again, and keeps what was filled in
         expect(page.get_by_role("status").first).to_contain_text("columns of the file")
     by.press(page.get_by_role("button", name="Upload"))
     expect(page.get_by_role("heading", name="How the file was read")).to_be_visible()

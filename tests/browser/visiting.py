@@ -39,7 +39,7 @@ class Visits:
         """Open windows for a block; what they complained about fails it at its end."""
         visits = cls(browser, url)
         yield visits
-        assert not visits.complaints
+        assert not visits.complaints, visits.complaints
 
     @contextmanager
     def window(self, key: str | None = None, **options: Any) -> Iterator[Page]:

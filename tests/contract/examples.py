@@ -7,7 +7,7 @@ statistic that is added to the catalog is asked for in every test that asks for 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mechanisms.catalog import STATISTICS
@@ -22,8 +22,25 @@ COUNTERPARTS = {
 }
 
 
+OWN: Mapping[str, dict[str, Any]] = {
+    "poisson_regression": {"target": "food", "features": ["income"]},
+    "multinomial_regression": {"target": "region", "features": ["income"]},
+    "cox_regression": {
+        "time": "income",
+        "event": "owner",
+        "features": ["food"],
+        "edges": {"income": {"step": 25}},
+    },
+    "kaplan_meier": {"time": "income", "event": "owner", "edges": {"income": {"step": 25}}},
+    "roc": {"score": "income", "label": "owner", "edges": {"income": [0, 25, 50, 100]}},
+}
+"""Questions of kinds whose example speaks of values, too."""
+
+
 def example(kind: str) -> dict[str, Any]:
     """Return a kind's example about our columns."""
+    if kind in OWN:
+        return {"kind": kind, **OWN[kind]}
     found: dict[str, Any] = _ours(json.loads(json.dumps(STATISTICS[kind].example)))
     return found
 

@@ -10,7 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from app.services.client_packages import client_packages
+from app.services.scripts import client_packages
 
 
 def pack_client(place: Path) -> Path:

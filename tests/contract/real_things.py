@@ -1,6 +1,6 @@
 """Requests about things that are there, made of generated ones.
 
-A generated request names ids, columns and people that nobody has heard of, and ends in a refusal.
+A generated request names ids, columns and people that no one has heard of, and ends in a refusal.
 Here each is given a name that the service knows, and each member whose rules no schema can tell
 (a price within a budget, a moment to come) a value that is accepted; which members there are, and
 everything about the requests that must be refused, stays as it was generated.
@@ -41,6 +41,11 @@ def _program(admin: httpx.Client, key: dict[str, Any]) -> httpx.Client:
     return httpx.Client(base_url=admin.base_url, headers=headers, timeout=PATIENCE_S)
 
 
+OF_TABLES = ("listCells", "describeSyntheticRows", "makeSyntheticRows")
+"""Operations on releases of tables alone."""
+TABLES = {"kind": "tables", "columns": ["region", "owner"], "margins": "all_two_way"}
+
+
 def prepared(admin: httpx.Client, *, source: str) -> World:
     """Make the things that requests may name."""
     made = make_key(admin, "analyst")
@@ -57,6 +62,8 @@ def prepared(admin: httpx.Client, *, source: str) -> World:
         cap = {"person": person, "epsilon": "9", "reason": "to have a list"}
         admin.put(f"/v1/datasets/{dataset['id']}/caps", json=cap).raise_for_status()
         paused = make_key(admin, "analyst")["person"]
+        group = {"name": f"group of {person}", "persons": [person], "reason": "to have a list"}
+        admin.put("/v1/groups", json=group).raise_for_status()
         pause = {"what": "person", "name": paused, "paused": True, "reason": "to have a list"}
         admin.put("/v1/pauses", json=pause).raise_for_status()
     for path in ("/v1/releases", f"/v1/releases/{answer.json()['id']}"):
@@ -132,6 +139,8 @@ class World:
         }
         known = {"dataset": self.dataset, "release": str(self.answer["id"])}
         operation = _name(case)
+        if operation in OF_TABLES:
+            return {"release": self._tables()}
         make = fresh.get(operation)
         if make is None:
             return {name: known[name] for name in parameters}
@@ -140,6 +149,13 @@ class World:
         if operation not in self._kept:  # a request that is refused uses nothing up
             self._kept[operation] = {name: make() for name in parameters}
         return self._kept[operation]
+
+    def _tables(self) -> str:
+        """Return a release of tables, the same each time."""
+        if "tables" not in self._kept:
+            found = ask(self.admin, self.dataset, TABLES, epsilon=EPSILON).json()
+            self._kept["tables"] = {"release": str(found["id"])}
+        return self._kept["tables"]["release"]
 
     def _newest(self) -> str:
         """Return the newest version of the data set: each that is made can be extended once."""
@@ -176,6 +192,8 @@ class World:
                 first = self.admin.get(path, params={"limit": 1}).json()
                 self._cursors[path] = str(first["next"])
             return self._cursors[path]
+        if was is not None and name in (of_tables := {"rows": "5", "table": "0"}):
+            return of_tables[name]
         of_the_log = {"from": "1", "index": "0", "size": self.logged, "to": self.logged}
         if "/log/" in case.formatted_path and name in of_the_log and was is not None:
             return of_the_log[name]
@@ -187,13 +205,30 @@ class World:
             if "source" in was:
                 return {**declared(was), "source": self.source}
             return {**was, "file": ROWS, "spec": declared(was["spec"])}
-        if operation == "editDataset":
-            return {name: EDIT[name] for name in was}
-        if operation == "checkReceipt":
-            return {**was, "receipt": self.answer["receipt"]}
-        if operation == "setPause":
-            person = make_key(self.admin, "analyst")["person"]
-            return {**was, "what": "person", "name": person, "paused": True, "reason": "a test"}
+        made: dict[str, Callable[[], dict[str, Any]]] = {
+            "editDataset": lambda: {name: EDIT[name] for name in was},
+            "checkReceipt": lambda: {**was, "receipt": self.answer["receipt"]},
+            "makeSyntheticRows": lambda: {**was, "rows": 5, "seed": 7},
+            "planStudy": lambda: {
+                "questions": [self._body("previewRelease", each) for each in was["questions"]]
+            },
+            "setAccess": lambda: {**was, "access": None, "reason": "a test"},
+            "setGroup": lambda: {
+                **was,
+                "name": f"group {uuid4()}",
+                "persons": [self.person],
+                "reason": "a test",
+            },
+            "setPause": lambda: {
+                **was,
+                "what": "person",
+                "name": make_key(self.admin, "analyst")["person"],
+                "paused": True,
+                "reason": "a test",
+            },
+        }
+        if operation in made:
+            return made[operation]()
         members: dict[str, Callable[[Any], Any]] = {
             "accuracy": lambda _: 0.5,
             "assume": lambda generated: {

@@ -15,10 +15,9 @@ from uuid import uuid4
 import httpx
 from starlette.routing import Route
 
-from app.api.application import bare_application
-from app.api.endpoint import Endpoint
-from app.api.openapi.snapshot import snapshot
-from app.domain.policies import Role
+from app.api.application import bare_application, snapshot
+from app.api.dependencies import Endpoint
+from app.domain.policies import Right
 
 DOCUMENT: dict[str, Any] = json.loads(snapshot())
 _SCHEMAS: Mapping[str, Any] = DOCUMENT["components"]["schemas"]
@@ -27,17 +26,17 @@ Call = tuple[str, str]
 
 @dataclass(frozen=True)
 class Stated:
-    """What a route says of itself; without a role anyone may call it."""
+    """What a route says of itself; without a right anyone may call it."""
 
-    role: Role | None
+    right: Right | None
     operation: Mapping[str, Any] | None
     """Its part of the OpenAPI document; None where that leaves it out."""
 
     @property
     def successes(self) -> set[int]:
         """Return the statuses of its answers that are no refusals."""
-        told = self.operation["responses"] if self.operation else {"200": None}
-        return {int(status) for status in told if status < "300"}
+        reported = self.operation["responses"] if self.operation else {"200": None}
+        return {int(status) for status in reported if status < "300"}
 
 
 def _stated() -> dict[Call, Stated]:
@@ -47,9 +46,9 @@ def _stated() -> dict[Call, Stated]:
         assert isinstance(route, Route), route
         path = route.path.replace(":path}", "}")
         for method in set(route.methods or ()) - {"HEAD"}:  # which goes with every GET
-            role = route.role if isinstance(route, Endpoint) else None
+            right = route.right if isinstance(route, Endpoint) else None
             operation = DOCUMENT["paths"].get(path, {}).get(method.lower())
-            found[method, path] = Stated(role, operation)
+            found[method, path] = Stated(right, operation)
     return dict(sorted(found.items()))
 
 

@@ -86,7 +86,7 @@ def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
 
 
 def lying(data_dir: Path) -> str:
-    """Return the URL of rows that lie in a folder beside a data directory, and nothing else."""
+    """Return the URL of rows that lie in a folder next to a data directory, and nothing else."""
     folder = data_dir.with_name("lying")
     folder.mkdir(exist_ok=True)
     (folder / "rows.csv").write_text(ROWS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import httpx
 import pytest
@@ -38,12 +39,13 @@ def test_an_account_states_its_target_and_its_rho(admin: httpx.Client) -> None:
 def test_charges_are_sums_of_rho(admin: httpx.Client) -> None:
     """A K-norm draw costs epsilon^2 / 2, a gradient draw epsilon^2 / 8, exactly."""
     dataset = upload(admin, budget=TARGET)["id"]
-    body = {"statistic": MEAN, "epsilon": "0.1"}
+    body = {"statistic": MEAN, "epsilon": "0.1", "mechanism": "k_norm"}
     preview = admin.post(f"/v1/datasets/{dataset}/previews", json=body).json()
     assert preview["charge"] == {"amount": "0.005", "unit": "rho"}
     assert preview["cost"] == "0.1"
-    answer = ask(admin, dataset, MEAN, epsilon="0.1").json()
+    answer = ask(admin, dataset, MEAN, epsilon="0.1", mechanism="k_norm").json()
     assert answer["guarantee"]["definition"] == "pure epsilon-DP"
+    assert "rho" not in answer["guarantee"]
     assert answer["guarantee"]["epsilon"] == "0.1"
     assert ask(admin, dataset, QUANTILE, epsilon="0.1").status_code == 201
     found = budget(admin, dataset)
@@ -58,6 +60,50 @@ def test_charges_are_sums_of_rho(admin: httpx.Client) -> None:
         ("debit", "0.00125", "rho"),
     ]
     assert admin.get("/v1/ledger/verification").json()["ok"]
+
+
+def test_noisy_sums_are_gaussian_and_cost_what_pure_ones_do(admin: httpx.Client) -> None:
+    dataset = upload(admin, budget=TARGET)["id"]
+    body = {"statistic": MEAN, "epsilon": "0.1"}
+    preview = admin.post(f"/v1/datasets/{dataset}/previews", json=body).json()
+    assert preview["mechanism"] == "gaussian"
+    assert preview["charge"] == {"amount": "0.005", "unit": "rho"}
+    assert "k_norm" in {each["mechanism"] for each in preview["alternatives"]}
+    answers = [ask(admin, dataset, MEAN, epsilon="0.1").json()]
+    answers.append(ask(admin, dataset, MEAN, epsilon="0.1", mechanism="gaussian").json())
+    for answer in answers:
+        assert (answer["mechanism"], answer["norm"]) == ("gaussian", None)
+        promised = answer["guarantee"]
+        assert (promised["definition"], promised["rho"]) == ("rho-zCDP", "0.005")
+        assert promised["epsilon"] == "0.1"
+    assert budget(admin, dataset)["rho"]["spent"] == "0.01"  # type: ignore[index]
+    body = {"statistic": MEAN, "together_with": [answers[1]["id"]]}
+    combined = admin.post(f"/v1/releases/{answers[0]['id']}/derivations", json=body).json()
+    assert combined["guarantee"]["definition"] == "rho-zCDP"
+    assert combined["guarantee"]["rho"] == "0.01"
+    assert "Lemma 1.7" in combined["guarantee"]["theorem"]
+    assert admin.get("/v1/ledger/verification").json()["ok"]
+
+
+def test_an_account_without_a_delta_refuses_gaussian_noise(admin: httpx.Client) -> None:
+    dataset = upload(admin)["id"]
+    answer = ask(admin, dataset, MEAN, epsilon="0.1", mechanism="gaussian")
+    problem = assert_problem(answer, 422, "invalid-request")
+    (error,) = problem["errors"]  # type: ignore[misc]
+    assert error["field"] == "mechanism"
+    assert "accounts that have a delta" in error["message"]
+    part = {"statistic": MEAN, "mechanism": "gaussian"}
+    stack = ask(admin, dataset, {"kind": "stack", "parts": [part, part]}, epsilon="0.1")
+    assert_problem(stack, 422, "invalid-request")
+    assert ask(admin, dataset, MEAN, epsilon="0.1").json()["mechanism"] == "k_norm"
+    assert budget(admin, dataset)["epsilon"]["spent"] == "0.1"  # type: ignore[index]
+    lines = {(each["mechanism"], *each["accounting"]) for each in _catalog(admin)}
+    assert ("gaussian", "zcdp") in lines
+    assert ("k_norm", "pure", "zcdp") in lines
+
+
+def _catalog(client: httpx.Client) -> list[dict[str, Any]]:
+    return list(client.get("/v1/catalog").json()["items"])
 
 
 @pytest.mark.wide

@@ -41,7 +41,7 @@ def linked(tmp_path: Path) -> None:
 
 
 def linked_data(tmp_path: Path) -> None:
-    """The directory's own name is the link, and what is beside its target is outside."""
+    """The directory's own name is the link, and what is next to its target is outside."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "data").symlink_to(tmp_path / "disk")
 

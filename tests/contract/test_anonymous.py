@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.api.application import bare_application
-from app.api.endpoint import Endpoint
+from app.api.dependencies import Endpoint
 from app.desk.addresses import add_desk
 from app.desk.routes import Page
 from app.domain.problems import Problem
@@ -70,6 +70,7 @@ class Desk:
         self.here, self.elsewhere = 0, 0
         self.fails = False
         self.takes_s = 0.0
+        self.leaves = False
         self.answer = public_answer
         self.clock = Clock()
         self.gate = Anonymous(
@@ -97,7 +98,7 @@ class Desk:
             sent.append(message)
 
         async def receive() -> Message:
-            return {"type": "http.request"}
+            return {"type": "http.disconnect" if self.leaves else "http.request"}
 
         named = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
         scope = {
@@ -125,6 +126,26 @@ def test_a_page_is_rendered_once_until_something_public_changes() -> None:
         desk.clock.now += 1
         assert (await desk.get("/a"))[2] == b"/a 1 1"
         assert desk.rendered == ["/a", "/b", "/a", "/a"]
+
+    asyncio.run(scenario())
+
+
+def test_a_file_is_kept_whole_though_who_asked_first_has_left(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        desk = Desk()
+        file = tmp_path / "style.css"
+        file.write_bytes(b"a" * 200_000)
+
+        def answer(said: bytes, kind: str) -> Response:
+            return FileResponse(file, headers={"Cache-Control": "public"})
+
+        desk.answer = answer  # type: ignore[assignment]
+        desk.leaves = True
+        await desk.get("/style.css")
+        desk.leaves = False
+        status, headers, body = await desk.get("/style.css")
+        assert (status, len(body), headers["content-length"]) == (200, 200_000, "200000")
+        assert len(desk.rendered) == 1
 
     asyncio.run(scenario())
 

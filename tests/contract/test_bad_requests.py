@@ -233,7 +233,7 @@ def test_an_unknown_field_of_a_statistic_is_told_those_of_its_kind(
 ) -> None:
     body = {"statistic": {**MEAN, "kinds": [SENTINEL]}, "epsilon": "0.1"}
     answer = analyst.post(f"/v1/datasets/{untouched}/previews", json=body)
-    assert "Known: kind, by, columns, derive, missing, weights and where" in message(
+    assert "Known: kind, by, clip, columns, derive, missing, weights and where" in message(
         answer, "statistic"
     )
     assert SENTINEL not in answer.text
@@ -245,12 +245,12 @@ def test_a_misspelt_field_that_is_required_is_one_fault(
     path = f"/v1/datasets/{untouched}/previews"
     question = {"kind": "mean", "colums": ["income"]}
     answer = analyst.post(path, json={"statistic": question, "epsilon": "0.1"})
-    assert "Known: columns, by, derive, kind, missing, weights and where" in message(
+    assert "Known: columns, by, clip, derive, kind, missing, weights and where" in message(
         answer, "statistic"
     )
     answer = analyst.post(path, json={"statistic": MEAN, "epsilom": "0.1"})
     assert "Known: epsilon, " in message(answer, "body")
-    # nothing like it: what is missing is told beside it
+    # nothing like it: what is missing is named next to it
     answer = analyst.post(path, json={"statistic": {"kind": "mean", "x": 1}, "epsilon": "0.1"})
     errors = assert_problem(answer, 422, "invalid-request")["errors"]
     assert {each["field"] for each in errors} == {"statistic", "statistic.columns"}
@@ -386,7 +386,7 @@ def test_a_declared_column_that_contradicts_itself_is_named(curator: httpx.Clien
 
 
 def test_columns_units_and_expressions_are_all_told_of_at_once(curator: httpx.Client) -> None:
-    """What is made of a wrong column is not told of: nobody knows what it would be."""
+    """What is made of a wrong column is not reported: it is not known what it would be."""
     number = {"type": "number", "lower": 0, "upper": 9}
     answer = send_upload(
         curator,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from app.client import AsyncDesk, Dataset, ProblemError, ReleaseDesk
 from tests.app.test_client_values import ZONES, around_changes
 from tests.contract.examples import with_examples
-from tests.contract.service import Service, make_key, spent, upload
+from tests.contract.service import ADMIN_KEY, ROWS, Service, make_key, spent, upload
+from tests.contract.service import spec as about
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +45,8 @@ def test_a_cell_run_twice_is_one_release(wages: Dataset, curator: httpx.Client) 
     first, second = (wages.mean("income", epsilon=0.5, by=["region"]) for _ in range(2))
     assert first.body == second.body
     assert spent(curator, wages.id) == "0.5"
-    anew = wages.mean("income", epsilon=0.5, by=["region"], fresh=True)
-    assert anew.id != first.id
+    again = wages.mean("income", epsilon=0.5, by=["region"], fresh=True)
+    assert again.id != first.id
     assert spent(curator, wages.id) == "1"
     assert wages.budget_left().epsilon.spent == "1"
 
@@ -70,6 +72,12 @@ def test_an_instant_comes_back_as_the_instant_it_was(
             assert counted["count"] == len(instants) - place, instants[place]
         alone = {"column": "at", "op": "in", "value": instants[2:7]}
         assert people.count(where=alone, epsilon=1000).value["count"] == 5
+
+
+def test_a_file_may_be_its_content_or_opened(service: Service) -> None:
+    with ReleaseDesk(service.url, ADMIN_KEY) as desk:
+        for file in (ROWS.encode(), io.BytesIO(ROWS.encode())):
+            assert desk.upload(file, about()).rows == ROWS.count("\n") - 1
 
 
 def test_another_person_s_question_is_another_release(
@@ -140,9 +148,12 @@ ASKED: list[dict[str, Any]] = [
 @pytest.mark.parametrize("statistic", with_examples(ASKED), ids=lambda body: str(body["kind"]))
 def test_every_answer_is_a_table(rich: Dataset, statistic: dict[str, Any]) -> None:
     release, preview = rich.release(statistic, epsilon="1"), rich.preview(statistic, epsilon="1")
-    rows, foretold = release.rows(), preview.rows()
-    assert [row["term"] for row in foretold] == [row["term"] for row in rows]
-    assert all(row["expected_error"] >= 0 for row in foretold)
+    rows, estimated = release.rows(), preview.rows()
+    assert [row["term"] for row in estimated] == [row["term"] for row in rows[: len(estimated)]]
+    # the numbers of a fit come last, and no preview has them, nor any of a test's
+    assert estimated or statistic["kind"] == "test"
+    assert all(row["std_error"] is not None for row in rows[len(estimated) :] if estimated)
+    assert all(row["expected_error"] >= 0 for row in estimated)
     assert rows
     for row in rows:
         assert row["term"]

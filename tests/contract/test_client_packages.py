@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services.client_packages import client_packages
+from app.services.scripts import client_packages
 from tests.contract.service import MEAN, Service, ask
 
 ROOT = Path(__file__).parent.parent.parent

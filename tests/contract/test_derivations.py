@@ -80,9 +80,10 @@ def test_a_derivation_has_the_contract_s_form(
     assert body["value"].keys() == direct["value"].keys()
     assert body["noise"] is not None
     assert derive(curator, parent["id"], statistic).json() == body
-    numbers = {"linear_regression": "coefficients", "mean": None}
+    numbers = {"linear_regression": "coefficients", "mean": None, "variance": None, "std": None}
     inference = body["inference"]
-    assert (inference is not None) == (statistic["kind"] in {*numbers, "correlation"})
+    inferred = {*numbers, "covariance", "correlation"}
+    assert (inference is not None) == (statistic["kind"] in inferred)
     if statistic["kind"] in numbers:
         place = numbers[statistic["kind"]]
         value = body["value"] if place is None else body["value"][place]
@@ -99,7 +100,7 @@ def test_a_regression_is_told_as_a_table(service: Service, curator: httpx.Client
     with ReleaseDesk(service.url, ADMIN_KEY) as desk:
         asked = {"kind": "linear_regression", "target": "food", "features": ["income"]}
         derived = desk.derive(parent["id"], asked)
-        variance = desk.derive(parent["id"], {"kind": "variance", "columns": ["food"]})
+        moments = desk.derive(parent["id"], {"kind": "moments", "columns": ["food"]})
     assert derived.inference is not None
     head, *lines = derived.summary().splitlines()
     assert head.split() == [
@@ -124,9 +125,9 @@ def test_a_regression_is_told_as_a_table(service: Service, curator: httpx.Client
     before = {name: " ".join(cells).split("[")[0].count(" ") for name, cells in shown.items()}
     assert before == {"(intercept)": 4, "income": 4, "r_squared": 3, "residual_variance": 3}
     assert "Method: simulated from the noisy moments" in derived.summary()
-    assert variance.inference is None
-    printed = variance.summary().splitlines()
-    shown_too = variance.to_text().splitlines()
+    assert moments.inference is None
+    printed = moments.summary().splitlines()
+    shown_too = moments.to_text().splitlines()
     assert printed[: len(shown_too)] == shown_too
     assert printed[len(shown_too) + 1].startswith("There are no standard errors.")
 

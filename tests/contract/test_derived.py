@@ -73,8 +73,8 @@ def test_what_cannot_be_derived_is_refused_with_its_place(
 ) -> None:
     answer = send_upload(curator, ROWS, spec(derive=derive))
     problem = assert_problem(answer, 422, "invalid-request")
-    told = {error["field"]: error["message"] for error in problem["errors"]}
-    assert said in told[field], told
+    reported = {error["field"]: error["message"] for error in problem["errors"]}
+    assert said in reported[field], reported
     assert problem["errors"][0]["message"].endswith(('(column "b")', '(column "food")'))
 
 
@@ -191,9 +191,9 @@ def test_what_cannot_be_regressed_on_is_refused_with_its_place(
 ) -> None:
     answer = ask(curator, untouched, {"kind": "linear_regression", **fields})
     problem = assert_problem(answer, 422, "invalid-request")
-    told = {error["field"]: error["message"] for error in problem["errors"]}
-    assert list(told) == [field]
-    assert said in told[field], told
+    reported = {error["field"]: error["message"] for error in problem["errors"]}
+    assert list(reported) == [field]
+    assert said in reported[field], reported
 
 
 def test_a_derivation_may_use_columns_that_its_release_derived(curator: httpx.Client) -> None:

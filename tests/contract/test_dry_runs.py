@@ -1,4 +1,4 @@
-"""Dry runs: the form of a release, on rows that nobody gave."""
+"""Dry runs: the form of a release, on rows that no one gave."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.answers.dry_runs import DryRunAnswer
+from app.api.answers.releases import DryRunAnswer
 from tests.contract.service import (
     COLUMNS,
     ROWS,
@@ -23,7 +23,7 @@ from tests.contract.service import (
     spent,
     upload,
 )
-from tests.contract.test_foresight import ADJACENCIES, HEAD, KINDS, MEAN, SENTINELS, skeleton
+from tests.contract.test_estimates import ADJACENCIES, HEAD, KINDS, MEAN, SENTINELS, skeleton
 
 
 def dry_run(client: httpx.Client, dataset: str, statistic: Any, **more: Any) -> httpx.Response:
@@ -65,7 +65,7 @@ def test_a_dry_run_looks_like_a_release_and_no_row_changes_a_byte_of_it(
     assert (run["synthetic"], run["status"], run["receipt"], run["cost"]) == (
         True, "dry_run", None, "0",
     )  # fmt: skip
-    assert run["rows"] == {"replace_one": 40, "add_remove": 1000}[adjacency]
+    assert run["rows"] == {"replace_one": 40, "add_remove": 500}[adjacency]
     released = settled(curator, ask(curator, one, KINDS[kind], epsilon="0.5")).json()
     assert skeleton(run["value"]) == skeleton(released["value"])
     # Which numbers are at an edge follows from the numbers, which differ.
@@ -186,7 +186,7 @@ def test_the_synthetic_file_has_the_form_of_the_data_set_s(
     assert answer.headers["content-type"].startswith("text/csv")
     table = list(csv.DictReader(io.StringIO(answer.text)))
     assert list(table[0]) == list(columns)
-    assert len(table) == {"replace_one": 40, "add_remove": 1000}[adjacency]
+    assert len(table) == {"replace_one": 40, "add_remove": 500}[adjacency]
     assert {row["owner"] for row in table} == {"true", "false"}
     assert all(float(row["children"]).is_integer() for row in table)
     assert answer.content == analyst.get(f"/v1/datasets/{dataset}/dry-runs/rows").content

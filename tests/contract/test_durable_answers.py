@@ -92,7 +92,8 @@ class Answers:
         """Return the body of an answer that has this status."""
         assert answer.status_code == status, answer.text
         self.given[answer.headers["x-request-id"]] = answer, kept
-        return answer.json() if answer.content else None
+        is_json = answer.headers.get("content-type", "").endswith("json")
+        return answer.json() if is_json else None
 
     def kinds(self) -> set[tuple[str, str, int]]:
         """Return which of the contract's answers there were."""
@@ -139,14 +140,18 @@ def documented() -> set[tuple[str, str, int]]:
     }
 
 
+NOT_HERE = {("POST", "/v1/keys/{key}/sign-in", 204)}
+"""What needs a provider of identities, which ``test_providers`` has."""
 READ_ONLY = {
     ("POST", "/v1/datasets", 200),
     ("POST", "/v1/datasets/{dataset}/versions", 200),
     ("POST", "/v1/datasets/{dataset}/dry-runs", 200),
     ("POST", "/v1/datasets/{dataset}/previews", 200),
     ("POST", "/v1/datasets/{dataset}/scripts", 200),
+    ("POST", "/v1/datasets/{dataset}/study-plans", 200),
     ("POST", "/v1/ledger/receipts", 200),
     ("POST", "/v1/releases/{release}/derivations", 200),
+    ("POST", "/v1/releases/{release}/synthetic", 200),
 }
 
 
@@ -208,6 +213,16 @@ def ask_about_data(admin: httpx.Client, answers: Answers) -> None:
         admin.put(f"{path}/caps", json=body), 200,
         lambda r: [each.amount for each in r.accounts.caps(account)] == [5 * 10**9],
     )  # fmt: skip
+    body = {"access": {"persons": ["bootstrap"], "groups": []}, "reason": "a study"}
+    note(
+        admin.put(f"{path}/access", json=body), 200,
+        lambda r: getattr(r.access.now().lists.get(account), "persons", ()) == ("bootstrap",),
+    )  # fmt: skip
+    group = {"name": "a study", "persons": ["bootstrap"], "reason": "a study"}
+    note(
+        admin.put("/v1/groups", json=group), 200,
+        lambda r: "a study" in r.access.now().groups,
+    )  # fmt: skip
     moments = ask(admin, name, {"kind": "moments", "columns": ["income", "food"]}, key="moments")
     note(moments, 201, stored(moments))
     again = ask(admin, name, {"kind": "moments", "columns": ["income", "food"]}, key="moments")
@@ -226,6 +241,12 @@ def ask_about_data(admin: httpx.Client, answers: Answers) -> None:
     for free in ("previews", "dry-runs", "scripts?language=notebook"):
         note(admin.post(f"{path}/{free}", json=question), 200)
     note(send_raw(admin, "/v1/ledger/receipts", moments.content), 200)
+    note(admin.post(f"{path}/study-plans", json={"questions": [question]}), 200)
+    margins = {"kind": "tables", "columns": ["region", "owner"], "margins": "all_two_way"}
+    tables = ask(admin, name, margins, key="tables")
+    note(tables, 201, stored(tables))
+    rows_wanted = {"rows": 5, "seed": 1}
+    note(admin.post(f"/v1/releases/{tables.json()['id']}/synthetic", json=rows_wanted), 200)
     derived = {"statistic": {"kind": "mean", "columns": ["income"]}}
     note(admin.post(f"/v1/releases/{moments.json()['id']}/derivations", json=derived), 200)
     rows = {"file": ("more.csv", "income,food,region,owner\n9,9,north,1\n"), "spec": (None, "{}")}
@@ -251,8 +272,8 @@ def ask_about_data(admin: httpx.Client, answers: Answers) -> None:
 
 def ask_for_reviews(admin: httpx.Client, cleo: httpx.Client, answers: Answers) -> None:
     note = answers.note
-    wishes = spec(columns=dict.fromkeys("xyz", FIELD), policy={"review": "above:0.2"})
-    created = send_upload(admin, POINTS, wishes)
+    declared = spec(columns=dict.fromkeys("xyz", FIELD), policy={"review": "above:0.2"})
+    created = send_upload(admin, POINTS, declared)
     name = created.json()["id"]
     note(created, 201, lambda r: r.datasets.get(name) is not None)
     job = ask(admin, name, JOB, mechanism="kng", epsilon="0.1")
@@ -294,7 +315,7 @@ def test_no_answer_before_its_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with on_tape(tmp_path, monkeypatch) as (tape, server), server.client() as admin:
         answers = everything_that_writes(admin, server)
         events = tuple(tape.events)
-    assert answers.kinds() == documented()
+    assert answers.kinds() == documented() - NOT_HERE
     assert answers.lost(events, tmp_path) == set()
 
 

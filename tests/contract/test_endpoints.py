@@ -11,7 +11,7 @@ import pytest
 
 from app.api import endpoints
 from app.api.application import ROUTERS
-from app.api.endpoint import DirectEndpoint, DirectRoutes
+from app.api.dependencies import DirectEndpoint, DirectRoutes
 
 FOLDER = Path(endpoints.__file__).parent
 MODULES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "__init__")

@@ -30,6 +30,7 @@ from app.services.releases.releases import ReleaseRecord
 from tests.contract.service import COLUMNS, Service, ask, make_key, running, upload
 from tests.contract.test_releases import STATISTICS
 from tests.speed import PATIENCE_S
+from tests.tiers import wide
 
 REVIEW = {"review": "always"}
 HEADER = "income,food,region,owner\n"
@@ -48,6 +49,8 @@ ADVERSARIAL: dict[str, str] = {
     "half missing": "40,,south,\n,30,,true\n" * (ROWS // 2),
 }
 ONE_MORE = BENIGN + "1,1,north,true\n"
+FEW = {"replace_one": {"all missing"}, "add_remove": {"no rows", "far outside"}}
+"""What is asked with every change; of the others, with everything else."""
 UNDER_ADD_REMOVE = {"no rows": "", "one row": "50,25,north,true\n", "one row more": ONE_MORE}
 ANY: dict[str, Any] = {"budget": {"epsilon": "1000"}, "overlap": {"reason": "test"}}
 FILLS: dict[str, Any] = {"income": 70, "food": 0, "region": "south", "owner": True}
@@ -82,6 +85,8 @@ JOBS = {
         ("quantile_regression", "kng"),
         ("quantile_regression", "exponential"),
         ("geometric_median", "kng"),
+        ("poisson_regression", "objective_perturbation"),
+        ("summary", "composition"),
     },
 }
 REFUSED: list[dict[str, Any]] = [
@@ -173,9 +178,13 @@ def questions(offers: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {"statistic": statistic, "mechanism": offer["mechanism"]}
         for offer in offers
         for statistic in STATISTICS
-        if statistic["kind"] == offer["statistic"]
+        if statistic["kind"] == offer["statistic"] and "pure" in offer["accounting"]
     ]
-    everything = {(offer["statistic"], offer["mechanism"]) for offer in offers}
+    everything = {
+        (offer["statistic"], offer["mechanism"])
+        for offer in offers
+        if "pure" in offer["accounting"]
+    }
     assert set(map(asked, by)) == everything, "a kind on offer has no question"
     return by
 
@@ -209,6 +218,8 @@ def told(answer: httpx.Response) -> tuple[object, ...]:
         # Both judge the released numbers and their noise: post-processing of these.
         body.pop("usefulness", None)
         body.pop("at_edge", None)
+        if "read_off" in (body.get("grid") or {}):  # simulated from the released numbers too
+            body.pop("inference", None)
     own = dict.fromkeys(OWN_HEADERS & set(answer.headers), "")
     headers = sorted({**answer.headers, **own}.items())
     return answer.status_code, headers, shape(body)
@@ -342,16 +353,20 @@ def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("few", [True, *wide(False)], ids=["few", "others"])
 @pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
 def test_nothing_but_the_numbers_depends_on_the_rows(
-    service: Service, asker: Asker, adjacency: str, caplog: pytest.LogCaptureFixture
+    service: Service, asker: Asker, adjacency: str, few: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     ANSWERED.clear()
     caplog.set_level(logging.INFO, logger="app")
     data = ADVERSARIAL | (UNDER_ADD_REMOVE if adjacency == "add_remove" else {})
     expected = asker.everything(BENIGN, adjacency)
     lines = _lines(caplog)
+    assert FEW[adjacency] < data.keys()
     for name, rows in data.items():
+        if (name in FEW[adjacency]) != few:
+            continue
         caplog.clear()
         assert asker.everything(rows, adjacency) == expected, name
         assert _lines(caplog) == lines, name
@@ -433,8 +448,9 @@ def _slower(one: Callable[[], object], other: Callable[[], object], *, pairs: in
     return float(binomtest(first_slower, pairs).pvalue)
 
 
+@pytest.mark.parametrize("place", [0, *wide(1, 2)])
 def test_the_time_of_a_refusal_does_not_depend_on_the_rows(
-    service: Service, admin: httpx.Client
+    service: Service, admin: httpx.Client, place: int
 ) -> None:
     """Without the public clock, at its barest: refusals read no row at all."""
     names = [BENIGN, ADVERSARIAL["far outside"]]
@@ -442,16 +458,11 @@ def test_the_time_of_a_refusal_does_not_depend_on_the_rows(
         str(upload(admin, HEADER + rows, overlap={"reason": "test"})["id"]) for rows in names
     ]
     with service.client(make_key(admin, "analyst")["secret"]) as analyst:
-        for body in REFUSED[:3]:
-            calls = [
-                lambda dataset=dataset, body=body: ask(
-                    analyst, dataset, **{"epsilon": "0.01", **body}
-                )
-                for dataset in datasets
-            ]
-            for call in calls * 10:
-                assert call().status_code in (409, 422)
-            assert _slower(*calls, pairs=PAIRS) > LEAST_P
+        body = {"epsilon": "0.01", **REFUSED[place]}
+        calls = [lambda dataset=dataset: ask(analyst, dataset, **body) for dataset in datasets]
+        for call in calls * 10:
+            assert call().status_code in (409, 422)
+        assert _slower(*calls, pairs=PAIRS) > LEAST_P
 
 
 def test_the_stopwatch_sees_a_difference_that_is_there(admin: httpx.Client) -> None:
@@ -462,7 +473,8 @@ def test_the_stopwatch_sees_a_difference_that_is_there(admin: httpx.Client) -> N
         time.sleep(0.002)
         quick()
 
-    assert _slower(slow, quick, pairs=PAIRS) < LEAST_P
+    # A busy machine may hide them for a while. It makes up none.
+    assert any(_slower(slow, quick, pairs=PAIRS) < LEAST_P for _ in range(3))
 
 
 def test_an_erased_file_is_no_channel(service: Service, admin: httpx.Client) -> None:

@@ -123,6 +123,30 @@ def test_quantiles_of_whole_numbers_are_whole_numbers_that_occur(
     assert found["quantiles"][0]["value"] == "2020-01-01T00:00:01Z"
 
 
+def test_a_clipped_mean_has_its_bounds_in_the_details(curator: httpx.Client, wide: str) -> None:
+    asked = {"kind": "mean", "columns": ["income"], "clip": "private"}
+    answer = ask(curator, wide, statistic=asked, epsilon="2").json()
+    assert answer["statistic"]["clip"] == "private"
+    clip = answer["details"]["clip"]
+    assert (clip["share"], clip["epsilon"], clip["records_beyond"]) == ("0.5", "1", 20)
+    upper = clip["bounds"]["income"]["upper"]
+    assert clip["bounds"]["income"]["lower"] == 0 < upper <= 30_000_000
+    assert answer["guarantee"]["epsilon"] == "2"
+    # at epsilon 1: Laplace, of one record that moves from one bound to the other
+    assert answer["noise"]["std"]["income"] == pytest.approx(2**0.5 * upper / 400, rel=0.02)
+    stated = {**asked, "clip": {"lower": 0, "upper": 10}}
+    found = ask(curator, wide, statistic=stated, epsilon=EPSILON).json()
+    assert found["value"]["income"] == pytest.approx((50 + 100 + 150 + 1500) / 400, abs=0.01)
+    assert found["details"]["clip"]["bounds"] == {"income": {"lower": 0, "upper": 10}}
+    groups = {**asked, "by": ["poor"]}
+    grouped = ask(curator, wide, statistic=groups, epsilon="2").json()
+    assert [len(each["bounds"]) for each in grouped["details"]["clip"]["groups"]] == [1, 1]
+    crossed = {**asked, "clip": {"lower": 5, "upper": 1}}
+    refused = ask(curator, wide, statistic=crossed, epsilon="2")
+    assert refused.status_code in (400, 422)
+    assert "lower must be below upper" in refused.text
+
+
 def test_each_value_and_each_step_may_be_a_cell(curator: httpx.Client) -> None:
     columns = {"age": {"type": "integer", "lower": 1, "upper": 5}}
     rows = "age\n" + "".join(f"{1 + row % 5}\n" for row in range(25))
@@ -136,5 +160,5 @@ def test_each_value_and_each_step_may_be_a_cell(curator: httpx.Client) -> None:
     ]  # fmt: skip
     cells = value_of(curator, made["id"], **asked, edges={"age": {"step": 2}})["cells"]
     assert [(each["cell"]["age"], each["count"]) for each in cells] == [
-        ("[1,3)", 10), ("[3,5)", 10), ("[5,7)", 5),
+        ("[1,3)", 10), ("[3,5)", 10), ("[5,5]", 5),
     ]  # fmt: skip

@@ -44,22 +44,22 @@ def test_a_regression_is_answered_with_standard_errors(
 ) -> None:
     dataset, more = datasets[adjacency], {**THIRD, "mechanism": mechanism}
     preview = curator.post(
-        f"/v1/datasets/{dataset}/previews", json={"statistic": statistic, "epsilon": "3", **more}
+        f"/v1/datasets/{dataset}/previews", json={"statistic": statistic, "epsilon": "6", **more}
     ).json()
     PreviewAnswer.model_validate(preview, extra="forbid")
-    cost = "0" if mechanism == "functional" else "1"
+    cost = "0" if mechanism == "functional" else "2"
     assert preview["details"]["inference"]["cost"] == cost
     before = float(spent(curator, dataset))
-    answer = settled(curator, ask(curator, dataset, statistic, epsilon="3", **more))
+    answer = settled(curator, ask(curator, dataset, statistic, epsilon="6", **more))
     ReleaseAnswer.model_validate_json(answer.content, strict=True, extra="forbid")
     body = answer.json()
-    assert float(spent(curator, dataset)) == before + 3
-    assert body["guarantee"]["epsilon"] == "3"
+    assert float(spent(curator, dataset)) == before + 6
+    assert body["guarantee"]["epsilon"] == "6"
     assert body["details"] == preview["details"]
     inference = body["inference"]
     assert inference["cost"] == cost
-    told = {term["term"]: term["estimate"] for term in inference["terms"]}
-    assert told == body["value"]["coefficients"]
+    reported = {term["term"]: term["estimate"] for term in inference["terms"]}
+    assert reported == body["value"]["coefficients"]
     for term in inference["terms"]:
         low, high = term["confidence_95"]
         assert low <= term["estimate"] <= high
@@ -96,12 +96,12 @@ def test_the_same_wish_is_the_same_question(
     curator: httpx.Client, datasets: Mapping[str, str]
 ) -> None:
     """Spellings of a share are one; another share under the same key is another question."""
-    dataset = datasets["replace_one"]
-    first = ask(curator, dataset, LOGISTIC, key="shared", inference={"share": "1/4"})
+    dataset, more = datasets["replace_one"], {"key": "shared", "epsilon": "6"}
+    first = ask(curator, dataset, LOGISTIC, **more, inference={"share": "1/4"})
     for spelling in ("2/8", "0.25", ".250", 0.25):
-        again = ask(curator, dataset, LOGISTIC, key="shared", inference={"share": spelling})
+        again = ask(curator, dataset, LOGISTIC, **more, inference={"share": spelling})
         assert again.content == first.content
-    other = ask(curator, dataset, LOGISTIC, key="shared", **THIRD)
+    other = ask(curator, dataset, LOGISTIC, **more, **THIRD)
     assert_problem(other, 422, "idempotency-key-reused")
 
 
@@ -136,8 +136,32 @@ def test_what_has_no_standard_errors_is_refused_before_the_charge(
 ) -> None:
     dataset = datasets["replace_one"]
     before = spent(curator, dataset)
-    answer = ask(curator, dataset, {"kind": "mean", "columns": ["income"]}, **THIRD)
+    answer = ask(curator, dataset, {"kind": "sum", "columns": ["income"]}, **THIRD)
     problem = assert_problem(answer, 422, "invalid-request")
     assert problem["errors"][0]["field"] == "inference"
-    assert "linear_regression" in problem["detail"]
+    assert "estimates no number of a population" in problem["detail"]
     assert spent(curator, dataset) == before
+
+
+def test_intervals_that_would_say_nothing_are_refused_with_the_epsilon_that_would_do(
+    curator: httpx.Client, datasets: Mapping[str, str]
+) -> None:
+    """A preview shows it first; nothing is charged, and at the named epsilon nothing is refused."""
+    dataset = datasets["replace_one"]
+    before, path = spent(curator, dataset), f"/v1/datasets/{dataset}/previews"
+    few = {"statistic": LOGISTIC, "epsilon": "0.01", **THIRD}
+    shown = assert_problem(curator.post(path, json=few), 422, "invalid-request")
+    refused = assert_problem(
+        ask(curator, dataset, LOGISTIC, epsilon="0.01", **THIRD), 422, "invalid-request"
+    )
+    assert refused["errors"] == shown["errors"]
+    assert [each["field"] for each in shown["errors"]] == ["inference"]
+    assert spent(curator, dataset) == before
+    named = shown["detail"].split("about epsilon ")[1].split()[0]
+    assert float(named) > 0.01
+    assert curator.post(path, json=few | {"epsilon": named}).status_code == 200
+    alone = {key: value for key, value in few.items() if key != "inference"}
+    assert curator.post(path, json=alone).status_code == 200
+    stack = {"kind": "stack", "parts": [{"statistic": LOGISTIC}] * 2}
+    stacked = curator.post(path, json=few | {"statistic": stack})
+    assert "of part 1" in assert_problem(stacked, 422, "invalid-request")["detail"]

@@ -115,7 +115,7 @@ def test_the_last_admin_key_stays(tmp_path: Path) -> None:
 
 
 def test_one_human_has_one_name(admin: httpx.Client, dataset: str) -> None:
-    """However it is typed: a cap reaches them, and nobody else may look like them."""
+    """However it is typed: a cap reaches them, and no one else may look like them."""
     name = "Grete of the tests"
     assert make_key(admin, "analyst", f" {name}  ")["person"] == name
     assert make_key(admin, "curator", "\uff27rete of the\u3000tests")["person"] == name

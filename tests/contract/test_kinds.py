@@ -79,8 +79,8 @@ def test_a_mean_beyond_all_dates_is_the_last_or_the_first_one(
     answer = ask(curator, dataset["id"], question, epsilon="0.000000001")
     assert answer.status_code == 201, answer.text
     value, ends = answer.json()["value"], answer.json()["noise"]["interval_95"]
-    told = [date.fromisoformat(day) for day in (value["admitted"], *ends["admitted"])]
-    assert told[1] <= told[0] <= told[2]
+    reported = [date.fromisoformat(day) for day in (value["admitted"], *ends["admitted"])]
+    assert reported[1] <= reported[0] <= reported[2]
     assert ends["seen"][0] <= value["seen"] <= ends["seen"][1]
     derived = curator.post(
         f"/v1/releases/{answer.json()['id']}/derivations",

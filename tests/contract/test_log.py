@@ -1,4 +1,4 @@
-"""The public log over HTTP: anybody checks, and learns nothing but how many entries there are."""
+"""The public log over HTTP: anyone checks, and learns nothing but how many entries there are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from app.cli.commands import main
+from app.cli import main
 from app.client import ProblemError, ReceiptError, ReleaseDesk, check_checkpoint, check_growth
 from tests.app.logs import is_consistent, root_of_path, signed
 from tests.contract.service import Service, ask, assert_problem, running, upload

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.api.application import bare_application
-from app.api.counts import Counts
+from app.api.middleware import Counts
 from app.logs import ALLOWED, AllowListFormatter
 from tests.contract.service import (
     ROWS,

@@ -25,9 +25,15 @@ import pytest
 from app.domain.reviews import Audience, Event
 from app.services.build import Services
 from app.services.releases.reviews import Decision
-from app.services.reviewing import channels
-from app.services.reviewing.channels import Mail, NotTakenError, SendingService, Webhook, signature
-from app.services.reviewing.inbox import Notice
+from app.services.reviewing import notices
+from app.services.reviewing.notices import (
+    Mail,
+    Notice,
+    NotTakenError,
+    SendingService,
+    Webhook,
+    signature,
+)
 from app.settings import Settings
 from app.store import Store
 from tests.app.conftest import ON_BOTH
@@ -215,7 +221,7 @@ def test_two_processes_do_not_send_the_same(place: Place) -> None:
 
 
 def test_a_serving_process_sends_by_itself(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(notices, "LOOK_EVERY_S", 0.01)
 
     async def scenario() -> None:
         with Hook(204) as hook:

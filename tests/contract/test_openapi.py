@@ -1,6 +1,6 @@
 """The OpenAPI document is a snapshot; the reference page is complete and stands alone.
 
-Refresh with ``python -m app.api.openapi tests/contract/openapi.json``.
+Refresh with ``python -m app.api.application tests/contract/openapi.json``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from app.api.application import bare_application
-from app.api.openapi.snapshot import snapshot
+from app.api.application import bare_application, snapshot
 from app.api.pages.layout import inline
 from app.domain.problems import PROBLEMS
 from mechanisms.catalog import STATISTICS
+from tests.tiers import in_one
 
 SNAPSHOT = Path(__file__).parent / "openapi.json"
 DOCUMENT: dict[str, Any] = json.loads(snapshot())
@@ -28,7 +28,7 @@ DOCUMENT: dict[str, Any] = json.loads(snapshot())
 
 def test_the_snapshot_is_up_to_date() -> None:
     assert SNAPSHOT.read_text("utf-8") == snapshot(), (
-        "run: python -m app.api.openapi tests/contract/openapi.json"
+        "run: python -m app.api.application tests/contract/openapi.json"
     )
 
 
@@ -37,7 +37,7 @@ def test_the_service_serves_it(anonymous: httpx.Client) -> None:
 
 
 def test_it_is_encoded_once() -> None:
-    """Anybody may ask for it, and it is long."""
+    """Anyone may ask for it, and it is long."""
     app = bare_application()
     with TestClient(app) as client:
         first = client.get("/openapi.json")
@@ -119,7 +119,7 @@ def test_a_member_without_a_description_would_be_found() -> None:
     assert not _shows_itself({"type": "string", "description": "A text."})
 
 
-@pytest.mark.parametrize("path", sorted(DOCUMENT["paths"]))
+@in_one("path", sorted(DOCUMENT["paths"]))
 def test_every_operation_is_described(path: str) -> None:
     for method, operation in DOCUMENT["paths"][path].items():
         assert re.fullmatch(r"[a-z]+[A-Z]\w+", operation["operationId"]), operation["operationId"]

@@ -137,11 +137,11 @@ def test_refusals_are_written_down_and_few_a_day(
         assert_problem(send_upload(nosy, file_of(shuffled(PEOPLE)), body), 409)
     for rows in (PEOPLE, people(5)):
         answer = send_upload(nosy, file_of(rows), body)
-        told = assert_problem(answer, 429, "too-many-overlaps")
-        assert told["maximum"] == MOST
-        assert 86_000 < told["retry_after"] <= 86_401
-        assert answer.headers["retry-after"] == str(told["retry_after"])
-        assert {"dataset", "account"} & told.keys() == set()
+        reported = assert_problem(answer, 429, "too-many-overlaps")
+        assert reported["maximum"] == MOST
+        assert 86_000 < reported["retry_after"] <= 86_401
+        assert answer.headers["retry-after"] == str(reported["retry_after"])
+        assert {"dataset", "account"} & reported.keys() == set()
     # somebody else, and an admin with a reason, go on
     assert send_upload(archived, file_of(people(6)), body).status_code == 201
     reasoned = money(overlap={"reason": "our own register"})

@@ -54,22 +54,26 @@ def test_a_data_set_says_who_a_person_is(curator: httpx.Client, dataset: dict[st
     assert dataset["protects"] == "one person, up to 3 rows"
     assert dataset["rows"] is None
     assert "person" not in dataset["columns"]
-    shown = {name: told for name, told in dataset.items() if name != "report"}
+    shown = {name: reported for name, reported in dataset.items() if name != "report"}
     assert curator.get(f"/v1/datasets/{dataset['id']}").json() == shown
     plain = upload(curator)
     assert (plain["unit"], plain["protects"]) == (None, "one row is one person")
 
 
-@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda body: f"{body['kind']}")
+OF_INDEPENDENT_ROWS = {"test"}
+PERSONAL = [each for each in STATISTICS if each["kind"] not in OF_INDEPENDENT_ROWS]
+
+
+@pytest.mark.parametrize("statistic", PERSONAL, ids=lambda body: f"{body['kind']}")
 def test_every_statistic_is_drawn_at_a_share_and_costs_epsilon(
     curator: httpx.Client, dataset: dict[str, Any], statistic: Any
 ) -> None:
     name, before = dataset["id"], spent(curator, dataset["id"])
     shown = preview(curator, name, statistic)
     body = settled(curator, ask(curator, name, statistic, epsilon="0.5")).json()
-    for told in (shown["guarantee"], body["guarantee"]):
-        assert told["protects"] == "one person, up to 3 rows"
-        assert told["epsilon"] == "0.5"
+    for reported in (shown["guarantee"], body["guarantee"]):
+        assert reported["protects"] == "one person, up to 3 rows"
+        assert reported["epsilon"] == "0.5"
     assert shown["cost"] == "0.5"
     assert "(add_remove, one person, up to 3 rows)" in body["citation"]
     assert body["details"]["epsilon_per_row"] == "1/6"
@@ -80,8 +84,8 @@ def test_without_a_unit_one_row_is_one_person(curator: httpx.Client) -> None:
     name = upload(curator)["id"]
     mean = {"kind": "mean", "columns": ["income"]}
     body = ask(curator, name, mean).json()
-    for told in (preview(curator, name, mean)["guarantee"], body["guarantee"]):
-        assert told["protects"] == "one row is one person"
+    for reported in (preview(curator, name, mean)["guarantee"], body["guarantee"]):
+        assert reported["protects"] == "one row is one person"
     assert "rows_per_person" not in body["details"]
 
 
@@ -113,7 +117,19 @@ def test_the_uploader_is_told_whose_the_rows_are(curator: httpx.Client) -> None:
 
 def test_the_catalog_tells_how_many_rows_a_person_may_have(curator: httpx.Client) -> None:
     offers = curator.get("/v1/catalog").json()["items"]
-    assert {offer["rows_per_person"] for offer in offers} == {1000}
+    rows = {
+        (offer["statistic"] in OF_INDEPENDENT_ROWS, offer["rows_per_person"]) for offer in offers
+    }
+    assert rows == {(False, 1000), (True, 1)}
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda body: f"{body['kind']}")
+def test_what_takes_rows_to_be_independent_is_refused(
+    curator: httpx.Client, dataset: dict[str, Any], statistic: Any
+) -> None:
+    body = {"statistic": statistic, "epsilon": "0.5"}
+    answer = curator.post(f"/v1/datasets/{dataset['id']}/previews", json=body)
+    assert answer.status_code == (422 if statistic["kind"] in OF_INDEPENDENT_ROWS else 200)
 
 
 def test_noise_grows_with_the_rows_of_a_person(

@@ -14,10 +14,11 @@ import pytest
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from app.cli.commands import main
+from app.cli import main
 from app.client import ReceiptError, check_page, check_receipt
 from app.store import base64url
 from tests.contract.service import ask, upload
+from tests.tiers import in_one
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -86,7 +87,7 @@ def test_no_byte_of_a_page_can_be_changed(page: bytes, keys: dict[str, Any]) -> 
 
 
 def other_key(page: bytes, keys: dict[str, Any], change: Change) -> tuple[bytes, str]:
-    """Return a page that was changed and signed anew, with keys that its signature is good for."""
+    """Return a page that was changed and signed again, with keys that its signature is good for."""
     private = Ed25519PrivateKey.generate()
     public = base64url(private.public_key().public_bytes_raw())
     known = {**keys, "keys": [*keys["keys"], {**keys["keys"][0], "x": public, "kid": "other"}]}
@@ -128,7 +129,7 @@ def one_leaf(members: dict[str, Any]) -> None:
 ENTRY = ("ledger", "account", "seq", "epoch", "kind", "release", "amount", "at", "hash", "hidden")
 
 
-@pytest.mark.parametrize(
+@in_one(
     "change",
     [
         lambda members: members["value"].update(income=1),

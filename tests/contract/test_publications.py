@@ -17,7 +17,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from app.cli.commands import main
+from app.cli import main
 from app.client import ReleaseDesk
 from app.client.receipts import check_receipt
 from app.services.publishing.citations import FORMS
@@ -147,11 +147,13 @@ def test_a_withdrawal_is_for_good_and_leaves_a_tombstone(
     assert_problem(withdraw(admin, name), 409, "publication-withdrawn")
     assert_problem(publish(curator, name), 409, "publication-withdrawn")
     for ending in FORMS:
-        told = assert_problem(anonymous.get(f"/public/releases/{name}.{ending}"), 410, "withdrawn")
-        assert told["note"] == "the <b>wrong</b> year"
-        assert told["withdrawn_by"] == gone.json()["withdrawn_by"]
-        assert told["withdrawn_at"] == gone.json()["withdrawn_at"]
-        assert "value" not in told
+        reported = assert_problem(
+            anonymous.get(f"/public/releases/{name}.{ending}"), 410, "withdrawn"
+        )
+        assert reported["note"] == "the <b>wrong</b> year"
+        assert reported["withdrawn_by"] == gone.json()["withdrawn_by"]
+        assert reported["withdrawn_at"] == gone.json()["withdrawn_at"]
+        assert "value" not in reported
     listed = anonymous.get("/public/releases.json", params={"q": name}).json()
     assert listed["items"] == []
     assert name not in anonymous.get("/public/feed.atom").text
@@ -245,8 +247,10 @@ def test_a_question_of_any_form_has_pages_which_name_its_columns_and_no_others(
     assert asked.status_code in {201, 202}, asked.text
     name = settled(curator, asked).json()["id"]
     assert publish(curator, name).status_code == 201
-    told = anonymous.get(f"/public/releases/{name}.json").json()["data"]["columns"]
-    assert set(told) == ({"age", "of"} if statistic["kind"] == "count" else {"age", "pay", "of"})
+    reported = anonymous.get(f"/public/releases/{name}.json").json()["data"]["columns"]
+    assert set(reported) == (
+        {"age", "of"} if statistic["kind"] == "count" else {"age", "pay", "of"}
+    )
     forms = ["", "/certificate", *(f".{ending}" for ending in FORMS)]
     pages = [f"/public/releases/{name}{form}" for form in forms]
     pages += ["/public", "/public/releases.json", "/public/feed.atom"]
@@ -335,8 +339,8 @@ def test_citations_and_feeds_name_the_address_that_people_know(tmp_path: Path) -
         name = ask(client, upload(client)["id"]).json()["id"]
         publish(client, name)
         for ending in ("bib", "ris", "csl.json", "txt", "jsonld"):
-            told = client.get(f"/public/releases/{name}.{ending}").text
-            assert f"{known}/public/releases/{name}" in told, ending
+            reported = client.get(f"/public/releases/{name}.{ending}").text
+            assert f"{known}/public/releases/{name}" in reported, ending
         assert f"{known}/public/releases/{name}" in client.get("/public/feed.atom").text
 
 
@@ -383,11 +387,11 @@ def test_a_data_set_is_exported_when_something_of_it_is_public(
     analyst: httpx.Client, anonymous: httpx.Client, awkward: dict[str, Any], dataset: str, form: str
 ) -> None:
     address = f"/public/datasets/{awkward['dataset']}/{form}.json"
-    told = anonymous.get(address)
-    assert told.status_code == 200
-    assert told.headers["cache-control"].startswith("public")
+    reported = anonymous.get(address)
+    assert reported.status_code == 200
+    assert reported.headers["cache-control"].startswith("public")
     keyed = analyst.get(f"/v1/datasets/{awkward['dataset']}/exports/{form}").json()
-    assert keyed == told.json()
+    assert keyed == reported.json()
     assert AWKWARD in json.dumps(keyed).encode().decode("unicode_escape")
     # a data set of which nothing is public is not told from none
     assert_problem(anonymous.get(f"/public/datasets/{dataset}/{form}.json"), 404, "not-found")
@@ -406,7 +410,12 @@ def test_the_registry_s_record_fills_every_tier(
     assert record["dp_variant"]["variant_name"] == "Pure DP"
     assert record["privacy_loss"]["privacy_parameters"] == {"epsilon": 0.5}
     assert record["administrative"]["tier"] == 3
-    empty = [f"{part}.{name}" for part, told in record.items() for name in told if told[name] == ""]
+    empty = [
+        f"{part}.{name}"
+        for part, reported in record.items()
+        for name in reported
+        if reported[name] == ""
+    ]
     assert empty == ["basic.data_product_region", "basic.data_product_sector"]
 
 
@@ -501,7 +510,7 @@ def test_the_prompt_publishes_exports_and_withdraws(
 def test_an_export_ends_before_it_becomes_too_much(
     curator: httpx.Client, anonymous: httpx.Client
 ) -> None:
-    """Anybody may ask for one, so what is read for it is bounded; the newest is in it."""
+    """Anyone may ask for one, so what is read for it is bounded; the newest is in it."""
     values = [f"{number:04} {'x' * 120}" for number in range(4_000)]
     columns = {"place": {"type": "category", "values": values}}
     dataset = upload(curator, "place\n" + f"{values[7]}\n" * 30, columns=columns)["id"]
@@ -510,7 +519,9 @@ def test_an_export_ends_before_it_becomes_too_much(
         asked = ask(curator, dataset, {"kind": "histogram", "columns": ["place"]})
         names.append(settled(curator, asked).json()["id"])
         publish(curator, names[-1])
-    told = anonymous.get(f"/public/datasets/{dataset}/datacite.json").json()
-    parts = [each["relatedIdentifier"].rpartition("/")[2] for each in told["relatedIdentifiers"]]
+    reported = anonymous.get(f"/public/datasets/{dataset}/datacite.json").json()
+    parts = [
+        each["relatedIdentifier"].rpartition("/")[2] for each in reported["relatedIdentifiers"]
+    ]
     assert 1 <= len(parts) < 4
     assert parts == names[::-1][: len(parts)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from app.api.openapi.snapshot import snapshot
+from app.api.application import snapshot
 from app.domain.problems import Problem
 from app.web.requests.leaving import waiting
 

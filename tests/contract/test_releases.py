@@ -62,6 +62,14 @@ ASKED: list[dict[str, Any]] = [
             {"statistic": {"kind": "quantile", "column": "income", "levels": [0.5]}, "share": 0.1},
         ],
     },
+    {"kind": "poisson_regression", "target": "food", "features": ["income"], "bound": 2},
+    {
+        "kind": "kaplan_meier",
+        "time": "income",
+        "event": "owner",
+        "edges": {"income": {"step": 25}},
+    },
+    {"kind": "roc", "score": "food", "label": "owner", "edges": {"food": [0, 10, 25, 50]}},
 ]
 STATISTICS = with_examples(ASKED)
 JOBS = ("geometric_median",)
@@ -344,7 +352,7 @@ def test_a_preview_weighs_without_reading(
     assert spent(curator, unlike[adjacency][0]) == "0"
 
 
-KNOWN_LAW = {"count", "histogram", "sum", "mean", "moments"}
+KNOWN_LAW = {"count", "histogram", "tables", "sum", "mean", "moments"}
 
 
 @pytest.mark.parametrize(
@@ -417,8 +425,11 @@ def test_an_accuracy_alone_is_weighed_at_the_epsilon_it_takes(
     needed = found["accuracy"]["epsilon"]
     assert found["epsilon"] == found["cost"] == needed != "1"
     assert max(_half_widths(found["noise"]["interval_95"])) <= 3
+    assert found == curator.post(path, json={**wish, "epsilon": needed}).json()
+    assert found["usefulness"]["verdict"] == "good"
+    assert "± 3 is wanted" in found["usefulness"]["sentence"]
     priced = curator.post(path, json={"statistic": MEAN, "epsilon": needed}).json()
-    assert {**found, "accuracy": None} == priced
+    assert {**found, "accuracy": None, "usefulness": priced["usefulness"]} == priced
     by_name = curator.post(f"/v1/datasets/{untouched}/scripts", json=wish)
     assert f"'epsilon': '{needed}'" in by_name.text
     beyond = curator.post(path, json={**wish, "accuracy": 1e-12}).json()
@@ -433,8 +444,10 @@ def test_a_price_or_an_accuracy_is_needed(analyst: httpx.Client, untouched: str,
 
 
 def _leaves(part: Any) -> list[float]:
-    inner = part.values() if isinstance(part, dict) else part
-    return [part] if isinstance(part, int | float) else [x for each in inner for x in _leaves(each)]
+    if isinstance(part, int | float):
+        return [part]
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return [x for each in inner for x in _leaves(each)]
 
 
 def _half_widths(part: Any) -> list[float]:

@@ -141,7 +141,7 @@ def test_forgotten_people_come_back_to_their_account(desk: Desk) -> None:
             refused = send_upload(admin, file_of(2), money(**elsewhere))
             problem = assert_problem(refused, 409, "overlapping-dataset")
             assert (problem["dataset"], problem["account"]) == (gone["id"], gone["account"])
-        upload(admin, file_of(3), columns=COLUMNS)  # other people are nobody's
+        upload(admin, file_of(3), columns=COLUMNS)  # other people are no one's
         join = {"account": gone["account"], "budget": None}
         refused = send_upload(admin, file_of(2), money(**join, adjacency="add_remove", max_rows=99))
         assert assert_problem(refused, 422)["errors"][0]["field"] == "spec.adjacency"
@@ -284,7 +284,7 @@ def test_people_who_joined_a_known_account_are_told_too(here: Desk) -> None:
 
 @pytest.mark.wide
 def test_without_an_anchor_digests_are_all_that_is_known(here: Desk) -> None:
-    """Nobody knows what was spent, so nothing is opened again; an admin decides."""
+    """No one knows what was spent, so nothing is opened again; an admin decides."""
     forget(here)
     shutil.rmtree(here.data_dir.with_name("data-anchor"))
     assert here.reconcile().lost == {}
@@ -300,9 +300,9 @@ TARGET = {"epsilon": "9", "delta": "1e-6"}
 def said_before(desk: Desk) -> str:
     """Return what an operator is told who then goes no further."""
     settings = {"RELEASE_DESK_DATA_DIR": str(desk.data_dir)}
-    told = CliRunner(env=settings).invoke(main, ["ledger", "reconcile"], input="n\n")
-    assert told.exit_code == 1
-    return told.output
+    reported = CliRunner(env=settings).invoke(main, ["ledger", "reconcile"], input="n\n")
+    assert reported.exit_code == 1
+    return reported.output
 
 
 @pytest.mark.parametrize("lineage", [True, False])
@@ -330,6 +330,6 @@ def test_the_operator_is_told_in_the_units_of_each_account(here: Desk) -> None:
     put_back = here.save()
     here.life(lambda admin: [ask(admin, each["id"], epsilon="1") for each in made])
     put_back()
-    told = said_before(here)
+    reported = said_before(here)
     for each, burned in zip(made, ("0.5 rho", "1 epsilon"), strict=True):
-        assert f"account {each['account']}: {burned} will be burned" in told
+        assert f"account {each['account']}: {burned} will be burned" in reported

@@ -205,10 +205,10 @@ def test_who_loses_a_race_is_told_what_happened(people: People, dataset: str) ->
     (lost,) = [answer for answer in answers if answer.status_code == 412]
     (won,) = [answer for answer in answers if answer.status_code != 412]
     name, verb = {202: ("Cleo", "approved"), 200: ("Cora", "rejected")}[won.status_code]
-    told = assert_problem(lost, 412, "precondition")
-    assert (told["by"], told["why"]) == (name, verb[: -1 if verb == "approved" else -2])
-    assert told["detail"].startswith(f"{name} {verb} it at {told['at']}")
-    assert told["release_status"] == {202: "running", 200: "rejected"}[won.status_code]
+    reported = assert_problem(lost, 412, "precondition")
+    assert (reported["by"], reported["why"]) == (name, verb[: -1 if verb == "approved" else -2])
+    assert reported["detail"].startswith(f"{name} {verb} it at {reported['at']}")
+    assert reported["release_status"] == {202: "running", 200: "rejected"}[won.status_code]
 
 
 # Two reviewers

@@ -212,7 +212,7 @@ def test_nothing_is_drawn_while_it_waits(people: People, service: Service, datas
     assert epsilon(people.ann, dataset) == ("0.1", "0", "0.9")
 
 
-# Nobody decides on what they ask for
+# No one decides on what they ask for
 
 
 def test_nobody_reviews_their_own_request(people: People, dataset: str) -> None:
@@ -231,8 +231,10 @@ def test_a_decision_is_about_what_was_seen(people: People, dataset: str) -> None
     release = wait(people.ann, dataset)
     assert_problem(decide(people.cleo, release, "approve", tag=None), 428, "precondition-missing")
     for tag in ('"debited"', 'W/"reserved"', "reserved", ""):
-        told = assert_problem(decide(people.cleo, release, "approve", tag=tag), 412, "precondition")
-        assert told["detail"] == "Read it again: it is now in turn 1, version 1."
+        reported = assert_problem(
+            decide(people.cleo, release, "approve", tag=tag), 412, "precondition"
+        )
+        assert reported["detail"] == "Read it again: it is now in turn 1, version 1."
     assert epsilon(people.ann, dataset) == ("0", "0.1", "0.9")
     assert decide(people.cleo, release, "reject", tag='"x", "reserved"').status_code == 200
     other = wait(people.ann, dataset)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.contract.service import (
+    MEAN,
     Service,
     ask,
     assert_problem,
     in_time,
     make_key,
+    send_upload,
     sleep_until,
+    upload,
 )
 
 
@@ -77,3 +83,63 @@ def test_keys_of_one_name_are_one_person(
         answer = ask(old, dataset, key="rotation")
         assert ask(new, dataset, key="rotation").content == answer.content
         assert new.get(f"/v1/releases/{answer.json()['id']}").status_code == 200
+
+
+@pytest.fixture
+def by_role(service: Service, admin: httpx.Client) -> Iterator[Callable[[str], httpx.Client]]:
+    with ExitStack() as held:
+        yield lambda role: held.enter_context(service.client(make_key(admin, role)["secret"]))
+
+
+def test_a_reviewer_decides_and_does_nothing_else(
+    admin: httpx.Client, analyst: httpx.Client, by_role: Callable[[str], httpx.Client]
+) -> None:
+    dataset = upload(admin, policy={"review": "always"})["id"]
+    release = ask(analyst, dataset).json()["id"]
+    reviewer = by_role("reviewer")
+    assert release in reviewer.get("/v1/releases").text
+    sheet = reviewer.get(f"/v1/releases/{release}/review")
+    assert sheet.status_code == 200
+    said = reviewer.post(f"/v1/releases/{release}/comments", json={"text": "Why?"})
+    assert said.status_code == 201
+    decided = reviewer.post(
+        f"/v1/releases/{release}/decision",
+        json={"decision": "approve", "reason": "within the protocol"},
+        headers={"If-Match": "*"},
+    )
+    assert decided.status_code in (200, 202), decided.text
+    refused = assert_problem(ask(reviewer, dataset), 403, "forbidden")
+    assert refused["detail"] == "This needs the role analyst, curator or admin."
+    assert_problem(send_upload(reviewer), 403, "forbidden")
+    grant = {"epsilon": "1", "reason": "more"}
+    assert_problem(reviewer.post(f"/v1/datasets/{dataset}/grants", json=grant), 403, "forbidden")
+    path, seen = f"/v1/releases/{release}/publication", {"If-Match": "*"}
+    assert_problem(reviewer.post(path, json={"reason": "x"}, headers=seen), 403, "forbidden")
+    lines = reviewer.get(f"/v1/datasets/{dataset}/ledger").json()["items"]
+    assert [each["kind"] for each in lines] == ["open", "reserve", "debit"]
+    assert admin.get("/v1/ledger/verification").json()["ok"]
+
+
+def test_an_auditor_sees_everything_and_changes_nothing(
+    admin: httpx.Client, analyst: httpx.Client, by_role: Callable[[str], httpx.Client]
+) -> None:
+    dataset = upload(admin, policy={"review": "always"})["id"]
+    release = ask(analyst, dataset).json()["id"]
+    auditor = by_role("auditor")
+    for seen in (
+        "/v1/datasets", f"/v1/datasets/{dataset}/budget", f"/v1/datasets/{dataset}/ledger",
+        f"/v1/datasets/{dataset}/caps", f"/v1/releases/{release}", "/v1/ledger/verification",
+        f"/v1/releases/{release}/review", f"/v1/releases/{release}/comments", "/v1/audit",
+    ):  # fmt: skip
+        assert auditor.get(seen).status_code == 200, seen
+    refused = {
+        f"/v1/releases/{release}/decision": {"decision": "reject", "reason": "no"},
+        f"/v1/releases/{release}/comments": {"text": "Why?"},
+        f"/v1/datasets/{dataset}/previews": {"statistic": MEAN, "epsilon": "1"},
+        "/v1/keys": {"name": "eve", "role": "admin"},
+    }
+    for path, body in refused.items():
+        answer = auditor.post(path, json=body, headers={"If-Match": "*"})
+        assert_problem(answer, 403, "forbidden")
+    assert_problem(ask(auditor, dataset), 403, "forbidden")
+    assert_problem(auditor.get("/v1/keys"), 403, "forbidden")

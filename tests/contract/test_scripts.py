@@ -19,7 +19,7 @@ from app.settings import PREFIX
 from tests.contract.examples import with_examples
 from tests.contract.programs import pack_client, program_of, run_python
 from tests.contract.service import MEAN, Service, ask, assert_problem, make_key, spent, upload
-from tests.contract.test_foresight import KINDS
+from tests.contract.test_estimates import KINDS
 
 ODD = "wages of \"Łódź\" \\ 'n' 😀 # "
 BY_REGION = {**MEAN, "by": ["region"]}
@@ -56,9 +56,9 @@ def test_a_release_is_read_by_its_script(
     service: Service, packed: Path, desk: ReleaseDesk, wages: Dataset, key: str
 ) -> None:
     release = wages.release(BY_REGION, epsilon="0.5", purpose='for "Table 2"\nof the report')
-    told = run(desk.script(release), packed, service, key)
-    assert release.to_text() in told
-    assert told.splitlines()[-1] == "True", "the receipt is good"
+    reported = run(desk.script(release), packed, service, key)
+    assert release.to_text() in reported
+    assert reported.splitlines()[-1] == "True", "the receipt is good"
     assert desk.budget(wages).epsilon.spent == "0.5"
 
 
@@ -87,8 +87,8 @@ def test_what_a_preview_assumes_is_in_its_script(
 ) -> None:
     assume = {"population": {"income": {"mean": 60, "std": 2}}}
     text = wages.script(MEAN, epsilon="9", assume=assume, accuracy=0.5)
-    told = run(text, packed, service, key)
-    assert wages.dry_run(MEAN, epsilon="9", assume=assume).to_text() in told
+    reported = run(text, packed, service, key)
+    assert wages.dry_run(MEAN, epsilon="9", assume=assume).to_text() in reported
     assert "'accuracy': 0.5" in text
 
 
@@ -101,8 +101,8 @@ def test_notebooks_run_cell_by_cell(
     of_question = wages.script(BY_REGION, epsilon="0.5", language="notebook")
     preview = wages.preview(BY_REGION, epsilon="0.5")
     for notebook, answer in ((of_release, release), (of_question, preview)):
-        told = run(program_of(notebook), packed, service, key)
-        assert answer._repr_html_() in told
+        reported = run(program_of(notebook), packed, service, key)
+        assert answer._repr_html_() in reported
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_the_command_line_prints_both(
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    told = printed("releases", "script", release.id, "--language", "r")
-    assert told == desk.script(release, language="r")
+    reported = printed("releases", "script", release.id, "--language", "r")
+    assert reported == desk.script(release, language="r")
     asked = ("--epsilon", "0.1", "--assume", '{"rows": 9}', "--language", "notebook")
-    told = printed("datasets", "script", wages.id, json.dumps(MEAN), *asked)
-    assert told == wages.script(MEAN, epsilon="0.1", assume={"rows": 9}, language="notebook")
+    reported = printed("datasets", "script", wages.id, json.dumps(MEAN), *asked)
+    assert reported == wages.script(MEAN, epsilon="0.1", assume={"rows": 9}, language="notebook")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from hypothesis.errors import Flaky, FlakyStrategyDefinition
 from schemathesis import Case, GenerationMode
 from schemathesis.core.transport import Response
 
-from app.api.openapi.snapshot import snapshot
+from app.api.application import snapshot
 from app.domain.problems import Problem
 from app.services.audit import AuditService
 from app.services.datasets.budgets import BudgetService
@@ -109,7 +109,7 @@ def run(directory: Path) -> Followed:
     """Run sequences on a service of their own, since they archive whatever they come upon.
 
     What one sequence makes, the next finds in a list. So the same choices may not lead to the same
-    requests again, which the tool does not bear: it is started anew then, with other choices.
+    requests again, which the tool does not bear: it is started again then, with other choices.
     """
     seen = Seen()
     source = lying(directory / "data")
@@ -129,7 +129,7 @@ def run(directory: Path) -> Followed:
 
 
 def run_more(machine: Any, begun: int) -> None:
-    """Run the sequences that are left, with choices that nobody has made before."""
+    """Run the sequences that are left, with choices that no one has made before."""
     seed(begun)(machine).run(
         settings=settings(
             max_examples=SEQUENCES - begun,

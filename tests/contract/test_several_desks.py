@@ -76,6 +76,7 @@ def test_an_archiving_holds_at_once(one: httpx.Client, other: httpx.Client) -> N
     assert_problem(other.get(rows), 409, "dataset-archived")
 
 
+@pytest.mark.slow
 def test_a_pause_holds_at_once(one: httpx.Client, other: httpx.Client) -> None:
     dataset = upload(one)["id"]
     pause = {"what": "dataset", "name": dataset, "paused": True, "reason": "a flood"}

@@ -1,4 +1,4 @@
-"""Clients that dawdle cost one socket for a bounded time, and nobody else notices."""
+"""Clients that dawdle cost one socket for a bounded time, and no one else notices."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def test_an_answer_that_nobody_reads_is_dropped(
 def test_who_leaves_amid_many_answers_is_no_failure_of_ours(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Requests in one piece wait for each other's answers, and nobody takes those."""
+    """Requests in one piece wait for each other's answers, and no one takes those."""
     requests = f"GET /openapi.json HTTP/1.1\r\n{HEAD}\r\n".encode() * 20
     for _ in range(5):
         with connect(service) as connection:

@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 from app.client import AsyncDesk, ReleaseDesk
-from app.client.progress import far_of
+from app.client.questions import far_of
 from app.vault.vault import ATTACHED, MANIFEST
 from tests.app.object_store import KEY_ID, SECRET, etag, object_store
 from tests.app.terminals import looked_at, until_told

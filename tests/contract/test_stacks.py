@@ -69,13 +69,15 @@ def test_a_preview_states_each_part_s_noise(analyst: httpx.Client, dataset: str)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    mixed = preview(MIXED, accuracy=1)
+    mixed = preview(MIXED, accuracy=2)
     assert mixed["cost"] == "1"
     alone = preview(MEAN)["noise"]["std"]["income"]
     # a third of epsilon: three times the noise
     assert mixed["noise"]["std"]["parts"][0]["income"] == pytest.approx(3 * alone, rel=1e-6)
     assert mixed["noise"]["std"]["parts"][2] is None
-    assert mixed["accuracy"] == {"wanted": 1, "epsilon": None, "estimate": "simulated"}
+    assert mixed["accuracy"]["wanted"] == 2
+    assert Fraction(mixed["accuracy"]["epsilon"]) > 10, "laws of counts and a simulated median"
+    assert mixed["accuracy"]["estimate"] in ("simulated", "coarse")
     assert any(row["comparison"].startswith("parts[1]: ") for row in mixed["alternatives"])
     uneven = preview(stack((MEAN, 1), (HISTOGRAM, 1e-4)), accuracy=50)
     assert Fraction(uneven["accuracy"]["epsilon"]) > 100
@@ -84,6 +86,26 @@ def test_a_preview_states_each_part_s_noise(analyst: httpx.Client, dataset: str)
         4 * Fraction(preview(MEAN, accuracy=5)["accuracy"]["epsilon"]), rel=2e-3
     )
     assert spent(analyst, dataset) == "0"
+
+
+def test_parts_that_can_have_standard_errors_have_them(curator: httpx.Client, dataset: str) -> None:
+    """At a share of their own epsilon; the others say why they have none."""
+    body = ask(curator, dataset, MIXED, epsilon="5", inference={"share": "1/3"}).json()
+    places = [term["place"] for term in body["inference"]["terms"]]
+    assert places[:-2] == [["parts", 0, name] for name in body["value"]["parts"][0]]
+    assert places[-2:] == [["parts", 2, "quantiles", at, "value"] for at in (0, 1)]
+    assert Fraction(body["inference"]["cost"]) == Fraction(5, 6)
+    for term, value in zip(
+        body["inference"]["terms"][-2:], body["value"]["parts"][2]["quantiles"], strict=True
+    ):
+        low, high = term["confidence_95"]
+        assert low <= value["value"] == term["estimate"] <= high
+    facts = body["details"]["parts"]
+    assert ["no_inference" in part for part in facts] == [False, True, False]
+    assert spent(curator, dataset) == "5"
+    answer = ask(curator, dataset, stack((HISTOGRAM, 1)), inference={"share": "1/3"})
+    refused = assert_problem(answer, 422, "invalid-request")
+    assert refused["errors"][0]["field"] == "inference"
 
 
 def test_a_policy_judges_the_parts(curator: httpx.Client) -> None:

@@ -1,4 +1,4 @@
-"""Time stamps of checkpoints: by an authority outside, which nobody waits for."""
+"""Time stamps of checkpoints: by an authority outside, which no one waits for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from app.cli.commands import main
+from app.cli import main
 from app.client import ReceiptError, check_page, check_stamp
 from tests.app.authority import STAMPED_AT, Stamping, listening
 from tests.contract.service import Service, ask, assert_problem, running, upload
@@ -130,11 +130,11 @@ def test_whoever_signs_a_page_anew_has_no_stamp_for_it(stamped: Stamped, change:
 
 
 @pytest.mark.parametrize(
-    ("pem", "told"),
+    ("pem", "reported"),
     [(Stamping().pem, "not by this authority"), (b"no certificate", "cannot be read")],
 )
-def test_only_the_authority_named_stamps(stamped: Stamped, pem: bytes, told: str) -> None:
-    with pytest.raises(ReceiptError, match=told):
+def test_only_the_authority_named_stamps(stamped: Stamped, pem: bytes, reported: str) -> None:
+    with pytest.raises(ReceiptError, match=reported):
         check_page(stamped.page, stamped.keys, authority=pem)
 
 
@@ -180,5 +180,5 @@ def test_nothing_waits_for_an_authority_that_is_down(
         until = time.monotonic() + 60
         while "was not stamped" not in caplog.text and time.monotonic() < until:
             time.sleep(0.05)
-    (told, *_) = [each for each in caplog.records if "was not stamped" in each.message]
-    assert vars(told)["reason"] == "status 503"
+    (reported, *_) = [each for each in caplog.records if "was not stamped" in each.message]
+    assert vars(reported)["reason"] == "status 503"

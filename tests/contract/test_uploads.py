@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from app.cli.commands import main
+from app.cli import main
 from tests.contract.service import (
     COLUMNS,
     ROWS,
@@ -29,7 +29,7 @@ from tests.contract.service import (
     spec,
     upload,
 )
-from tests.tiers import wide
+from tests.tiers import in_one, wide
 
 CELL = "sentinel7719283746"
 HEADER = "income,food,region,owner\n"
@@ -236,7 +236,7 @@ BAD_SPECS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_SPECS)
+@in_one("name", BAD_SPECS)
 def test_bad_specs_are_refused(curator: httpx.Client, name: str) -> None:
     answer = send_upload(curator, ROWS, BAD_SPECS[name])
     problem = assert_problem(answer, 422, "invalid-request")

@@ -280,8 +280,8 @@ def test_an_analyst_reads_versions_and_adds_none(
     first = upload(curator, file_of(people(95)), **ROOM)
     analyst = {"Authorization": f"Bearer {make_key(admin, 'analyst')['secret']}"}
     path = f"/v1/datasets/{first['id']}/versions"
-    told = curator.get(path, headers=analyst)
-    assert [each["version"] for each in told.json()["items"]] == [1]
+    reported = curator.get(path, headers=analyst)
+    assert [each["version"] for each in reported.json()["items"]] == [1]
     sent = curator.post(path, headers=analyst, files={"file": ("r.csv", "x"), "spec": (None, "{}")})
     assert_problem(sent, 403, "forbidden")
     assert_problem(curator.get("/v1/datasets/ds_none/versions"), 404, "not-found")

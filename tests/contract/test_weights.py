@@ -51,6 +51,39 @@ def test_answers_count_records_by_weight(curator: httpx.Client, dataset: str) ->
     assert abs(plain["value"]["income"] - body["value"]["income"]) > 5
 
 
+def test_counts_are_sums_of_weights(curator: httpx.Client, dataset: str) -> None:
+    """In counts, histograms and tables: previewed, tried and released; their margins are free."""
+    low, high = (sum(w for x, _, w in TABLE if (x < 40) == small) for small in (True, False))
+    edges = {"income": [0, 40, 100]}
+    count = {"kind": "count", "weights": "hours"}
+    histogram = {"kind": "histogram", "columns": ["income"], "edges": edges, "weights": "hours"}
+    tables = {
+        "kind": "tables", "columns": ["income", "food"], "weights": "hours",
+        "edges": {**edges, "food": [0, 15, 50]},
+    }  # fmt: skip
+    for statistic in (count, histogram, tables):
+        body = {"statistic": statistic, "epsilon": "10000"}
+        for free in ("previews", "dry-runs"):
+            seen = curator.post(f"/v1/datasets/{dataset}/{free}", json=body)
+            assert seen.status_code == 200, seen.text
+            assert seen.json()["details"]["weights"]["largest"] == 40
+    total = ask(curator, dataset, count, epsilon="10000").json()
+    assert total["value"]["count"] == pytest.approx(low + high, rel=1e-3)
+    cells = ask(curator, dataset, histogram, epsilon="10000").json()["value"]["cells"]
+    assert [cell["count"] for cell in cells] == pytest.approx([low, high], rel=1e-3)
+    released = settled(curator, ask(curator, dataset, tables, epsilon="10000")).json()
+    path = f"/v1/releases/{released['id']}"
+    free = curator.post(f"{path}/derivations", json={"statistic": histogram}).json()
+    own = [cell["count"] for cell in free["value"]["cells"]]
+    assert own == pytest.approx([low, high], rel=5e-3)
+    rows = curator.post(f"{path}/synthetic", json={"rows": 2000, "seed": 1}).text.splitlines()[1:]
+    share = sum(float(row.split(",")[0]) < 40 for row in rows) / len(rows)
+    assert share == pytest.approx(low / (low + high), abs=0.02)
+    bare = {**histogram, "weights": None}
+    refused = curator.post(f"{path}/derivations", json={"statistic": bare})
+    assert_problem(refused, 422, "invalid-request")
+
+
 @pytest.mark.parametrize("mechanism", [None, "functional", *wide("kng", "objective_perturbation")])
 @pytest.mark.parametrize("kind", ["linear_regression", "quantile_regression"])
 def test_regressions_weigh_by_every_mechanism(

@@ -43,11 +43,11 @@ def opened(directory: Path, **settings: Any) -> Iterator[tuple[httpx.Client, str
 def assert_void(client: httpx.Client, directory: Path, dataset: str, **asked: Any) -> None:
     """Ask, twice: both times there is the one problem, and nothing but it is kept."""
     answers = [ask(client, dataset, key="a", **asked) for _ in range(2)]
-    told = [assert_problem(answer, 500, "release-void") for answer in answers]
-    for body in told:
+    reported = [assert_problem(answer, 500, "release-void") for answer in answers]
+    for body in reported:
         del body["request_id"]
         assert no_entropy.SAID not in json.dumps(body)
-    assert told[0] == told[1]
+    assert reported[0] == reported[1]
     [listed] = client.get("/v1/releases", params={"dataset": dataset}).json()["items"]
     assert (listed["status"], listed["value"]) == ("void", None)
     assert client.get(f"/v1/releases/{listed['id']}").json() == listed

@@ -31,8 +31,8 @@ _SECRETS = "/run/secrets/"
 def commands_of_the_comments() -> list[str]:
     """Return the lines of the file's head that make a file for a secret."""
     head = (ROOT / "docker-compose.yml").read_text("utf-8").partition("\nx-desk")[0]
-    told = (line.removeprefix("#").strip() for line in head.splitlines())
-    return [line for line in told if " > " in line]
+    reported = (line.removeprefix("#").strip() for line in head.splitlines())
+    return [line for line in reported if " > " in line]
 
 
 class Project:
@@ -126,19 +126,19 @@ class Project:
     ) -> tuple[list[str], dict[str, str], str]:
         """Do what the image ``postgres`` does at its first start."""
         programs, user = _programs_and_user()
-        told = service["environment"]
+        reported = service["environment"]
         (place,) = (each.split(":")[1] for each in service["volumes"])
         data = self.volume(service, place)
-        password = self.secret(told["POSTGRES_PASSWORD_FILE"].removeprefix(_SECRETS))
+        password = self.secret(reported["POSTGRES_PASSWORD_FILE"].removeprefix(_SECRETS))
         shutil.chown(data, user)
-        first = [f"--username={told['POSTGRES_USER']}", f"--pwfile={password}"]
+        first = [f"--username={reported['POSTGRES_USER']}", f"--pwfile={password}"]
         initdb = [programs / "initdb", "--auth=scram-sha-256", "--encoding=utf8", *first]
         subprocess.run(
             [*initdb, "-D", data], user=user, cwd="/", check=True, stdout=subprocess.DEVNULL
         )
         subprocess.run(
             [programs / "postgres", "--single", "-D", data, "postgres"],
-            input=f"CREATE DATABASE {told['POSTGRES_DB']}\n".encode(),
+            input=f"CREATE DATABASE {reported['POSTGRES_DB']}\n".encode(),
             user=user,
             cwd="/",
             check=True,

@@ -30,19 +30,19 @@ _OF_THE_CLUSTER = {"Namespace"}
 
 def render(folder: Path) -> list[Resource]:
     """Return the resources of a kustomization, as ``kubectl kustomize`` prints them."""
-    told = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))
-    assert told["kind"] == "Kustomization"
-    assert told.keys() <= _KNOWN, f"{folder} says more than the tests understand"
-    found = [each for name in told["resources"] for each in _resources(folder / name)]
-    for patch in told.get("patches", []):
+    reported = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))
+    assert reported["kind"] == "Kustomization"
+    assert reported.keys() <= _KNOWN, f"{folder} says more than the tests understand"
+    found = [each for name in reported["resources"] for each in _resources(folder / name)]
+    for patch in reported.get("patches", []):
         assert patch.keys() == {"path"}
         for change in _documents(folder / patch["path"]):
             _patch(found, change)
     for each in found:
-        if each["kind"] not in _OF_THE_CLUSTER and "namespace" in told:
-            each["metadata"]["namespace"] = told["namespace"]
+        if each["kind"] not in _OF_THE_CLUSTER and "namespace" in reported:
+            each["metadata"]["namespace"] = reported["namespace"]
         for container in containers(each):
-            _rename(container, told.get("images", []))
+            _rename(container, reported.get("images", []))
     names = [identity(each) for each in found]
     assert len(set(names)) == len(names), "a resource is there twice"
     return found

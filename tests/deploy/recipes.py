@@ -79,7 +79,7 @@ def compose_file() -> Any:
 def volumes_of(service: dict[str, Any]) -> dict[str, str]:
     """Return the volume at each place of a service."""
     mounts = service["volumes"]
-    short = dict(reversed(each.split(":")) for each in mounts if isinstance(each, str))
+    short = {each.split(":")[1]: each.split(":")[0] for each in mounts if isinstance(each, str)}
     long = {each["target"]: each["source"] for each in mounts if isinstance(each, dict)}
     return short | long
 

@@ -87,8 +87,8 @@ def test_the_image_says_what_its_recipe_says(built: Built) -> None:
     assert built.said["Cmd"] == recipe.command
     assert built.said["Volumes"].keys() == set(recipe.volumes)
     assert built.said["Healthcheck"]["Test"] == ["CMD", *recipe.health]
-    told = dict(each.split("=", 1) for each in built.said["Env"])
-    assert told == recipe.environment, "nothing of the build's environment has come along"
+    reported = dict(each.split("=", 1) for each in built.said["Env"])
+    assert reported == recipe.environment, "nothing of the build's environment has come along"
 
 
 def test_the_image_is_small_and_holds_what_runs(built: Built) -> None:

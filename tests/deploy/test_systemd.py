@@ -54,8 +54,8 @@ def verified(unit: str, folder: Path) -> str:
     done = subprocess.run(
         ["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False
     )
-    told = (done.stdout + done.stderr).splitlines()
-    return "\n".join(line for line in told if UNIT.name in line)
+    reported = (done.stdout + done.stderr).splitlines()
+    return "\n".join(line for line in reported if UNIT.name in line)
 
 
 def test_systemd_takes_it(tmp_path: Path) -> None:
@@ -108,6 +108,6 @@ def test_the_page_makes_what_the_unit_needs() -> None:
 def test_a_command_of_the_page_finds_the_ledger_and_its_anchor() -> None:
     given = environment(UNIT.read_text("utf-8"))
     (command,) = re.findall(r"^runuser .*?[^\\]$", PAGE, re.MULTILINE | re.DOTALL)
-    told = shlex.split(command.replace("\\\n", " "))
+    reported = shlex.split(command.replace("\\\n", " "))
     for name in ("RELEASE_DESK_DATA_DIR", "RELEASE_DESK_ANCHOR_DIR"):
-        assert f"{name}={given[name]}" in told
+        assert f"{name}={given[name]}" in reported

@@ -130,7 +130,7 @@ class World:
         empty = chief.open("/desk/datasets/new")
         file = ("rows.csv", ROWS.encode())
         drafted = chief.send(empty, "Draft", file=file)
-        curators = ["grants", "caps", "edit", "versions"]
+        curators = ["grants", "caps", "access", "edit", "versions"]
         extending = chief.open(f"/desk/datasets/{dataset}/versions")
         pages = [
             drafted,
@@ -146,6 +146,7 @@ class World:
             chief.open("/desk/audit"),
             chief.open("/desk/sign-in"),
             chief.open("/desk/keys"),
+            chief.open("/desk/groups"),
             chief.open(f"/desk/keys/{made['id']}/revocation"),
             *(
                 chief.open(f"/desk/datasets/{dataset}/ask?statistic={kind}")

@@ -24,6 +24,12 @@ COLUMNS = {
 FILLED: dict[str, dict[str, str | list[str]]] = {
     "count": {"where 0 column": "region", "where 0 op": "==", "where 0 value": "north"},
     "histogram": {"columns": ["income", "region"], "edges income": "0, 50, 100"},
+    "tables": {
+        "columns": ["income", "region"],
+        "edges income": "0, 50, 100",
+        "margins": "all_one_way",
+        "raw": "yes",
+    },
     "sum": {"columns": ["income"], "by": ["region"]},
     "mean": {"columns": ["income", "food"]},
     "variance": {"columns": ["income"]},
@@ -41,7 +47,31 @@ FILLED: dict[str, dict[str, str | list[str]]] = {
     },
     "quantile_regression": {"formula": "food ~ income", "tau": "0.5"},
     "geometric_median": {"columns": ["income", "food"]},
-    "stack": {"parts": '[{"statistic": {"kind": "mean", "columns": ["income"]}}]'},
+    "test": {"test": "rank_sum", "columns": ["income"], "groups": "region", "bins": "10"},
+    "summary": {
+        "columns": ["income", "owner"],
+        "show": ["n", "mean_sd", "share"],
+        "shares": "mean_sd = 2\nshare = 0.5",
+        "differences": "yes",
+        "by": ["region"],
+    },
+    "poisson_regression": {"target": "food", "features": ["income"], "offset": "owner"},
+    "multinomial_regression": {"target": "region", "features": ["income"], "reference": "north"},
+    "cox_regression": {
+        "time": "income",
+        "event": "owner",
+        "features": ["food"],
+        "ceiling": "3",
+        "edges income": "step 25",
+    },
+    "kaplan_meier": {"time": "income", "event": "owner", "edges income": "step 25"},
+    "roc": {
+        "score": "food",
+        "label": "rich",
+        "derive": "rich = income > 50",
+        "edges food": "0, 10, 20, 50",
+    },
+    "stack": {"question 0 columns": ["income"]},
 }
 FILLED |= {
     each["kind"]: {name: value for name, value in each.items() if name != "kind"}
@@ -101,7 +131,8 @@ def test_a_statistic_can_be_previewed(analyst: Browsing, dataset: str, kind: str
     assert not shown.alerts()
     assert "epsilon 0.5" in preview(shown)
     assert "After this release" in preview(shown)
-    assert "Expected error" in preview(shown)
+    # a p-value has no error: a test says what the noise takes of its power
+    assert ("the power of" if kind == "test" else "Expected error") in preview(shown)
 
 
 def test_a_preview_shows_its_curve_its_alternatives_and_the_output_space(
@@ -170,6 +201,9 @@ def test_a_question_is_confirmed_paid_for_once_and_shown(
         release = shown.path.rsplit("/", 1)[1]
         message = somebody.client.get(f"{shown.path}/release.json").json()
         assert message == admin.get(f"/v1/releases/{release}").json()
+        picture = somebody.client.get(f"{shown.path}/chart.svg")
+        assert picture.headers["content-type"] == "image/svg+xml"
+        assert "<circle" in picture.text
         table = somebody.client.get(f"{shown.path}/release.csv").text
         assert str(message["value"]["income"]) in table
         for language in ("python", "r", "notebook"):
@@ -249,6 +283,8 @@ def test_what_the_budget_does_not_hold_is_refused_with_its_remedy(
     asked = {"columns": ["income"], "epsilon": "2", "wanted": "epsilon"}
     shown = analyst.send(page, "Preview", **asked)
     assert "Not enough is left" in preview(shown)
+    badges = shown.tree.xpath("//section[@aria-label='Preview']//*[contains(@class, 'status')]")
+    assert badges == [], "no verdict above a refusal"
     confirm = analyst.send(page, "Release", **asked)
     refused = analyst.send(confirm, "Release", status=409)
     assert refused.alerts()
@@ -450,7 +486,8 @@ _EDGED = {"columns": ["region", "income", "food"], "edges income": "0, 50, 100"}
             {"target": "food", "features": ["income"], "bound": "1e999"},
             "bound",
         ),
-        ("stack", {"parts": "[1e999]"}, "parts"),
+        ("stack", {"question 0 columns": ["income"], "question 0 share": "x"}, "question 0 share"),
+        ("stack", {}, "question 0 columns"),
         ("histogram", {**_EDGED, "edges food": ""}, "edges food"),
         ("histogram", {**_EDGED, "edges food": "5, 1"}, "edges food"),
         ("histogram", {**_EDGED, "edges food": "0, 1e999"}, "edges food"),

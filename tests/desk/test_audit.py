@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 from uuid import uuid4
 
 import httpx
+import pytest
 
+from app.desk.pages import audit
 from app.services.audit import AuditService
 from app.store import Verification
 from tests.contract.service import MEAN, ask, make_key, settled, upload
@@ -126,3 +130,72 @@ def test_a_walk_that_takes_long_goes_on_and_is_waited_for_once() -> None:
 
     asyncio.run(scenario())
     assert walks == ["begun"]
+
+
+def test_the_ledger_the_decisions_and_the_views_are_files(
+    admin: httpx.Client, curator: Browsing, analyst: Browsing
+) -> None:
+    dataset = upload(admin, name="=Exported <b>")
+    release = settled(admin, ask(admin, dataset["id"], epsilon="0.25")).json()["id"]
+    grant = {"epsilon": "1", "reason": "the board's decision"}
+    admin.post(f"/v1/datasets/{dataset['id']}/grants", json=grant).raise_for_status()
+    page = curator.open(f"/desk/audit?account={dataset['account']}")
+    curator.open(f"/desk/releases/{release}")
+    links = page.links()
+    entries = curator.client.get(links["Ledger as JSON"]).json()
+    assert [(each["seq"], each["kind"]) for each in entries] == [
+        (3, "grant"), (2, "debit"), (1, "open")
+    ]  # fmt: skip
+    debit = entries[1]
+    assert (debit["amount"], debit["unit"], debit["release"]) == ("0.25", "epsilon", release)
+    assert (debit["role"], debit["spent_after"]) == ("admin", "0.25")
+    lines = list(csv.DictReader(io.StringIO(curator.client.get(links["Ledger as CSV"]).text)))
+    assert [line["kind"] for line in lines] == ["grant", "debit", "open"]
+    assert {line["dataset_name"] for line in lines} == {"'=Exported <b>"}
+    decisions = curator.client.get(links["Decisions as JSON"]).json()
+    assert "the board's decision" in {each["note"] for each in decisions}
+    assert not {"debit", "open", "result", "checkpoint", "review_vote"} & {
+        each["kind"] for each in decisions
+    }
+    seen = curator.client.get(links["Views as CSV"]).text
+    assert release in {line["release"] for line in csv.DictReader(io.StringIO(seen))}
+    assert release in {
+        each["release"] for each in curator.client.get(links["Views as JSON"]).json()
+    }
+    system = curator.client.get("/desk/audit/ledger.json").json()
+    assert all(each["seq"] is None and each["hash"] is None for each in system if not each["unit"])
+    empty = "/desk/audit/ledger.json?person=a+name+without+entries"
+    assert curator.client.get(empty).json() == []
+    assert curator.client.get(empty.replace("json", "csv")).text == ""
+    for path in ("ledger.csv", "views.json", "report"):
+        assert analyst.client.get(f"/desk/audit/{path}").status_code == 403
+    assert curator.client.get("/desk/audit/other.csv").status_code == 404
+
+
+def test_an_export_in_parts_has_each_entry_once(
+    admin: httpx.Client, curator: Browsing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = upload(admin, budget={"epsilon": "50"})
+    for _ in range(6):
+        ask(admin, account["id"], epsilon="0.25")
+    monkeypatch.setattr(audit, "_PART", 3)
+    path = f"/desk/audit/ledger.csv?account={account['account']}"
+    lines = list(csv.DictReader(io.StringIO(curator.client.get(path).text)))
+    assert [int(line["seq"]) for line in lines] == [7, 6, 5, 4, 3, 2, 1]
+
+
+def test_a_report_says_who_asked_for_what_why_and_what_is_left(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    dataset = upload(admin, budget={"epsilon": "3"}, description="One street.")
+    ask(admin, dataset["id"], epsilon="1", purpose="Table <2>").raise_for_status()
+    page = curator.open(f"/desk/audit?account={dataset['account']}")
+    report = curator.open(page.links()["Report on this account"])
+    assert dataset["name"] in report.heading
+    for said in ("One street.", "Table <2>", "is at most 73% sure", "no review required"):
+        assert said in report.text, said
+    cells = report.tree.xpath("//section[@aria-labelledby='budget']//td/text()")
+    assert cells == ["3", "1", "0", "2"]
+    assert "Report on this account" not in curator.open("/desk/audit").links()
+    curator.open("/desk/audit/report?account=acc_0", status=404)
+    curator.open("/desk/audit/report", status=404)

@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from app.domain.upload_problems import ColumnCounts, UploadReport
+from app.domain.upload_reports import ColumnCounts, UploadReport
 from app.services.datasets import datasets
 from app.services.datasets.drafts import MOST_OF_A_PERSON, doubts
 from mechanisms.privacy import Epsilon

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from app.tidy.csv_text import FORMULA_STARTS
+from app.tidy.pivots import FORMULA_STARTS
 from tests.contract.service import ask, settled, upload
 from tests.desk.browsing import Browsing
 
@@ -58,6 +58,13 @@ def test_no_csv_file_runs_in_a_spreadsheet(admin: httpx.Client, chief: Browsing)
         path, seen = f"/v1/releases/{release}/publication", {"If-Match": "*"}
         assert admin.post(path, json={"reason": "for all"}, headers=seen).status_code == 201
         addresses += [f"/desk/releases/{release}/release.csv", f"/public/releases/{release}.csv"]
+    tables = {"kind": "tables", "columns": ["-region", "=region", "=owner"]}
+    release = settled(admin, ask(admin, dataset, tables, epsilon="5")).json()["id"]
+    addresses += [
+        f"/v1/releases/{release}/cells?format=csv", f"/desk/releases/{release}/synthetic/file"
+    ]  # fmt: skip
+    made = admin.post(f"/v1/releases/{release}/synthetic", json={"rows": 10_000, "seed": 0})
+    assert made.content == chief.client.get(addresses[-1]).content
     texts = []
     for address in addresses:
         answer = (chief.client if address.startswith("/desk") else admin).get(address)
@@ -79,4 +86,8 @@ def test_no_csv_file_runs_in_a_spreadsheet(admin: httpx.Client, chief: Browsing)
 def test_no_other_address_answers_csv(admin: httpx.Client) -> None:
     paths = admin.get("/openapi.json").json()["paths"]
     reported = {path for path, verbs in paths.items() if "text/csv" in str(verbs)}
-    assert reported == {"/v1/datasets/{dataset}/dry-runs/rows"}
+    assert reported == {
+        "/v1/datasets/{dataset}/dry-runs/rows",
+        "/v1/releases/{release}/cells",
+        "/v1/releases/{release}/synthetic",
+    }

@@ -13,7 +13,9 @@ from tests.contract.service import Service, ask, assert_problem, make_key, settl
 from tests.desk.browsing import Browsing, Page, confirmed, nobody, signed_in
 
 HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}"
-LINKS = {"Grant": "grants", "Caps": "caps", "Edit": "edit", "Archive": "archive"}
+LINKS = {
+    "Grant": "grants", "Caps": "caps", "Access": "access", "Edit": "edit", "Archive": "archive",
+}  # fmt: skip
 
 
 def _open(browsing: Browsing, dataset: dict[str, object], rest: str = "") -> Page:
@@ -35,6 +37,22 @@ def test_the_list_has_every_data_set_and_what_is_left(
     assert page.links()["New data set"] == "/desk/datasets/new"
     assert "7.25" in page.text
     assert "New data set" not in analyst.open("/desk/datasets").links()
+
+
+def test_the_list_has_what_a_visitor_can_spend_once_for_each_account(
+    service: Service, admin: httpx.Client, curator: Browsing
+) -> None:
+    first = upload(admin, budget={"epsilon": "6"})
+    account = admin.get(f"/v1/datasets/{first['id']}").json()["account"]
+    second = upload(admin, account=account, budget=None)
+    key = make_key(admin, "analyst")
+    cap = {"person": key["person"], "epsilon": "0.25", "reason": "a part of it"}
+    assert admin.put(f"/v1/datasets/{first['id']}/caps", json=cap).is_success
+    with signed_in(service, key["secret"]) as capped:
+        own, shared, *_ = _rows(capped.open("/desk/datasets"))
+    assert (own[0], own[-3:-1]) == (second["name"], ["0.25", "6"])
+    assert (shared[0], shared[-2]) == (first["name"], f"shared with {second['name']}")
+    assert _rows(curator.open("/desk/datasets"))[0][-3:-1] == ["6", "6"]
 
 
 def test_the_list_goes_on(admin: httpx.Client, curator: Browsing) -> None:
@@ -338,3 +356,42 @@ def test_values_are_shown_by_their_labels_and_told_as_they_are(
     assert (
         admin.get(f"/v1/datasets/{dataset}").json()["columns"]["ward"]["labels"] == ward["labels"]
     )
+
+
+def test_a_curator_restricts_a_data_set_and_opens_it_again(
+    service: Service, admin: httpx.Client, chief: Browsing, curator: Browsing
+) -> None:
+    dataset, made = upload(admin), make_key(admin, "analyst")
+    person, group = made["person"], f"study {uuid4()}"
+    groups = chief.open("/desk/groups")
+    assert groups.heading == "Groups"
+    saved = chief.send(
+        groups, "Save group", name=group, persons=f"{person}\n\n", reason="the agreement"
+    )
+    assert saved.path == "/desk/groups"
+    assert group in saved.text
+    wrong = chief.send(saved, "Save group", name="uni:staff", persons="", reason="x", status=422)
+    assert {each.get("id") for each in wrong.tree.xpath("//p[@class='fault']")} == {"name-fault"}
+    page = _open(chief, dataset, "/access")
+    assert page.labels() == ["Who may see it", "Persons", "Groups", "Reason"]
+    refused = chief.send(
+        page, "Save access", who="named", persons="no one", reason="the agreement", status=422
+    )
+    faults = {each.get("id") for each in refused.tree.xpath("//p[@class='fault']")}
+    assert faults == {"persons-fault"}
+    done = chief.send(page, "Save access", who="named", groups=group, reason="the agreement")
+    assert "Only who is named sees the data set" in done.text
+    assert group in done.form("Save access").fields["groups"]
+    assert "Restricted: only named people" in _open(chief, dataset).text
+    assert "access set" in chief.open("/desk/audit?kind=access_set").text
+    curator.open(f"/desk/datasets/{dataset['id']}", status=404)
+    assert dataset["name"] not in curator.open("/desk/datasets").text
+    with signed_in(service, made["secret"]) as browsing:
+        assert _open(browsing, dataset).heading == dataset["name"]
+    opened = chief.send(done, "Save access", who="everyone", reason="over")
+    assert "Everyone whose role allows it" in opened.text
+    assert _open(curator, dataset).heading == dataset["name"]
+
+
+def test_groups_are_for_admins(curator: Browsing) -> None:
+    curator.open("/desk/groups", status=403)

@@ -90,6 +90,10 @@ QUESTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "logit inferred": (LOGIT, THIRD),
     "quantile line": ({**LINE, "kind": "quantile_regression"}, {}),
     "geometric median": ({"kind": "geometric_median", **PAIR}, {}),
+    "summary by": (
+        {"kind": "summary", "columns": ["income", "owner"], **BY, "differences": True},
+        {},
+    ),
     "stack": ({"kind": "stack", "parts": [{"statistic": each} for each in PARTS]}, {}),
 }
 QUESTIONS |= {
@@ -116,11 +120,27 @@ def answer_to(admin: httpx.Client, dataset: str) -> Callable[[str], httpx.Respon
     return asked
 
 
+_LABELS = frozenset(
+    {
+        "time",
+        "threshold",
+        "by",
+        "from",
+        "cell",
+        "level",
+        "column",
+        "columns",
+        "measure",
+        "interval_of",
+    }
+)
+
+
 def leaves(part: Any) -> Iterator[Any]:
     """Yield the numbers and times of a part of an answer, and no label."""
     if isinstance(part, Mapping):
         for name, inner in part.items():
-            if name not in ("by", "cell", "level"):
+            if name not in _LABELS:
                 yield from leaves(inner)
     elif isinstance(part, list):
         for each in part:

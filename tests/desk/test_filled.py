@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from app.desk.building import inside, questions_in
+from app.desk.controls import Field, all_of
 from app.desk.filled import form_of, request_of
 from app.desk.forms import Form
-from app.desk.questions import Field, fields_of, labels_of, opened
+from app.desk.questions import fields_of, labels_of, opened, parameters_of
 from app.web.requests.questions import ReleaseRequest
-from mechanisms.catalog import offers
-from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.catalog import STATISTICS, offers
+from mechanisms.domain import CategoryColumn, Nested, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
 
 SCHEMA = Schema(
@@ -25,9 +29,11 @@ SCHEMA = Schema(
         "owner": NumberColumn(Fraction(0), Fraction(1), boolean=True),
         "born": NumberColumn(Fraction(0), Fraction(30000), kind="date"),
         "region": CategoryColumn(("north", "south", "12", "[0, 10)")),
+        "coast": CategoryColumn(("wet", "dry")),
     },
     adjacency=Adjacency.REPLACE_ONE,
     rows=1000,
+    nested={"coast": Nested("region", (0, 1, 1, 1, 2))},
 )
 RARE: Mapping[str, Mapping[str, Any]] = {
     "derived columns": {
@@ -61,6 +67,19 @@ RARE: Mapping[str, Mapping[str, Any]] = {
     "groups and weights": {
         "kind": "sum", "columns": ["age"], "by": ["region", "owner"], "weights": "income",
     },
+    "groups of numbers and times": {
+        "kind": "mean", "columns": ["income"],
+        "derive": {"half": "age / 2"},
+        "by": [
+            {"column": "age", "edges": [18, 40, 65], "outside": "drop"},
+            {"column": "half", "edges": {"step": 30}},
+            "region",
+        ],
+    },
+    "what is outside, by column": {
+        "kind": "histogram", "columns": ["age", "income"],
+        "edges": {"age": [18, 65], "income": [0, 1000]}, "outside": {"age": "drop"},
+    },
     "edges": {
         "kind": "histogram", "columns": ["age", "born", "region", "half"],
         "derive": {"half": "age / 2"},
@@ -69,6 +88,33 @@ RARE: Mapping[str, Mapping[str, Any]] = {
     "edges that are no list": {
         "kind": "histogram", "columns": ["age", "born"], "outside": "drop",
         "edges": {"age": {"step": 5}, "born": "values"},
+    },
+    "a list of tables": {
+        "kind": "tables", "columns": ["age", "born", "region"], "raw": True,
+        "edges": {"age": {"step": 5}, "born": ["1950-01-01", "1990-01-01"]},
+        "margins": [["age", "region"], ["born"]],
+    },
+    "tables of levels": {
+        "kind": "tables", "columns": ["region"], "hierarchy": "region",
+        "known": {"coast": {"wet": 5}},
+    },
+    "all tables of an order": {
+        "kind": "tables", "columns": ["region", "owner"], "margins": "all_one_way",
+    },
+    "tables that are selected": {
+        "kind": "tables", "columns": ["region", "owner", "age"], "edges": {"age": [0, 18, 65]},
+        "select": "auto", "select_share": 0.25,
+    },
+    "an offset": {
+        "kind": "poisson_regression", "target": "income", "features": ["age"],
+        "offset": "log_age", "derive": {"log_age": "log(age + 1)"}, "bound": 5.0,
+    },
+    "a derived event, in groups": {
+        "kind": "kaplan_meier", "time": "age", "event": "poor", "by": ["region"],
+        "derive": {"poor": "income < 10"}, "edges": {"age": "values"},
+    },
+    "a score with listed edges": {
+        "kind": "roc", "score": "income", "label": "owner", "edges": {"income": [0, 10, 20]},
     },
     "features that are more than columns": {
         "kind": "linear_regression", "target": "income", "intercept": False,
@@ -83,6 +129,13 @@ RARE: Mapping[str, Mapping[str, Any]] = {
         "kind": "quantile_regression", "target": "income", "features": ["age"], "tau": 0.25,
         "base_measure": "flat",
     },
+    "a logarithmic base measure": {
+        "kind": "quantile", "column": "income", "levels": [0.9], "base_measure": "log",
+    },
+    "private bounds": {"kind": "mean", "columns": ["income"], "clip": "private"},
+    "stated bounds": {
+        "kind": "sum", "columns": ["income"], "clip": {"lower": 0, "upper": 2.5},
+    },
     "a comparison as target": {
         "kind": "logistic_regression", "target": {"column": "region", "op": "in",
         "value": ["north", "south"]}, "features": ["age"], "q": 0.5,
@@ -92,6 +145,13 @@ RARE: Mapping[str, Mapping[str, Any]] = {
         "parts": [
             {"statistic": {"kind": "mean", "columns": ["age"]}, "share": 2},
             {"statistic": {"kind": "quantile", "column": "income", "levels": [0.5]}},
+            {
+                "statistic": {
+                    "kind": "histogram", "columns": ["age"], "edges": {"age": {"step": 10}},
+                    "where": [{"column": "owner", "op": "==", "value": True}], "by": ["region"],
+                },
+                "mechanism": "k_norm", "norm": "l1", "share": 0.5,
+            },
         ],
     },
 }  # fmt: skip
@@ -125,7 +185,7 @@ def test_what_few_questions_have_comes_back(rare: str) -> None:
 
 def _fields(form: Form) -> Mapping[str, Field]:
     fields = fields_of(form.text("statistic"), SCHEMA, form)
-    return {field.name: field for field in fields}
+    return {field.name: field for field in all_of(fields)}
 
 
 @pytest.mark.parametrize("rare", RARE)
@@ -133,9 +193,16 @@ def test_every_field_of_a_filled_form_is_on_the_page(rare: str) -> None:
     """A page sends what it shows: a value that no field has would be lost."""
     kept = json.loads(_canonical({"statistic": RARE[rare], "epsilon": "1"}))
     form = form_of(kept)
+    for each in (form, *questions_in(form)):
+        _assert_shown(each)
+
+
+def _assert_shown(form: Form) -> None:
     fields, labels = _fields(form), labels_of([*_fields(form).values()], form)
-    always = {"statistic", "wanted", "epsilon", "mechanism", "norm"}
+    always = {"statistic", "wanted", "epsilon", "mechanism", "norm", "share"}
     for name, value in form.pairs:
+        if inside(name) is not None:
+            continue
         if name in always:
             continue
         if name.startswith("where "):
@@ -143,13 +210,11 @@ def test_every_field_of_a_filled_form_is_on_the_page(rare: str) -> None:
             assert not name.endswith("column") or value in dict(fields["where"].options)
             continue
         assert name in fields, name
-        assert fields[name].shape in ("text", "area", "check") or value in dict(
-            fields[name].options
-        )
-    rarer = {name.partition(" ")[0] for name, _ in form.pairs if name not in always}
-    assert opened(form, [*fields.values()], ()) == any(
-        fields[name].more for name in rarer & {*fields}
-    )
+        assert fields[name].shape not in ("select", "checks") or value in dict(fields[name].options)
+    named = {part for name, _ in form.pairs for part in (name, name.partition(" ")[0])}
+    rarer = any(field.more for name, field in fields.items() if name in named - always)
+    chosen = form.text("mechanism") not in ("", "auto")
+    assert opened(form, [*fields.values()], ()) == (rarer or chosen)
 
 
 def test_what_a_column_is_made_of_is_what_it_is_called() -> None:
@@ -181,3 +246,55 @@ def test_a_choice_that_cannot_be_read_is_a_name(choice: str) -> None:
     form = Form((("statistic", "linear_regression"), ("target", "income"), ("features", choice)))
     assert _fields(form)["features"].options[-1] == (choice, choice)
     assert request_of(form, SCHEMA)["statistic"]["features"] == [choice]
+
+
+@pytest.mark.parametrize(
+    ("text", "edges"),
+    [
+        ("years", ["1970-01-01", *(f"{year}-01-01" for year in range(1971, 2053)), "2052-02-20"]),
+        ("step 30", {"step": 30}),
+        ("1980-01-01, 1990-01-01", ["1980-01-01", "1990-01-01"]),
+    ],
+)
+def test_dates_are_cut_by_the_calendar(text: str, edges: Any) -> None:
+    asked = [("statistic", "histogram"), ("columns", "born"), ("edges born", text)]
+    request = request_of(Form([*asked, ("epsilon", "1")]), SCHEMA)
+    assert request["statistic"]["edges"] == {"born": edges}
+    grouped = [("statistic", "count"), ("by", "born"), ("by edges born", text)]
+    (found,) = request_of(Form(grouped), SCHEMA)["statistic"]["by"]
+    assert found == {"column": "born", "edges": edges}
+
+
+@pytest.mark.parametrize(
+    ("part", "first", "second", "number"),
+    [("quarters", "1970-01-01", "1970-04-01", 330), ("months", "1970-01-01", "1970-02-01", 987)],
+)
+def test_quarters_and_months_begin_on_their_first_day(
+    part: str, first: str, second: str, number: int
+) -> None:
+    asked = [("statistic", "histogram"), ("columns", "born"), ("edges born", part)]
+    edges = request_of(Form(asked), SCHEMA)["statistic"]["edges"]["born"]
+    assert (edges[0], edges[1], edges[-1], len(edges)) == (first, second, "2052-02-20", number)
+    assert edges == sorted(set(edges))
+
+
+@pytest.mark.parametrize("rare", [*RARE, *STATISTICS])
+def test_nothing_that_is_typed_is_json(rare: str) -> None:
+    asked = RARE.get(rare) or STATISTICS[rare].example
+    form = form_of(json.loads(_canonical({"statistic": asked, "epsilon": "1"})))
+    fields = {
+        field.name: field
+        for each in (form, *questions_in(form))
+        for field in _fields(each).values()
+    }
+    typed = {name for name, field in fields.items() if field.shape not in ("checks", "select")}
+    found = [pair for each in (form, *questions_in(form)) for pair in each.pairs]
+    assert not [name for name, value in found if name in typed and value.startswith(("{", "["))]
+
+
+def test_every_field_of_the_catalog_has_a_control() -> None:
+    kept = replace(SCHEMA, optional=frozenset({"income"}))
+    for kind in STATISTICS:
+        fields = all_of(fields_of(kind, kept))
+        assert {field.name.partition(" ")[0] for field in fields} >= {*parameters_of(kind)}, kind
+        assert not [field for field in fields if re.search(r"JSON|[{\[]", field.help)]

@@ -27,7 +27,13 @@ def busy(service: Service, admin: httpx.Client) -> str:
     return dataset
 
 
-@pytest.mark.parametrize("path", ["/desk/releases", "/desk/datasets/{dataset}", "/desk/audit"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/desk/releases", "/desk/datasets/{dataset}", "/desk/audit", "/desk/search?q=mean",
+        "/desk/search?q=nothing-like-this",
+    ],
+)  # fmt: skip
 def test_a_page_of_a_busy_desk_takes_little(service: Service, busy: str, path: str) -> None:
     """Processor time, which unlike waiting does not hang on what else the machine does."""
     with signed_in(service, ADMIN_KEY) as browsing:

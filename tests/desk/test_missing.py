@@ -76,7 +76,7 @@ def test_a_preview_assumes_the_share_of_missing_cells_that_the_form_states(
     assert sent["usefulness"]["sentence"] in page.text
     other = chief.open(asked.format(act="preview", shares=""))
     assert sent["usefulness"]["sentence"] not in other.text
-    assert "say in assume.missing" in other.text
+    assert "state the assumed share of them (assume.missing)" in other.text
     for act in ("try", "release"):
         assert not chief.open(asked.format(act=act, shares="rent+0.8")).alerts()
     for wrong in ("pay+0.2", "rent+2", "rent+much", "rent", "nothing+0.1"):

@@ -38,6 +38,12 @@ def _draft(browsing: Browsing, content: bytes = ROWS, name: str = "people.csv") 
     return browsing.send(browsing.open(NEW), "Draft", file=(name, content))
 
 
+def _typed(browsing: Browsing, page: Page, **types: str) -> Page:
+    """Return a page with the fields of types that are chosen without script, by their places."""
+    filled = {f"columns.{at.removeprefix('at_')}.type": each for at, each in types.items()}
+    return browsing.send(page, "Check", status=422, **filled)
+
+
 def _rows(number: int = 40) -> bytes:
     """Return rows of people whom no other test has uploaded."""
     chance = Random(uuid4().int)
@@ -84,7 +90,7 @@ def _faults(page: Page) -> dict[str, str]:
     found = {}
     for each in page.tree.xpath("//p[@class='fault']"):
         field = each.get("id").removesuffix("-fault")
-        labels = page.tree.xpath(f"//label[@for='{field}']")
+        labels = page.tree.xpath(f"//label[@for='{field}' or .//*[@id='{field}']]")
         found[" ".join(labels[0].text_content().split()) if labels else field] = each.text
     return found
 
@@ -95,8 +101,11 @@ def test_the_form_has_what_a_data_set_needs(curator: Browsing, analyst: Browsing
     assert {"File", "Name", "Review", "Epsilon budget", "Adjacency", "Max rows"} <= set(
         page.labels()
     )
-    buttons = [each.text for each in page.tree.xpath("//main//button[not(@hidden)]")]
-    assert buttons == ["Draft", "Check", "Upload"]
+    buttons = [each.text for each in page.tree.xpath("//form[@data-upload]//button[not(@hidden)]")]
+    assert buttons == [
+        "Draft", "Copy its columns", "Import", "Check", "Upload", "Save for later",
+        "Export the spec",
+    ]  # fmt: skip
     for path in (NEW, f"{NEW}/draft", f"{NEW}/check"):
         assert analyst.client.post(path, files={"file": ("a.csv", ROWS)}).status_code == 403
     assert analyst.open(NEW, status=403).alerts()
@@ -319,7 +328,7 @@ def test_a_declaration_without_mistakes_is_said_to_be_one(curator: Browsing) -> 
     )
     assert "Nothing is wrong" in checked.text
     (doubt,) = checked.tree.xpath("//p[@class='doubt']")
-    assert doubt.get("id").startswith("columns-0-upper")
+    assert doubt.get("id").startswith("columns.0.upper")
     assert not checked.alerts()
 
 
@@ -375,7 +384,7 @@ def _other(text: str) -> str:
 
 
 def _with(browsing: Browsing, path: str, cookies: dict[str, str]) -> str:
-    """Return a page as a browser with other cookies beside its session sees it."""
+    """Return a page as a browser with other cookies next to its session sees it."""
     jar = browsing.client.cookies.jar
     session = {each.name: each.value or "" for each in jar if each.path == "/"}
     with httpx.Client(base_url=browsing.client.base_url, cookies={**session, **cookies}) as client:
@@ -501,7 +510,7 @@ def test_one_row_of_each_person_is_made_as_the_form_says(
     admin: httpx.Client, curator: Browsing
 ) -> None:
     rows = b"who,spend,visits,own\n" + b"".join(b"%d,%d.5,1,yes\n" % (n // 2, n) for n in range(60))
-    page = _draft(curator, b"who,spend,own\n")
+    page = _typed(curator, _draft(curator, b"who,spend,own\n"), at_2="boolean")
     assert "One row per person" in page.labels()
     filled = {
         "name": f"reduced {uuid4()}", "adjacency": "add_remove", "max_rows": "100", "epsilon": "1",
@@ -530,7 +539,9 @@ def test_how_cells_are_written_is_declared_by_column(
     admin: httpx.Client, curator: Browsing
 ) -> None:
     head = b"age,is_owner,ward,when\n"
-    page = _draft(curator, head)
+    page = _typed(curator, _draft(curator, head), at_1="boolean", at_2="category", at_3="datetime")
+    named = {"one_field": "source", "one_value": "Alter", "columns.0.chosen": "yes"}
+    page = curator.send(page, "Set in all chosen", **named)
     for name, place in (("ward", "labels"), ("ward", "trim"), ("is_owner", "true"),
                         ("when", "format"), ("when", "timezone"), ("age", "source")):  # fmt: skip
         assert f"{name} {place}" in page.labels()
@@ -565,3 +576,28 @@ def test_how_cells_are_written_is_declared_by_column(
     assert messages.keys() >= {"Skip rows"}
     messages = _faults(curator.send(page, "Check", status=422, **filled))
     assert messages.keys() == {"when format", "ward labels"}
+
+
+def test_what_values_are_within_is_declared_by_a_name_and_lines(
+    admin: httpx.Client, curator: Browsing
+) -> None:
+    page = _typed(curator, _draft(curator, b"town,age\n"), at_0="category")
+    assert {"town within", "town of"} <= set(page.labels())
+    rows = "town,age\n" + "a,1\nb,2\nc,3\n" * 9
+    filled = {
+        "columns.0.type": "category", "columns.0.values": "a\nb\nc", "columns.0.within": "region",
+        "columns.0.of": "a = north\nb: far south\nc far south",
+        "columns.1.type": "integer", "columns.1.lower": "0", "columns.1.upper": "9",
+        "epsilon": "1", "name": f"within {uuid4()}",
+    }  # fmt: skip
+    refused = curator.send(page, "Check", status=422, **{**filled, "columns.0.of": "a = north"})
+    assert _faults(refused).keys() == {"town of"}
+    refused = curator.send(page, "Check", status=422, **{**filled, "columns.0.within": "age"})
+    assert _faults(refused).keys() == {"town within"}
+    shown = created(curator, page, file=("a.csv", rows.encode()), **filled)
+    assert "within region" in shown.text
+    facts: dict[str, Any] = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()
+    assert facts["columns"]["town"]["within"]["of"] == {
+        "a": "north", "b": "far south", "c": "far south",
+    }  # fmt: skip
+    assert facts["columns"]["region"]["values"] == ["north", "far south"]

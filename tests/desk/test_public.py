@@ -1,4 +1,4 @@
-"""The public pages: for anybody, complete, kept by caches, and no more than the answer."""
+"""The public pages: for anyone, complete, kept by caches, and no more than the answer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from lxml import html
 
 from tests.contract.service import Service, ask, running, settled, upload
 from tests.desk.browsing import Browsing, Page, nobody
@@ -68,7 +69,7 @@ def test_the_page_shows_every_number_as_a_table_and_a_chart(
 def test_pages_say_which_records_a_number_is_about(
     anybody: Browsing, chief: Browsing, admin: httpx.Client
 ) -> None:
-    """Without its conditions a count, and its methods paragraph, would be about anybody."""
+    """Without its conditions a count, and its methods paragraph, would be about anyone."""
     dataset = upload(admin, overlap=INVENTED)["id"]
     where = [
         {"column": "region", "op": "==", "value": "north"},
@@ -122,7 +123,7 @@ def test_a_page_is_called_by_what_was_asked(anybody: Browsing, admin: httpx.Clie
     page = anybody.open(f"/public/releases/{release}")
     assert page.heading.startswith("Mean food by region in “data set")
     assert "We report a mean food by region of the data set" in page.text
-    assert "thick bars their noise intervals. The table" in page.text
+    assert "Dots: the released numbers. Thick lines: 95% noise interval" in page.text
     assert "thin lines" not in page.text
 
 
@@ -147,6 +148,21 @@ def test_the_page_says_what_it_means_and_where_it_is_written(
     links = shown.links()
     for name in ("Download CSV", "Download JSON", "Certificate", "BibTeX", "RIS", "CSL-JSON"):
         assert links[name].startswith(f"/public/releases/{answer['id']}"), name
+
+
+def test_its_chart_is_a_file_that_runs_nothing(
+    anybody: Browsing, shown: Page, answer: dict[str, Any]
+) -> None:
+    address = shown.links()["Download SVG"]
+    assert address == f"/public/releases/{answer['id']}/chart.svg"
+    found = anybody.client.get(address)
+    assert found.status_code == 200
+    assert found.headers["content-type"] == "image/svg+xml"
+    for tag in ("<script", "<style", "style=", "href", "<b>"):
+        assert tag not in found.text, tag
+    picture = html.fromstring(found.content)
+    assert picture.xpath("//*[local-name()='circle']")
+    assert anybody.client.get("/public/releases/rel_0/chart.svg").status_code == 404
 
 
 def test_nothing_on_it_runs_or_comes_from_elsewhere(shown: Page) -> None:
@@ -200,6 +216,57 @@ def test_every_kind_of_column_and_number_has_a_page(
     assert reported in page.text
     assert page.tree.xpath("//section[@aria-labelledby='numbers']//tbody/tr")
     assert anybody.open(f"/public/releases/{found['id']}/certificate").heading
+
+
+def test_groups_are_a_table_of_rows_and_columns_and_its_files(
+    anybody: Browsing, admin: httpx.Client, hospital: str
+) -> None:
+    question = {"kind": "mean", "columns": ["age"], "by": ["town", "cured"]}
+    release = settled(admin, ask(admin, hospital, question)).json()
+    publish(admin, release["id"])
+    page = anybody.open(f"/public/releases/{release['id']}")
+    heads = [th.text_content() for th in page.tree.xpath("//table[@class='pivot']/thead//th")]
+    assert heads == ["town", "cured", "false", "true"]
+    other = anybody.send(page, "Arrange", across="town")
+    heads = [th.text_content() for th in other.tree.xpath("//table[@class='pivot']/thead//th")]
+    assert heads == ["cured", "town", "A", "B"]
+    number = str(release["value"]["groups"][0]["value"]["age"])
+    assert number in anybody.client.get(other.links()["Table as CSV"]).text
+    for name, mark in (("Table as Markdown", "| cured | town: A"), ("Table as LaTeX", "\\hline")):
+        address = other.links()[name]
+        assert "?across=town" in address
+        assert mark in anybody.client.get(address).text
+    below = f"/public/releases/{release['id']}/pivot"
+    assert anybody.client.get(f"{below}.exe").status_code == 404
+    alone = settled(admin, ask(admin, hospital, {"kind": "mean", "columns": ["age"]})).json()
+    publish(admin, alone["id"])
+    assert anybody.client.get(f"/public/releases/{alone['id']}/pivot.csv").status_code == 404
+
+
+def test_one_table_of_many_is_chosen_by_a_form(
+    anybody: Browsing, admin: httpx.Client, hospital: str
+) -> None:
+    question = {
+        "kind": "tables", "columns": ["town", "cured", "age"], "edges": {"age": [0, 50, 120]},
+    }  # fmt: skip
+    release = settled(admin, ask(admin, hospital, question)).json()
+    publish(admin, release["id"])
+    page = anybody.open(f"/public/releases/{release['id']}")
+    shown = anybody.send(page, "Show table", rows="age", across="town")
+    heads = [th.text_content() for th in shown.tree.xpath("//table[@class='pivot']/thead//th")]
+    assert heads == ["age", "town", "A", "B"]
+    (table,) = [t for t in release["value"]["tables"] if {*t["columns"]} == {"age", "town"}]
+    counts = sorted(cell["count"] for cell in table["cells"])
+    cells = shown.tree.xpath("//table[@class='pivot']/tbody//td")
+    assert sorted(int(td.text_content()) for td in cells) == counts
+    assert all("noise interval" in td.get("title") for td in cells)
+    assert {td.get("class").split()[0] for td in cells} == {"num"}
+    written = anybody.client.get(shown.links()["Table as CSV"]).text
+    assert all(str(count) in written for count in counts)
+    assert (
+        "No table has age and smoker"
+        in anybody.open(f"/public/releases/{release['id']}?rows=age&across=smoker&page=x").text
+    )
 
 
 def test_its_linked_data_can_be_read(shown: Page, answer: dict[str, Any]) -> None:
@@ -339,3 +406,22 @@ def test_what_is_not_there_is_a_page_too(anybody: Browsing) -> None:
     for path in ("/public/releases/rel_none", "/public/releases/%00"):
         assert anybody.open(path, status=404).alerts()
     assert anybody.open("/public?before=x", status=404).alerts()
+
+
+def test_a_release_with_gaussian_noise_says_what_it_promises(
+    admin: httpx.Client, anybody: Browsing
+) -> None:
+    """It has no factor without exceptions: the account's delta is named next to it."""
+    dataset = upload(admin, budget={"epsilon": "1", "delta": "1e-6"})["id"]
+    mean = {"kind": "mean", "columns": ["income"]}
+    release = ask(admin, dataset, mean, epsilon="0.1").json()["id"]
+    publish(admin, release)
+    for path in (f"/public/releases/{release}", f"/public/releases/{release}/certificate"):
+        text = anybody.client.get(path).text
+        assert "by at most a factor of 1.54, and 0.000001 more." in text
+        assert "Rho is 0.005. This is zero-concentrated differential privacy" in text
+        assert "no exceptions" not in text
+    assert "rho 0.005" in anybody.client.get(f"/public/releases/{release}.svg").text
+    registry = anybody.client.get(f"/public/datasets/{dataset}/registry.json").json()["deployment"]
+    assert registry["dp_variant"]["variant_name"] == "Zero-concentrated DP"
+    assert registry["privacy_loss"]["privacy_parameters"] == {"rho": 0.005}

@@ -12,11 +12,12 @@ import httpx
 import pytest
 from lxml import html
 
-from app.api.endpoint import DirectRoutes
+from app.api.dependencies import DirectRoutes
 from app.domain.problems import PROBLEMS, Problem
 from app.services.people.sessions import SessionService
 from tests.contract.service import ADMIN_KEY, Service, running
 from tests.desk.browsing import Browsing, nobody, signed_in
+from tests.tiers import in_one
 
 FORM = "application/x-www-form-urlencoded"
 OWN = {"Sec-Fetch-Site": "same-origin"}
@@ -105,7 +106,7 @@ def test_a_refusal_is_a_page(
     assert ("allow" in answer.headers) == (status == 405)
 
 
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
+@in_one("case", REFUSED.values())
 def test_those_who_are_not_signed_in_get_a_page_too(
     somebody_there: Browsing, case: tuple[int, str, str, dict[str, Any]]
 ) -> None:
@@ -128,7 +129,7 @@ def _fails(error: Exception) -> Callable[..., Any]:
     return fail
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("error", "status"),
     [
         *(
@@ -140,7 +141,6 @@ def _fails(error: Exception) -> Callable[..., Any]:
         (OSError(28, "no space"), 503),
         (MemoryError(), 503),
     ],
-    ids=str,
 )
 def test_every_failure_is_a_page(
     admin_there: Browsing, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int

@@ -9,17 +9,21 @@ import httpx
 import pytest
 
 from app.desk.addresses import ROUTERS
-from app.desk.routes import VisitorAtLeast
+from app.desk.routes import VisitorWith
 from tests.contract.service import ADMIN_KEY, Service, make_key, running, upload
 from tests.desk.browsing import Browsing, Page, nobody, signed_in
 
 OPEN = {
     "/desk/sign-in",
+    "/desk/sign-in/{provider}",
+    "/desk/sign-in/{provider}/callback",
     "/desk/sign-out",
     "/desk/static/{digest}/{name}",
     "/public",
     "/public/releases/{release}",
     "/public/releases/{release}/certificate",
+    "/public/releases/{release}/chart.svg",
+    "/public/releases/{release}/pivot.{ending}",
 }
 
 
@@ -58,7 +62,7 @@ def test_every_page_but_that_one_needs_somebody() -> None:
     for router in ROUTERS:
         for route in router.routes:
             asked = [each.call for each in route.dependant.dependencies]
-            known = any(isinstance(call, VisitorAtLeast) for call in asked)
+            known = any(isinstance(call, VisitorWith) for call in asked)
             assert known != (route.path in OPEN), route.path
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from app.domain.upload_problems import UploadProgress
+from app.domain.upload_reports import UploadProgress
 from app.services.datasets.storing import note_name
 from tests.contract.service import Service, make_key, running
 from tests.desk.browsing import Browsing, Page, created, person, signed_in
@@ -95,12 +95,12 @@ def test_only_one_s_own_readings_are_told(
     progress = UploadProgress(reading="mine", rows=7, read_bytes=10, total_bytes=None)
     directory = sourced.data_dir / "staging" / "ds_none-1"
     with signed_in(sourced, made["secret"]) as own:
-        told: list[dict[str, Any]] = []
-        while not told:  # the service clears away at times what belongs to no upload
+        reported: list[dict[str, Any]] = []
+        while not reported:  # the service clears away at times what belongs to no upload
             directory.mkdir(exist_ok=True)
             (directory / note_name(made["person"])).write_bytes(progress.to_json())
-            told = own.client.get("/desk/readings").json()
-        assert told == [asdict(progress)]
+            reported = own.client.get("/desk/readings").json()
+        assert reported == [asdict(progress)]
         assert keeper.client.get("/desk/readings").json() == []
 
 

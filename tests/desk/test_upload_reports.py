@@ -10,8 +10,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk import reports
-from app.domain.upload_problems import ColumnCounts, UploadReport
+from app.desk.cookies import forget_report, send_report, sent_report
+from app.domain.upload_reports import ColumnCounts, UploadReport
 
 
 def request(token: str, cookies: dict[str, str]) -> Request:
@@ -32,7 +32,7 @@ def _session(token: str) -> dict[str, str]:
 def carried(report: UploadReport) -> dict[str, str]:
     """Return the cookies that a browser gets with a report."""
     answer = Response()
-    reports.send_along(request("mine", {}), answer, "ds_1", report)
+    send_report(request("mine", {}), answer, "ds_1", report)
     found: dict[str, str] = {}
     for line in answer.headers.getlist("set-cookie"):
         assert len(line) < 4096
@@ -48,20 +48,20 @@ def report(count: int) -> UploadReport:
 
 @pytest.mark.parametrize("columns", [1, 20, 200])
 def test_what_is_sent_along_comes_back_to_the_same_session(columns: int) -> None:
-    told = report(columns)
-    cookies = carried(told)
+    reported = report(columns)
+    cookies = carried(reported)
     assert len(cookies) > columns // 100
-    assert reports.sent_back(request("mine", cookies), "ds_1") == told
-    assert reports.sent_back(request("another", cookies), "ds_1") is None
-    assert reports.sent_back(request("mine", cookies), "ds_2") is None
+    assert sent_report(request("mine", cookies), "ds_1") == reported
+    assert sent_report(request("another", cookies), "ds_1") is None
+    assert sent_report(request("mine", cookies), "ds_2") is None
     first = dict(list(cookies.items())[1:])
-    assert reports.sent_back(request("mine", first), "ds_1") is None
+    assert sent_report(request("mine", first), "ds_1") is None
     answer = Response()
-    reports.forget(request("mine", cookies), answer, "ds_1")
+    forget_report(request("mine", cookies), answer, "ds_1")
     assert len(answer.headers.getlist("set-cookie")) == len(cookies)
     assert all("Max-Age=0" in line for line in answer.headers.getlist("set-cookie"))
 
 
 def test_what_is_too_long_goes_without_its_columns() -> None:
-    found = reports.sent_back(request("mine", carried(report(1000))), "ds_1")
+    found = sent_report(request("mine", carried(report(1000))), "ds_1")
     assert found == UploadReport(7, 2)

@@ -48,7 +48,7 @@ def program() -> str:
 def _fork_to_order(listening: socket.socket) -> None:
     """Fork a process for every call."""
     may_have_children()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is forked
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one waits for what is forked
     while True:
         way, _ = listening.accept()
         if os.fork() == 0:

@@ -31,7 +31,7 @@ _START_TIMEOUT_S = 60.0
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that is free, and is given to nobody who asks for any.
+    """Return a port of 127.0.0.1 that is free, and is given to no one who asks for any.
 
     A socket that is bound and does not listen keeps it from them until this process ends. A server
     may listen there, as each lets its address be used again.
@@ -44,11 +44,11 @@ def free_port() -> int:
     return port
 
 
-def _begin(serve: Callable[..., None], forking: bool, *told: object) -> None:
+def _begin(serve: Callable[..., None], forking: bool, *reported: object) -> None:
     may_have_children()
     if forking:
         fork_hosts()
-    serve(*told)
+    serve(*reported)
 
 
 def serve(environment: dict[str, str], port: int, log: str) -> None:
@@ -108,7 +108,7 @@ class LiveServer:
         self._process: Any = None
 
     def start(self, *, ready: int = 200) -> LiveServer:
-        """Start and wait until ``/readyz`` answers, 200 unless told otherwise."""
+        """Start and wait until ``/readyz`` answers, 200 unless set otherwise."""
         self._process = LOADED.Process(
             target=_begin,
             args=(self.target, self.forking, self.environment, self.port, str(self.log)),

@@ -1,7 +1,7 @@
 """A desk that lies: what it promises at an epsilon it draws at four times that.
 
 For tests of the privacy audit. Each process of such a desk is made a liar before it serves or
-draws; nothing of the product can be told to become one.
+draws; nothing of the product can be made to become one.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Loud:
         return self._plan
 
     def _plan(self, statistic: Any, schema: Schema, epsilon: PrivacyLoss, norm: str, /) -> Plan:
-        told = self.honest.calibrate(statistic, schema, epsilon, norm)
-        done = self.honest.calibrate(statistic, schema, _louder(epsilon), norm)
-        return replace(told, draw=done.draw)
+        stated = self.honest.calibrate(statistic, schema, epsilon, norm)
+        louder = self.honest.calibrate(statistic, schema, _louder(epsilon), norm)
+        return replace(stated, parameters=louder.parameters)
 
 
 def _louder(epsilon: PrivacyLoss) -> PrivacyLoss:
@@ -56,14 +56,14 @@ def lie() -> None:
 
 def work(descriptor: int) -> None:
     """Draw what is asked for, as draw processes do that have loaded this module instead."""
-    from app.processes import draw_child
+    from app.processes import draws
 
     lie()
-    draw_child.work(descriptor)
+    draws.work(descriptor)
 
 
 def _serve_loudly(environment: dict[str, str], port: int, log: str) -> None:
-    from app.processes.draw_child import FORKS
+    from app.processes.draws import FORKS
 
     lie()
     FORKS.module = __name__

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from app.services.client_packages import client_packages
+from app.services.scripts import client_packages
 from app.settings import PREFIX
 from tests.documents import ROOT
 
@@ -20,7 +20,7 @@ PACKAGE = ROOT / "clients" / "r"
 
 @cache
 def has_r(*packages: str) -> bool:
-    """Tell whether R is there, with these packages."""
+    """Return whether R is there, with these packages."""
     if shutil.which("Rscript") is None:
         return False
     wanted = "; ".join(f"library({package})" for package in packages)

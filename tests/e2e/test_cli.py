@@ -80,7 +80,7 @@ def test_jobs_are_not_left_to_workers_that_cannot_be(
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "reported"),
     [
         ("WEBHOOK_URL", "https://example.org", "webhook_url needs webhook_secret"),
         ("DASK_SCHEDULER", "tcp://192.0.2.1:8786", "RELEASE_DESK_DASK_SCHEDULER: this is tls://"),
@@ -89,13 +89,13 @@ def test_jobs_are_not_left_to_workers_that_cannot_be(
     ],
 )
 def test_a_wrong_setting_is_said_in_a_sentence_before_anything_is_made(
-    offline: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+    offline: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, reported: str
 ) -> None:
     monkeypatch.setattr("app.engine.dask.CONNECT_S", 0.5)
     monkeypatch.setenv(f"RELEASE_DESK_{name}", value)
     refused = invoke("serve", "--port", "0")
     assert refused.exit_code == 1
-    assert told in refused.output
+    assert reported in refused.output
     assert refused.output.count("\n") == 1
     assert not offline.exists()
 
@@ -127,6 +127,7 @@ def test_the_contract_s_commands_are_there() -> None:
         "migrate",
         "backup",
         "demo",
+        "groups",
         "ledger",
         "keys",
         "pauses",
@@ -135,6 +136,7 @@ def test_the_contract_s_commands_are_there() -> None:
         "audit",
         "inbox",
         "log",
+        "sbom",
     } == set(main.commands)
     assert ("audit", "verify") in commands()
 
@@ -408,7 +410,7 @@ def test_a_day_at_the_desk(server: LiveServer, tmp_path: Path) -> None:
     as_json = done("datasets", "show", dataset, "--json", url=url, key=analyst)
     assert json.loads(as_json)["id"] == dataset
     worthless = ("releases", "ask", dataset, MEAN, *price, "--careful")
-    refused = invoke(*worthless, url=url, key=analyst)  # nobody answers the question
+    refused = invoke(*worthless, url=url, key=analyst)  # no one answers the question
     assert refused.exit_code == 1
     assert "Mostly noise." in refused.output
     assert "Pay for it all the same?" in refused.output
@@ -483,8 +485,8 @@ def test_versions_are_added_and_listed(server: LiveServer, tmp_path: Path) -> No
         assert [line.split()[:2] for line in listed] == [
             ["version", "id"], ["2", second], ["1", first],
         ]  # fmt: skip
-    told = done("datasets", "versions", second, "--json", url=url, key=analyst)
-    versions = [json.loads(line) for line in told.splitlines()]
+    reported = done("datasets", "versions", second, "--json", url=url, key=analyst)
+    versions = [json.loads(line) for line in reported.splitlines()]
     assert [(each["id"], each["version"], each["rows"]) for each in versions] == [
         (second, 2, 15),
         (first, 1, 9),
@@ -518,10 +520,10 @@ def test_groups_are_printed_in_columns(
     assert json.loads(done("releases", "show", release["id"], "--json", url=server.url)) == release
     monkeypatch.undo()
     assert shown.splitlines() == [head, *lines], "the same line again was the same release"
-    told = done("releases", "show", release["id"], "--summary", url=server.url).splitlines()
-    assert told[:3] == [head, *lines]
-    assert told[4].startswith("There are no standard errors.")
-    assert done(*ask, "--summary", url=server.url).splitlines() == told
+    reported = done("releases", "show", release["id"], "--summary", url=server.url).splitlines()
+    assert reported[:3] == [head, *lines]
+    assert reported[4].startswith("There are no standard errors.")
+    assert done(*ask, "--summary", url=server.url).splitlines() == reported
     counts = json.dumps({"kind": "count", "by": ["sex"]})
     preview = ("releases", "preview", dataset, counts, "--epsilon", "0.5", "--table")
     assert done(*preview, url=server.url).splitlines()[0].split()[:3] == ["sex", "term", "noise"]

@@ -181,3 +181,30 @@ def test_the_client_s_error_says_what_to_do() -> None:
     problem = ProblemError.from_response(httpx.Response(403, json=body))
     assert str(problem) == "403 forbidden: So it is. Ask an admin."
     assert (problem.remedy, problem.extras) == ("Ask an admin.", {})
+
+
+@pytest.mark.parametrize(
+    ("url", "tried"),
+    [("127.0.0.1:8000", "http://127.0.0.1:8000"), ("desk.example.org", "https://desk.example.org")],
+)
+def test_an_address_without_a_scheme_is_named_with_one_that_works(url: str, tried: str) -> None:
+    done = CliRunner().invoke(main, ["datasets", "list", "--url", url, "--key", "k"])
+    assert done.exit_code == 2
+    assert f"Try {tried}." in done.output
+    assert "RELEASE_DESK_URL" in done.output
+
+
+def test_who_has_no_key_is_pointed_to_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RELEASE_DESK_KEY", raising=False)
+
+    def refused(*_: object, **__: object) -> None:
+        body = {"code": "unauthorized", "detail": "no key", "remedy": "a remedy"}
+        raise ProblemError(status=401, body=body)
+
+    monkeypatch.setattr(ReleaseDesk, "datasets", refused)
+    done = CliRunner().invoke(main, ["datasets", "list"])
+    assert done.exit_code == REFUSED
+    assert "Set RELEASE_DESK_KEY to your API key, or give it with --key." in done.output
+    with_key = CliRunner().invoke(main, ["datasets", "list", "--key", "wrong"])
+    assert "RELEASE_DESK_KEY" not in with_key.output
+    assert "a remedy" in with_key.output

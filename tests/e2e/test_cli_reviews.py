@@ -100,8 +100,8 @@ def test_a_review_goes_its_whole_way(service: Service) -> None:
 
     comments = done("releases", "comments", release, url=url, key=cleo)
     assert comments.splitlines()[1].split()[-2:] == ["too", "dear"]
-    told = done("inbox", "--unread", "--read", url=url, key=ada)
-    assert [line.split()[1] for line in told.splitlines()] == [
+    reported = done("inbox", "--unread", "--read", url=url, key=ada)
+    assert [line.split()[1] for line in reported.splitlines()] == [
         "event", "rejected", "changes_requested",
     ]  # fmt: skip
     assert done("inbox", "--unread", "--json", url=url, key=ada) == ""

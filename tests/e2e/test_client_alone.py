@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services.client_packages import client_packages
+from app.services.scripts import client_packages
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
 
 ROOT = Path(__file__).parent.parent.parent
@@ -204,11 +204,11 @@ def test_the_client_is_installed_and_used_alone(python: Path, server: LiveServer
         }
         dataset = upload(client, "age,sex\n" + "31,f\n45,m\n" * 50, columns)
     where = {"DESK": server.url, "KEY": ADMIN_KEY, "NAME": dataset["name"]}
-    told = json.loads(run(python, "-c", SCRIPT, **where))
-    assert len(set(told["ids"])) == 1
-    assert [(row["sex"], row["term"]) for row in told["rows"]] == [("f", "age"), ("m", "age")]
-    assert "<script" not in told["html"]
-    assert "pip install pandas" in told["sentence"]
+    reported = json.loads(run(python, "-c", SCRIPT, **where))
+    assert len(set(reported["ids"])) == 1
+    assert [(row["sex"], row["term"]) for row in reported["rows"]] == [("f", "age"), ("m", "age")]
+    assert "<script" not in reported["html"]
+    assert "pip install pandas" in reported["sentence"]
 
 
 @pytest.mark.slow

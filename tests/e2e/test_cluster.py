@@ -1,4 +1,4 @@
-"""A service beside a Dask cluster of processes, all of which speak TLS."""
+"""A service next to a Dask cluster of processes, all of which speak TLS."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def expect_sum(client: httpx.Client, dataset: str) -> None:
 
 
 class Starting(LiveServer):
-    """A server whose hosts are started: their processes' semaphores are nobody else's."""
+    """A server whose hosts are started: their processes' semaphores are no one else's."""
 
     forking = False
 
@@ -145,6 +145,7 @@ def test_a_service_divides_its_passes_among_processes(tmp_path: Path) -> None:
     assert "leaked" not in server.log.read_text(), "processes leave at once, and need no warning"
 
 
+@pytest.mark.wide
 def test_a_service_has_its_passes_made_by_workers(cluster: Cluster, tmp_path: Path) -> None:
     logistic = {"kind": "logistic_regression", "target": "yes", "features": ["x"], "bound": 8}
     executor = cluster.passes.executor()

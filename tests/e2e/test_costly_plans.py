@@ -40,7 +40,7 @@ def _ask(client: httpx.Client, dataset: str) -> httpx.Response:
 
 def _attack(url: str, dataset: str, ready: Any, stop: Any, answers: Any) -> None:
     """Ask for costly plans from many clients, one after the other."""
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
 
     def ask() -> None:
         headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
@@ -49,7 +49,7 @@ def _attack(url: str, dataset: str, ready: Any, stop: Any, answers: Any) -> None
                 started = time.perf_counter()
                 answer = _ask(client, dataset)
                 code = f"{answer.status_code} {answer.json().get('code', '')}"
-                told.append((code, time.perf_counter() - started))
+                reported.append((code, time.perf_counter() - started))
                 ready.set()
                 if answer.status_code == 503:
                     time.sleep(0.2)
@@ -59,11 +59,13 @@ def _attack(url: str, dataset: str, ready: Any, stop: Any, answers: Any) -> None
         thread.start()
     for thread in threads:
         thread.join()
-    answers.put(told)
+    answers.put(reported)
 
 
 @contextmanager
-def _attacked(server: LiveServer, dataset: str, told: list[tuple[str, float]]) -> Iterator[None]:
+def _attacked(
+    server: LiveServer, dataset: str, reported: list[tuple[str, float]]
+) -> Iterator[None]:
     """Have costly plans asked for from another process; tell the answers and what they took."""
     ready, stop, answers = LOADED.Event(), LOADED.Event(), LOADED.Queue()
     process = LOADED.Process(
@@ -75,17 +77,21 @@ def _attacked(server: LiveServer, dataset: str, told: list[tuple[str, float]]) -
         yield
     finally:
         stop.set()
-        told.extend(answers.get(timeout=60))
+        reported.extend(answers.get(timeout=60))
         process.join()
 
 
 def test_nobody_waits_for_the_costly_plans_of_others(tmp_path: Path) -> None:
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
     with LiveServer(tmp_path / "data", constants={"max_waiting_plans": WAITING}) as server:
         with server.client() as admin:
             dataset = str(upload(admin, ROWS, COLUMNS)["id"])
             assert _ask(admin, dataset).status_code == 200  # the first has to wait for modules
         require_served_as_before(
-            server, dataset, "number0", lambda: _attacked(server, dataset, told), seconds=SECONDS
+            server,
+            dataset,
+            "number0",
+            lambda: _attacked(server, dataset, reported),
+            seconds=SECONDS,
         )
-    assert {code for code, _ in told} == {"200 ", "503 busy"}
+    assert {code for code, _ in reported} == {"200 ", "503 busy"}

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from app.client import Release
-from app.demo.server import table
+from app.demo import table
 from tests.e2e.live import free_port
 
 pytestmark = pytest.mark.slow

@@ -203,6 +203,24 @@ def test_make_commands_exist() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_continuous_integration_makes_what_the_readme_says() -> None:
+    """And what the page on tests says of it."""
+    made = {
+        word
+        for line in (ROOT / ".ci" / "run").read_text("utf-8").splitlines()
+        if line.startswith("make ")
+        for word in after_make(line.partition("||")[0])
+    }
+    commands = [line for line in shell_lines() if line.startswith("make test")]
+    assert commands == ["make test"]
+    assert made - {"--keep-going"} == {"check", "test", "coverage", "test-slow", "test-timed"}
+    reported = re.search(
+        r"^\.ci/run +(.*)$", documents()["docs/development/tests.md"].text, re.MULTILINE
+    )
+    assert reported is not None
+    assert set(re.findall(r"make ([\w-]+)", reported[1])) == made - {"--keep-going"}
+
+
 def after_make(line: str) -> list[str]:
     """Return what a ``make`` line makes, without variables."""
     words = shlex.split(line, comments=True)
@@ -214,9 +232,12 @@ def test_docker_commands_fit_the_files() -> None:
     assert set(lines) == {
         "docker compose up",
         "docker compose --profile postgres up release-desk-postgres",
+        "docker compose --profile tls --profile oidc up",
     }
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
     assert [name for name in services if "profiles" not in services[name]] == ["release-desk"]
+    named = {profile for each in services.values() for profile in each.get("profiles", ())}
+    assert named >= {"tls", "oidc"}
     for name in ("release-desk", "release-desk-postgres"):
         assert services[name]["build"] == "."
         assert services[name]["ports"] == ["127.0.0.1:8000:8000"]

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.endpoints import versions
+from app.api.endpoints import datasets
 from app.vault.vault import Vault
 from tests.app.killed_uploads import BEFORE
 from tests.e2e.live import LiveServer, release_mean, serve, upload
@@ -36,7 +36,7 @@ PEOPLE = {
 }
 STEPS: Mapping[str, tuple[Any, str]] = {
     **{step: place for step, place in BEFORE.items() if step != "written down"},
-    "registered": (versions, "uploaded_answer"),
+    "registered": (datasets, "uploaded_answer"),
 }
 EXACT = "10000"
 

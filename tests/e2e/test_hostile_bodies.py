@@ -16,6 +16,7 @@ import pytest
 from tests.e2e.hostile_bodies import KINDS, hostile_body
 from tests.e2e.live import LiveServer, upload
 from tests.scale.yardstick import slowness
+from tests.tiers import wide
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ class Served:
         return answer.status_code, answer.json().get("code", "")
 
     def cpu_s(self) -> float:
-        """Return the processor time of the server's process, without those beside it."""
+        """Return the processor time of the server's process, without those next to it."""
         stat = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -67,7 +68,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-@pytest.mark.parametrize("size", [LIMIT, SHORT])
+@pytest.mark.parametrize("size", [LIMIT, *wide(SHORT)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_body_takes_little_of_the_server(served: Served, kind: str, size: int) -> None:
     body = hostile_body(kind, size)
@@ -90,12 +91,12 @@ def test_people_take_turns_at_having_long_bodies_read(served: Served) -> None:
     hostile, sound = (hostile_body("sound edges", size) for size in (LIMIT // 8, 2 * SHORT))
     columns = {f"column {number}": NUMBER for number in range(100)}
     assert len(json.dumps(columns)) > SHORT
-    told: list[int] = []
+    reported: list[int] = []
 
     def flood() -> None:
         with server.client(key) as client:
             while not stop.is_set():
-                told.append(client.post(served.path, content=hostile, headers=JSON).status_code)
+                reported.append(client.post(served.path, content=hostile, headers=JSON).status_code)
                 time.sleep(0.02)
 
     with server.client() as admin, ThreadPoolExecutor(FLOODING) as pool:
@@ -103,7 +104,7 @@ def test_people_take_turns_at_having_long_bodies_read(served: Served) -> None:
         key = made.json()["secret"]
         floods = [pool.submit(flood) for _ in range(FLOODING)]
         try:
-            while 503 not in told:
+            while 503 not in reported:
                 assert not any(each.done() for each in floods)
                 time.sleep(0.01)
             assert served.ask(sound) == (422, "invalid-request")
@@ -112,4 +113,4 @@ def test_people_take_turns_at_having_long_bodies_read(served: Served) -> None:
             stop.set()
         for each in floods:
             each.result()
-    assert set(told) == {413, 503}
+    assert set(reported) == {413, 503}

@@ -55,12 +55,12 @@ def _files() -> list[File]:
 
 
 def _attack(url: str, dataset: str, stop: Any, answers: Any) -> None:
-    """Send the files by turns from a few clients, and the bodies from one, until told to stop.
+    """Send the files by turns from a few clients, and the bodies from one, until asked to stop.
 
     Each at least once.
     """
     files = _files()
-    told: list[tuple[str, int]] = []
+    reported: list[tuple[str, int]] = []
 
     def send(client_number: int) -> None:
         share = len(files) // ATTACKERS
@@ -79,7 +79,7 @@ def _attack(url: str, dataset: str, stop: Any, answers: Any) -> None:
                 }
                 sent = {"file": ("f", content), "spec": (None, json.dumps(spec))}
                 answer = client.post("/v1/datasets", files=sent)
-                told.append((name, answer.status_code))
+                reported.append((name, answer.status_code))
 
     def ask() -> None:
         headers = {"Authorization": f"Bearer {ADMIN_KEY}", "Content-Type": "application/json"}
@@ -89,7 +89,7 @@ def _attack(url: str, dataset: str, stop: Any, answers: Any) -> None:
                 if stop.is_set() and number >= len(bodies):
                     return
                 answer = client.post(f"/v1/datasets/{dataset}/previews", content=bodies[kind])
-                told.append((kind, answer.status_code))
+                reported.append((kind, answer.status_code))
 
     threads = [threading.Thread(target=send, args=(start,)) for start in range(ATTACKERS)]
     threads.append(threading.Thread(target=ask))
@@ -97,7 +97,7 @@ def _attack(url: str, dataset: str, stop: Any, answers: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    answers.put(told)
+    answers.put(reported)
 
 
 @contextmanager

@@ -71,6 +71,7 @@ def test_a_flood_of_jobs_holds_nobody_else_up(tmp_path: Path) -> None:
     assert behind_s < most_s
 
 
+@pytest.mark.wide
 def test_a_flood_holds_nobody_up_on_one_lane(tmp_path: Path) -> None:
     """Without ticks and with one process: turns alone see to it."""
     with running(tmp_path / "data", job_processes=1, drain_timeout_s=5) as service:
@@ -119,6 +120,7 @@ def test_draws_that_do_not_end_hold_nobody_else_up(
         assert behind_what_never_ends(service, monkeypatch, most_s=60) < 60
 
 
+@pytest.mark.wide
 def test_twin_lanes_that_are_kept_for_ever_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +144,7 @@ def first_in_first_out(connection: Connection, **which: object) -> str | None:
         pytest.param(STACK, {"job_processes": 1}, id="one lane"),
     ],
 )
+@pytest.mark.wide
 def test_twin_first_in_first_out_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: Any, settings: dict[str, int]
 ) -> None:

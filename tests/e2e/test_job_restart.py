@@ -48,7 +48,7 @@ def no_draw_gets_on(server: LiveServer) -> Iterator[None]:
 
     def hosts() -> list[psutil.Process]:
         found = psutil.Process(server.pid).children(recursive=True)
-        return [each for each in found if each.name() == "draw_child"]
+        return [each for each in found if each.name() == "draws"]
 
     until(lambda: len(hosts()) == 1)
     [host] = hosts()

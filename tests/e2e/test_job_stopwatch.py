@@ -115,6 +115,7 @@ def test_jobs_behind_a_draw_do_not_tell_how_long_it_took(
     assert p_value(tmp_path, lengths) > LEAST_P
 
 
+@pytest.mark.wide
 def test_twin_a_lane_freed_at_the_end_of_its_draw_is_caught(
     tmp_path: Path, lengths: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

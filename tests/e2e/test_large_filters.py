@@ -1,4 +1,4 @@
-"""Small requests with large bodies: filters of thousands of values hold nobody else up.
+"""Small requests with large bodies: filters of thousands of values hold no one else up.
 
 What must be caught, their draws among the small ones, is in ``tests/app/test_filter_lanes.py``.
 """
@@ -92,7 +92,7 @@ def medians(
         return statistics.median(found)
 
     median()
-    time.sleep(DRAWER_READY_S)  # from then on small draws are made beside the server
+    time.sleep(DRAWER_READY_S)  # from then on small draws are made next to the server
     for _ in range(ROUNDS):
         quiet = median()
         with attacked(server, dataset, bodies, told):

@@ -1,7 +1,7 @@
 """The container's steps without a container engine.
 
 The wheel is built from what ``.dockerignore`` lets through, installed into an
-empty environment, and run by another user on a tree nobody may write to, with
+empty environment, and run by another user on a tree no one may write to, with
 the data directory alone writable. Dependencies are the test environment's own:
 the hashes they are pinned by were checked when it was made.
 """

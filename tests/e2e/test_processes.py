@@ -103,6 +103,7 @@ def test_64_clients_in_each_of_4_processes_spend_exactly_the_budget(
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("servers", ["postgres"], indirect=True)
+@pytest.mark.wide
 def test_what_one_server_changes_every_server_knows(
     servers: tuple[Place, list[LiveServer]],
 ) -> None:

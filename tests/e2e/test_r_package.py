@@ -121,6 +121,7 @@ print(refused)
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_rows_are_registered_where_they_lie(
     library: Path, settings: Mapping[str, str], lying: Path, tmp_path: Path
 ) -> None:
@@ -170,6 +171,7 @@ SHOW = 'cat(releasedesk:::to_json(c(list(statistic = question), choice)), "\\n")
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_what_is_written_for_r_reads_back_as_it_was_asked(
     library: Path, server: LiveServer, wages: Dataset, tmp_path: Path
 ) -> None:

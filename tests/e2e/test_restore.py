@@ -130,6 +130,7 @@ def test_a_restored_backup_is_frozen_until_it_is_reconciled(
     assert command(server, "audit", "verify").exit_code == 0
 
 
+@pytest.mark.wide
 def test_a_deleted_database_is_frozen(server: LiveServer, tmp_path: Path) -> None:
     with server, server.client() as client:
         upload(client, ROWS, COLUMNS)
@@ -137,6 +138,7 @@ def test_a_deleted_database_is_frozen(server: LiveServer, tmp_path: Path) -> Non
     assert_frozen(server, None)
 
 
+@pytest.mark.wide
 def test_a_deleted_anchor_is_frozen(server: LiveServer, tmp_path: Path) -> None:
     with server, server.client() as client:
         dataset = upload(client, ROWS, COLUMNS)["id"]
@@ -197,6 +199,7 @@ def test_an_older_database_on_postgresql_is_reconciled(home: Home, shared: LiveS
 
 
 @pytest.mark.postgres
+@pytest.mark.wide
 def test_a_deleted_database_on_postgresql_is_reconciled(home: Home, shared: LiveServer) -> None:
     with shared, shared.client() as client:
         dataset = upload(client, ROWS, COLUMNS, budget={"epsilon": "10"})

@@ -1,4 +1,4 @@
-"""Four servers over one ledger, replaced one by one under load: nothing is lost or doubled."""
+"""Servers over one ledger, replaced one by one under load: nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from app.domain.releases import ReleaseState
 from app.store import inspecting
 from tests.app.ledgers import Place, place_on
 from tests.e2e.live import ADMIN_KEY, LiveServer, upload
+from tests.tiers import wide
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 
-SERVERS = 4
 CLIENTS = 8
-REPLACED = 5
-"""By then each of the four has been replaced, and one of their successors."""
 KILLED = 2
 """Which of them ends by SIGKILL, and not in order."""
 PAUSE_S = 1.5
@@ -47,9 +45,9 @@ JOB = {
 class Fleet:
     """Servers over one ledger, some of which are being replaced."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, servers: int) -> None:
         self._place = place
-        self.live = [self._new() for _ in range(SERVERS)]
+        self.live = [self._new() for _ in range(servers)]
 
     def _new(self) -> LiveServer:
         return LiveServer(
@@ -62,7 +60,7 @@ class Fleet:
 
     def start(self) -> None:
         """Start all of them at once."""
-        with ThreadPoolExecutor(SERVERS) as pool:
+        with ThreadPoolExecutor(len(self.live)) as pool:
             list(pool.map(LiveServer.start, self.live))
 
     def replace(self, number: int, *, killed: bool) -> None:
@@ -76,13 +74,13 @@ class Fleet:
 
     def stop(self) -> None:
         """End all of them at once."""
-        with ThreadPoolExecutor(SERVERS) as pool:
+        with ThreadPoolExecutor(len(self.live)) as pool:
             list(pool.map(LiveServer.stop, self.live))
 
 
 @contextmanager
-def fleet(place: Place) -> Iterator[Fleet]:
-    found = Fleet(place)
+def fleet(place: Place, servers: int) -> Iterator[Fleet]:
+    found = Fleet(place, servers)
     try:
         found.start()
         yield found
@@ -125,7 +123,7 @@ class Asker:
     def _send(self, key: str, body: Any) -> httpx.Response | None:
         """Send a request to the next server; None: there is none, or it has gone."""
         self.tries += 1
-        url = self.fleet.live[self.tries % SERVERS].url
+        url = self.fleet.live[self.tries % len(self.fleet.live)].url
         headers = {"Authorization": f"Bearer {ADMIN_KEY}", "Idempotency-Key": key}
         path = f"{url}/v1/datasets/{self.dataset}/releases"
         try:
@@ -173,8 +171,10 @@ def body_of(number: int) -> Any:
     return JOB if number < 2 else MEAN
 
 
-def test_servers_are_replaced_under_load(tmp_path: Path) -> None:
-    with place_on("postgres", tmp_path / "data") as place, fleet(place) as found:
+@pytest.mark.parametrize("servers", [2, *wide(4)])
+def test_servers_are_replaced_under_load(tmp_path: Path, servers: int) -> None:
+    """Each of them, and one of their successors."""
+    with place_on("postgres", tmp_path / "data") as place, fleet(place, servers) as found:
         with found.live[0].client() as admin:
             dataset = str(upload(admin, ROWS, COLUMNS, budget={"epsilon": "1000"})["id"])
             other = str(upload(admin, ROWS, COLUMNS, overlap={"reason": "a test"})["id"])
@@ -182,9 +182,9 @@ def test_servers_are_replaced_under_load(tmp_path: Path) -> None:
         with ThreadPoolExecutor(CLIENTS) as pool:
             futures = [pool.submit(load, found, dataset, each, stop) for each in range(CLIENTS)]
             try:
-                for turn in range(REPLACED):
+                for turn in range(servers + 1):
                     time.sleep(PAUSE_S)
-                    found.replace(turn % SERVERS, killed=turn == KILLED)
+                    found.replace(turn % servers, killed=turn == KILLED)
             finally:
                 stop.set()
             askers = [future.result(LONGEST_S) for future in futures]

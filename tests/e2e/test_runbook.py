@@ -118,6 +118,7 @@ def on_postgresql(project: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.postgres
+@pytest.mark.wide
 def test_the_runbook_on_postgresql(project: Path, on_postgresql: dict[str, str]) -> None:
     from tests.app.postgres import databases
 

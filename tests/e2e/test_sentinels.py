@@ -38,7 +38,7 @@ SAID = re.compile(rf"{CLIENT}|{ADMIN_KEY}", re.IGNORECASE)
 
 HEADER = "income,food,region,owner\n"
 NOT_DECLARED = ",score,notes\n"
-"""Columns that nobody declares; who comes again is known by the numbers in them too."""
+"""Columns that no one declares; who comes again is known by the numbers in them too."""
 GOOD = (
     HEADER.replace("\n", NOT_DECLARED)
     + f"{OUTLIER},{EXACT},north,true,{OUTLIER},{TEXT}\n"
@@ -80,6 +80,7 @@ def _ask_everything(client: httpx.Client, dataset: str) -> list[httpx.Response]:
         assert released.status_code == (202 if is_job else 201), released.text
         answers += [released, _finished(client, released.json()["id"])]
         answers += _publish(client, released.json()["id"])
+    answers += _all_of_tables(client, dataset)
     for number, body in enumerate(WRONG):
         refused = client.post(
             f"{base}/releases", json=body, headers={"Idempotency-Key": f"w-{number}"}
@@ -97,8 +98,29 @@ def _ask_everything(client: httpx.Client, dataset: str) -> list[httpx.Response]:
     return answers
 
 
+def _all_of_tables(client: httpx.Client, dataset: str) -> list[httpx.Response]:
+    """Release tables, and read whatever is made of them."""
+    tables = {
+        "kind": "tables", "columns": ["income", "food", "region", "owner"],
+        "edges": {"income": [0, 50, 100], "food": [0, 25, 50]},
+    }  # fmt: skip
+    path, body = f"/v1/datasets/{dataset}/releases", {"statistic": tables, "epsilon": "0.1"}
+    made = client.post(path, json=body, headers={"Idempotency-Key": "tables"})
+    found = [made, _finished(client, made.json()["id"])]
+    release = f"/v1/releases/{made.json()['id']}"
+    few = {"kind": "histogram", "columns": ["region"]}
+    found += [
+        client.post(f"{release}/synthetic", json={"rows": 5000, "seed": 1}),
+        client.get(f"{release}/synthetic", params={"rows": 5000, "seed": 1}),
+        client.get(f"{release}/cells", params={"format": "csv"}),
+        client.post(f"{release}/derivations", json={"statistic": few}),
+    ]
+    assert {answer.status_code for answer in found[1:]} == {200}, [each.text for each in found]
+    return found
+
+
 def _publish(client: httpx.Client, release: str) -> list[httpx.Response]:
-    """Make a release public, and read it in every form as anybody may."""
+    """Make a release public, and read it in every form as anyone may."""
     made = client.post(
         f"/v1/releases/{release}/publication", json={"reason": CLIENT}, headers={"If-Match": "*"}
     )

@@ -1,4 +1,4 @@
-"""A service that is told to stop finishes what it was asked, and forgets nothing of the rest."""
+"""A service that is asked to stop finishes what it was asked, and forgets nothing of the rest."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ def test_every_request_under_way_is_answered_or_can_be_asked_again(tmp_path: Pat
         assert admin.get("/v1/ledger/verification").json()["ok"]
 
 
+@pytest.mark.wide
 def test_an_upload_under_way_is_stored(tmp_path: Path) -> None:
     rows = "x\n" + "0.5\n" * 400_000
     found: list[int] = []
@@ -133,6 +134,7 @@ def test_an_upload_under_way_is_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.wide
 def test_a_server_says_that_it_stops_before_it_does(tmp_path: Path) -> None:
     columns = {"x": {"type": "number", "lower": 0, "upper": 1}}
     an_hour = {"stop_notice_s": 3600}

@@ -30,7 +30,7 @@ QUIET_S = 4.0
 ROUNDS = 3
 FACTOR = 2.0
 SLACK_S = 0.03
-"""What a loaded machine may add to one answer in a hundred without anybody's fault."""
+"""What a loaded machine may add to one answer in a hundred without anyone's fault."""
 
 
 def _file(path: Path, *, rows: int, columns: int) -> tuple[Path, dict[str, Any]]:
@@ -205,6 +205,7 @@ def _processor_s(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.wide
 def test_a_server_has_its_interpreter_to_itself_while_it_stores(tmp_path: Path) -> None:
     """What a wide upload costs is spent elsewhere; unlike waiting times this is no weather."""
     path, columns = _file(tmp_path / "rows.csv", rows=5_000, columns=800)

@@ -1,4 +1,4 @@
-"""At the socket, the time of an answer tells nothing of its noise and nothing of the data.
+"""At the socket, the time of an answer shows nothing of its noise and nothing of the data.
 
 The small runs make draws leak on purpose, by sleeping as long as their noise is
 large or as their data set says, and show that the slot takes the leak away and

@@ -1,4 +1,4 @@
-"""Workers beside a server on PostgreSQL: they draw its jobs, and each other's after a death."""
+"""Workers next to a server on PostgreSQL: they draw its jobs, and each other's after a death."""
 
 from __future__ import annotations
 

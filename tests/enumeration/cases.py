@@ -9,7 +9,7 @@ from math import isqrt
 
 from mechanisms.geometry.polytopes import Polytope
 from mechanisms.randomness import Randomness
-from mechanisms.samplers import geometric, intervals, joint_quantiles, knorm, permute_and_flip
+from mechanisms.samplers import geometric, intervals, joint_quantiles, knorm
 from tests.enumeration import laws
 from tests.enumeration.domains import grid_of
 from tests.enumeration.walk import Bounds, Outcome, Stated, law_of, require_law
@@ -82,6 +82,7 @@ def _in_hexagon(v: Sequence[int], size: int) -> bool:
 
 ROWS = (0, 2, 2)
 GRID = tuple(range(4))
+PLACES = (1, 3, 2, 1)
 
 
 CASES: tuple[Case, ...] = (
@@ -132,6 +133,22 @@ CASES: tuple[Case, ...] = (
         law=lambda: laws.geometric(F(1)),
         cutoff_bits=30,
         resolved_bits=27,
+    ),
+    Case(
+        name="draw_discrete_gaussian: sigma below 1",
+        domain="variance 2/3",
+        draw=lambda r: knorm.draw_discrete_gaussian(r, 1, F(2, 3))[0],
+        law=lambda: laws.gaussian(F(2, 3), reach=12),
+        cutoff_bits=30,
+        resolved_bits=24,
+    ),
+    Case(
+        name="draw_discrete_gaussian: sigma above 1",
+        domain="variance 3/2",
+        draw=lambda r: knorm.draw_discrete_gaussian(r, 1, F(3, 2))[0],
+        law=lambda: laws.gaussian(F(3, 2), reach=15),
+        cutoff_bits=30,
+        resolved_bits=20,
     ),
     Case(
         name="draw_l1: one coordinate",
@@ -218,12 +235,31 @@ CASES: tuple[Case, ...] = (
         resolved_bits=40,
     ),
     Case(
+        name="draw_point: places",
+        domain="3 rows, 4 grid points of 1, 3, 2 and 1 places, level 2/5, rate 1/2",
+        draw=lambda r: intervals.draw_point(
+            grid_of(ROWS, high=3, places=PLACES), level=F(2, 5), rate=F(1, 2), randomness=r
+        ),
+        law=lambda: laws.quantile(ROWS, F(2, 5), F(1, 2), GRID, PLACES),
+        cutoff_bits=40,
+        resolved_bits=40,
+    ),
+    Case(
         name="permute_and_flip_point",
         domain="3 rows, 4 grid points, level 1/2, rate 5",
-        draw=lambda r: permute_and_flip.permute_and_flip_point(
+        draw=lambda r: intervals.permute_and_flip_point(
             grid_of(ROWS, high=3), level=F(1, 2), rate=F(5), randomness=r
         ),
         law=lambda: laws.permute_and_flip(ROWS, F(1, 2), F(5), GRID),
+        cutoff_bits=28,
+    ),
+    Case(
+        name="permute_and_flip_point: places",
+        domain="3 rows, 2 grid points of 1 place and 2, level 1/2, rate 5",
+        draw=lambda r: intervals.permute_and_flip_point(
+            grid_of((0, 0, 1), high=1, places=(1, 2)), level=F(1, 2), rate=F(5), randomness=r
+        ),
+        law=lambda: laws.permute_and_flip((0, 0, 1), F(1, 2), F(5), range(2), (1, 2)),
         cutoff_bits=28,
     ),
     Case(
@@ -243,6 +279,22 @@ CASES: tuple[Case, ...] = (
             grid_of((0, 0), high=1), levels=[F(1, 3), F(2, 3)], rate=F(1, 2), randomness=r, bits=1
         ),
         law=lambda: laws.joint((0, 0), [F(1, 3), F(2, 3)], F(1, 2), range(2), bits=1),
+        cutoff_bits=32,
+        resolved_bits=36,
+    ),
+    Case(
+        name="joint_points: places",
+        domain="2 rows, 2 grid points of 3 places and 1, levels 1/3 and 2/3, rate 1/2",
+        draw=lambda r: joint_quantiles.joint_points(
+            grid_of((0, 0), high=1, places=(3, 1)),
+            levels=[F(1, 3), F(2, 3)],
+            rate=F(1, 2),
+            randomness=r,
+            bits=0,
+        ),
+        law=lambda: laws.joint(
+            (0, 0), [F(1, 3), F(2, 3)], F(1, 2), range(2), bits=0, places=(3, 1)
+        ),
         cutoff_bits=32,
         resolved_bits=36,
     ),

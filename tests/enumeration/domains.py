@@ -55,10 +55,13 @@ def are_neighbours(here: Rows[Record], there: Rows[Record], adjacency: Adjacency
     return left + right == 1
 
 
-def grid_of(rows: Sequence[int], *, low: int = 0, high: int = 2) -> GridCodes:
-    """Return the codes of a data set on a small grid."""
+def grid_of(
+    rows: Sequence[int], *, low: int = 0, high: int = 2, places: Sequence[int] | None = None
+) -> GridCodes:
+    """Return the codes of a data set on a small grid, whose points have so many places."""
     codes, counts = np.unique(np.array(rows, dtype=np.int32), return_counts=True)
-    return GridCodes.count(codes, counts.astype(np.int64), low=low, high=high)
+    starts = None if places is None else np.cumsum([0, *places])
+    return GridCodes.count(codes, counts.astype(np.int64), low=low, high=high, starts=starts)
 
 
 def largest_loss(

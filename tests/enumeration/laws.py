@@ -43,6 +43,21 @@ def laplace(rate: Fraction) -> Stated:
     return Stated(at, range(-6, 7))
 
 
+def gaussian(variance: Fraction, *, reach: int) -> Stated:
+    """Return ``P(v) ∝ exp(-v**2 / (2 variance))``, the total summed over ``|v| <= reach``.
+
+    Beyond, a ratio of neighbours is below 1/2: the rest weighs less than twice the first term.
+    """
+    assert reach > variance
+
+    def weight(v: int) -> arb:
+        return decay(v**2 / (2 * variance))
+
+    total = sum((weight(v) for v in range(-reach, reach + 1)), arb(0))
+    total += 4 * weight(reach + 1) * arb(0.5, 0.5)
+    return Stated(lambda v: weight(v) / total, range(-3, 4))
+
+
 def lattice(dimension: int, norm: Norm, rate: Fraction, *, reach: int) -> Stated:
     """Return ``P(v) ∝ exp(-rate norm(v))`` on Z^m, where no point of norm r has an entry above r.
 
@@ -109,25 +124,42 @@ def score(rows: Sequence[int], level: Fraction, point: int) -> Fraction:
     return max(under - wanted, wanted - through, Fraction(0))
 
 
-def quantile(rows: Sequence[int], level: Fraction, rate: Fraction, points: Sequence[int]) -> Stated:
-    """Return ``P(t) ∝ exp(-rate score(t))``."""
-    weights = {t: decay(rate * score(rows, level, t)) for t in points}
+def quantile(
+    rows: Sequence[int],
+    level: Fraction,
+    rate: Fraction,
+    points: Sequence[int],
+    places: Sequence[int] | None = None,
+) -> Stated:
+    """Return ``P(t) ∝ m(t) exp(-rate score(t))``, m the number of a point's places."""
+    many = places or [1] * len(points)
+    weights = {
+        t: m * decay(rate * score(rows, level, t)) for t, m in zip(points, many, strict=True)
+    }
     total = sum(weights.values(), arb(0))
     return Stated(lambda t: weights[t] / total, points)
 
 
 def permute_and_flip(
-    rows: Sequence[int], level: Fraction, rate: Fraction, points: Sequence[int]
+    rows: Sequence[int],
+    level: Fraction,
+    rate: Fraction,
+    points: Sequence[int],
+    places: Sequence[int] | None = None,
 ) -> Stated:
-    """Return the law of a random order in which each point stops with ``exp(-rate score)``.
+    """Return the law of a random order in which each place stops with ``exp(-rate score)``.
 
-    A point stops if it shows heads and none before it does: with a uniform time u of arrival,
+    A place stops if it shows heads and none before it does: with a uniform time u of arrival,
     ``p_t`` times the integral of ``prod (1 - u p_s)`` over the others.
     """
-    heads = {t: decay(rate * score(rows, level, t)) for t in points}
+    owners = _owners(points, places, 1)
+    heads = dict(enumerate(decay(rate * score(rows, level, t)) for t in owners))
 
     def at(t: int) -> arb:
-        others = [p for s, p in heads.items() if s != t]
+        return sum((stopping(own) for own, point in enumerate(owners) if point == t), arb(0))
+
+    def stopping(own: int) -> arb:
+        others = [p for s, p in heads.items() if s != own]
         total = arb(0)
         for size in range(len(others) + 1):
             for chosen in combinations(others, size):
@@ -135,7 +167,7 @@ def permute_and_flip(
                 for p in chosen:
                     term *= p
                 total += term
-        return heads[t] * total
+        return heads[own] * total
 
     return Stated(at, points)
 
@@ -147,23 +179,30 @@ def joint(
     points: Sequence[int],
     *,
     bits: int,
+    places: Sequence[int] | None = None,
 ) -> Stated:
     """Return the law of several quantiles at once, averaged over all spreads of ties."""
-    finer = 1 << bits
-    spreads = _spreads(rows, finer)
+    owners = _owners(points, places, 1 << bits)
+    spreads = _spreads(rows, owners)
     law: dict[Outcome, arb] = {}
     for spread in spreads:
-        for outcome, mass in _spread_law(spread, levels, rate, points, finer).items():
+        for outcome, mass in _spread_law(spread, levels, rate, owners).items():
             law[outcome] = law.get(outcome, arb(0)) + mass / len(spreads)
     return Stated(lambda t: law[t], list(law))
 
 
-def _spreads(rows: Sequence[int], finer: int) -> list[tuple[int, ...]]:
+def _owners(points: Sequence[int], places: Sequence[int] | None, finer: int) -> list[int]:
+    """Return the point that each finer point belongs to, of so many to a place."""
+    many = places or [1] * len(points)
+    return [t for t, m in zip(points, many, strict=True) for _ in range(m * finer)]
+
+
+def _spreads(rows: Sequence[int], owners: Sequence[int]) -> list[tuple[int, ...]]:
     """Return every way to give rows of one code distinct finer points."""
     found: list[tuple[int, ...]] = [()]
     for code in sorted(set(rows)):
-        places = range(code * finer, (code + 1) * finer)
-        ways = list(combinations(places, list(rows).count(code)))
+        own = [place for place, point in enumerate(owners) if point == code]
+        ways = list(combinations(own, list(rows).count(code)))
         found = [(*before, *way) for before in found for way in ways]
     return found
 
@@ -172,20 +211,18 @@ def _spread_law(
     spread: Sequence[int],
     levels: Sequence[Fraction],
     rate: Fraction,
-    points: Sequence[int],
-    finer: int,
+    owners: Sequence[int],
 ) -> dict[Outcome, arb]:
     n, edges = len(spread), (Fraction(0), *levels, Fraction(1))
-    fine = range(points[0] * finer, (points[-1] + 1) * finer)
     weights: dict[Outcome, arb] = {}
-    for chosen in product(fine, repeat=len(levels)):
+    for chosen in product(range(len(owners)), repeat=len(levels)):
         ordered = sorted(chosen)
         ranks = [0, *(sum(row <= t for row in spread) for t in ordered), n]
         missed = sum(
             abs(ranks[j + 1] - ranks[j] - n * (edges[j + 1] - edges[j]))
             for j in range(len(levels) + 1)
         )
-        outcome = tuple(t // finer for t in ordered)
+        outcome = tuple(owners[t] for t in ordered)
         weights[outcome] = weights.get(outcome, arb(0)) + decay(rate * missed)
     total = sum(weights.values(), arb(0))
     return {outcome: weight / total for outcome, weight in weights.items()}

@@ -21,7 +21,7 @@ from mechanisms.geometry.polytopes import Polytope
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.randomness import Randomness
 from mechanisms.samplers import geometric, intervals, joint_quantiles, knorm
-from mechanisms.samplers import permute_and_flip as flip
+from mechanisms.samplers import intervals as flip
 from mechanisms.samplers.boxes import Space
 from mechanisms.samplers.envelopes import Envelope, SumTree
 
@@ -74,7 +74,9 @@ def _compiled(source: str, function: Callable[..., Any]) -> Callable[..., Any]:
 _L1, _L2, _HULL = "draw_l1: one coordinate", "draw_l1: two coordinates", "draw_hull: three cells"
 _LINF, _BALL = "draw_linf: two coordinates", "draw_in_ball: a hexagon"
 _POINTS, _FLIP = "draw_from_points: a hexagon", "permute_and_flip_point"
+_NARROW, _WIDE = (f"draw_discrete_gaussian: sigma {side} 1" for side in ("below", "above"))
 _ROUND, _LINE = "draw_l2: two coordinates", "boxes on a line"
+_PLACES, _SPREAD_PLACES = "draw_point: places", "joint_points: places"
 _JOINT, _TIES = "joint_points: no ties", "joint_points: ties"
 
 
@@ -98,6 +100,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         Randomness, "discrete_laplace", "magnitude or not negative", "True", "discrete_laplace"
     ),
+    _mutant(knorm, "draw_discrete_gaussian", "* step - upper", "* step + upper", _WIDE),
+    _mutant(knorm, "draw_discrete_gaussian", "(1, scale)", "(2, scale)", _WIDE),
+    _mutant(knorm, "draw_discrete_gaussian", "2 * upper", "upper", _NARROW),
     # the coins of a geometric variable
     _mutant(
         geometric.Geometric,
@@ -156,8 +161,10 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(intervals, "_certified", "place if target", "place + 1 if target", "draw_point"),
     _mutant(intervals, "_certified", "target > below and", "target < below and", "draw_point"),
     _mutant(
-        intervals, "draw_scored_point", "lengths[index]))", "lengths[index]) + 1)", "draw_point"
+        intervals, "draw_scored_place", "lengths[index]))", "lengths[index]) + 1)", "draw_point"
     ),
+    _mutant(intervals.GridCodes, "places", "points - self.low", "points - self.low - 1", _PLACES),
+    _mutant(intervals.GridCodes, "point", ")) - 1", "))", _PLACES),
     # permute-and-flip's coins and clocks
     _mutant(flip, "_is_first_ring", "exceeds(patience, limit)", "exceeds(limit, patience)", _FLIP),
     _mutant(
@@ -167,7 +174,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "(-rational(exponent)).exp()",
         _FLIP,
     ),
-    _mutant(flip, "permute_and_flip_point", "if point in drawn", "if False", _FLIP, slow=True),
+    _mutant(flip, "permute_and_flip_point", "if place in drawn", "if False", _FLIP, slow=True),
     _mutant(flip, "permute_and_flip_point", "exponent == 0 or", "exponent != 0 or", _FLIP),
     # several quantiles
     _mutant(joint_quantiles, "_kept", "exceeds(limit, ", "exceeds(2 * limit, ", _JOINT),
@@ -175,6 +182,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(joint_quantiles.Tables, "odds", "runs[count - 1]", "runs[0]", _TIES),
     _mutant(joint_quantiles, "_draw", "int(sums[-1])", "int(sums[-1]) // 2", _JOINT),
     _mutant(geometric.FineGrid, "_spread", "while missing.any()", "if missing.any()", _TIES),
+    _mutant(geometric.FineGrid, "_uniform", "points < np", "points <= np", _SPREAD_PLACES),
 )
 
 COVER_MUTANTS: tuple[Mutant, ...] = (

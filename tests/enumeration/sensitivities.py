@@ -22,6 +22,9 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.curves.counts import ReadFromCounts
+from mechanisms.statistics.curves.kaplan_meier import KaplanMeier
+from mechanisms.statistics.curves.roc import Roc
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
@@ -78,8 +81,14 @@ class Tried:
         return replace(self, rows=[*some, *lacking, nothing], optional=optional)
 
     def asked(self, schema: Schema) -> Question:
-        """Return the question as one about the rows that have the values it needs."""
-        found = viewed(cast(Statistic, self.statistic), schema).statistic
+        """Return the question as one about the rows that have the values it needs.
+
+        Of one that is read off the counts of a histogram it is that of the counts.
+        """
+        asked = viewed(cast(Statistic, self.statistic), schema)
+        found = asked.statistic
+        if isinstance(found, ReadFromCounts):
+            found = found.histogram(asked.view.schema)
         assert isinstance(found, Question)
         return found
 
@@ -179,6 +188,11 @@ def cells() -> list[Row]:
     return [row(group=group) for group in "abc"]
 
 
+def flagged() -> list[Row]:
+    """Return a row of every cell of ``x``, with and without a flag."""
+    return [{**row(x=x), "yes": yes} for x in (-0.5, 0.5) for yes in (0, 1)]
+
+
 def points(values: Sequence[float], **others: Any) -> list[Row]:
     """Return rows at every pair of values."""
     return [row(x=x, y=y, **others) for x, y in product(values, repeat=2)]
@@ -208,6 +222,16 @@ QUESTIONS: tuple[Tried, ...] = (
         name="histogram, filtered",
         statistic=Histogram(columns=("group",), where=SOME),
         rows=cells(),
+    ),
+    Tried(
+        name="kaplan_meier",
+        statistic=KaplanMeier(time="x", event="yes", edges={"x": (-1, 0, 1)}),
+        rows=flagged(),
+    ),
+    Tried(
+        name="roc",
+        statistic=Roc(score="x", label="yes", edges={"x": (-1, 0, 1)}),
+        rows=flagged(),
     ),
     Tried(name="sum", statistic=Sum(columns=("x", "y")), rows=points(ENDS)),
     Tried(name="sum, filtered", statistic=Sum(columns=("x", "y"), where=SOME), rows=list(chosen())),

@@ -28,8 +28,8 @@ from mechanisms.objectives.check_loss import (
 )
 from mechanisms.objectives.check_loss.passes import Block
 from mechanisms.objectives.check_loss.stored_law import Held, Unread
+from mechanisms.objectives.design import Linf
 from mechanisms.objectives.geometric_median import MedianLaw
-from mechanisms.objectives.gradient_norms import Linf
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.base_measure import BaseMeasure, MeasuredBoxes, MeasuredPolytopes
 from mechanisms.samplers.boxes import Cover, Space
@@ -131,6 +131,7 @@ def test_boxes_under_a_base_measure_have_the_law(radius: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_boxes_in_a_plane_have_the_law() -> None:
     cover, stated = median([(0, 0), (2, 1), (-1, 1)], F(1), radius=1)
     chain = Chain(cutoff=2.0**-26)
@@ -191,6 +192,7 @@ def test_every_try_on_polytopes_has_the_law() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_every_try_on_polytopes_under_a_base_measure_has_the_law(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -238,6 +240,7 @@ def test_a_slope_of_rows_read_in_passes_has_the_law(held: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_every_try_on_many_points_has_the_law() -> None:
     """On 49 points, the first covers: too many follow to walk them all."""
     cover, stated = median([(0, 0), (2, 1), (-1, 1), (3, -3)], F(1), radius=3)

@@ -19,7 +19,7 @@ from mechanisms.exact.floats import working_precision
 from mechanisms.exponential import linear as exponential_linear
 from mechanisms.exponential import quantile_regression as exponential_quantile
 from mechanisms.objectives import losses, quadratic
-from mechanisms.objectives.gradient_norms import InterceptHullNorm
+from mechanisms.objectives.design import InterceptHullNorm
 from mechanisms.objectives.losses import Loss
 from mechanisms.objectives.quadratic import NormalEquations
 from mechanisms.privacy import Adjacency
@@ -28,6 +28,7 @@ from mechanisms.statistics import geometric_median, quantile
 from tests.enumeration.domains import Rows, data_sets, neighbours
 from tests.enumeration.laws import score
 from tests.enumeration.sensitivities import require_sensitivity
+from tests.tiers import in_one
 
 F = Fraction
 Vector = tuple[Fraction, ...]
@@ -139,7 +140,7 @@ def linear_loss_at(theta: Vector, gap: Fraction, adjacency: Adjacency) -> arb:
 
 
 @EACH
-@pytest.mark.parametrize("theta", [F(k, 2) for k in range(-6, 7)], ids=str)
+@in_one("theta", [F(k, 2) for k in range(-6, 7)])
 def test_the_gradient_of_one_least_squares_slope(
     relation: Sequence[Adjacency], theta: Fraction
 ) -> None:
@@ -154,7 +155,7 @@ def test_the_gradient_of_one_least_squares_slope(
 
 
 @EACH
-@pytest.mark.parametrize("theta", list(product(HALVES, repeat=2)), ids=str)
+@in_one("theta", list(product(HALVES, repeat=2)))
 def test_the_gradient_of_two_least_squares_slopes(
     relation: Sequence[Adjacency], theta: Vector
 ) -> None:

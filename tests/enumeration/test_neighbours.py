@@ -5,7 +5,7 @@ All data sets of up to four rows on three values, under both adjacencies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from math import sqrt
@@ -18,9 +18,8 @@ from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.knorm import integer_noise
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.intervals import draw_point
+from mechanisms.samplers.intervals import draw_point, permute_and_flip_point
 from mechanisms.samplers.joint_quantiles import joint_points
-from mechanisms.samplers.permute_and_flip import permute_and_flip_point
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
@@ -38,10 +37,16 @@ Laws = Mapping[Rows[int], Bounds]
 
 
 def quantile_law(
-    point: Callable[..., object], rows: Rows[int], *, level: Fraction, rate: Fraction, bits: int
+    point: Callable[..., object],
+    rows: Rows[int],
+    *,
+    level: Fraction,
+    rate: Fraction,
+    bits: int,
+    places: Sequence[int] | None = None,
 ) -> Bounds:
-    """Return the law of one quantile on the grid 0, 1, 2."""
-    grid = grid_of(rows)
+    """Return the law of one quantile on the grid 0, 1, 2, whose points have so many places."""
+    grid = grid_of(rows, places=places)
     return law_of(lambda r: point(grid, level=level, rate=rate, randomness=r), cutoff=2.0**-bits)
 
 
@@ -59,6 +64,17 @@ def test_a_walk_over_steps_keeps_epsilon(adjacency: Adjacency, level: Fraction) 
     rate = 1 / (2 * gradient_sensitivity(level, adjacency))
     law = partial(quantile_law, draw_point, level=level, bits=40)
     require_epsilon(each(SETS, partial(law, rate=rate)), adjacency, F(1), used=0.4)
+
+
+@BOTH
+@pytest.mark.parametrize("places", [(1, 3, 2), (9, 1, 40)], ids=str)
+def test_a_base_measure_keeps_epsilon(adjacency: Adjacency, places: Sequence[int]) -> None:
+    level = F(9, 10)
+    rate = 1 / (2 * gradient_sensitivity(level, adjacency))
+    law = partial(quantile_law, draw_point, level=level, bits=40, places=places)
+    require_epsilon(each(SETS, partial(law, rate=rate)), adjacency, F(1), used=0.4)
+    loss, _ = largest_loss(each(SETS, partial(law, rate=3 * rate)), adjacency)
+    assert loss > 1
 
 
 @BOTH
@@ -100,6 +116,7 @@ def joint_law(rows: Rows[int], *, rate: Fraction) -> Bounds:
 
 @pytest.mark.slow
 @BOTH
+@pytest.mark.wide
 def test_two_quantiles_at_once_keep_epsilon(adjacency: Adjacency) -> None:
     # the places of a value hold two rows
     sets = [rows for rows in data_sets(most=3) if all(rows.count(x) < 3 for x in rows)]

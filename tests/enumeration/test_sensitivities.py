@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from mechanisms.geometry.balls import BALLS
+from mechanisms.geometry.smooth import BALLS
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from tests.enumeration.sensitivities import (

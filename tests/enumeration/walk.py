@@ -46,6 +46,7 @@ LOOPS = frozenset(
     {
         "below",
         "discrete_laplace",
+        "draw_discrete_gaussian",
         "draw_from_points",
         "draw_hull",
         "draw_in_ball",

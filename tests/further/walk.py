@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from app.api.openapi.snapshot import snapshot
-from app.audit.pairs import offers_in, probe_of
+from app.api.application import snapshot
+from app.audit.report import offers_in, probe_of
 from app.desk.filled import request_of
 from app.desk.forms import Form
 from app.desk.questions import choices_of, fields_of, kinds, summary_of
@@ -27,10 +27,10 @@ from mechanisms.catalog import STATISTICS, calibrate, offers
 from mechanisms.contract import Outcome, Plan, Statistic
 from mechanisms.derivations import Released, derivable, derive
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
-from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.dry_runs import dry_run
-from mechanisms.foresight.foresee import foresee, foreseeing_ms
-from mechanisms.foresight.verdicts import judged_release
+from mechanisms.estimates.accuracy import dry_run
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import estimate_error, estimating_ms
+from mechanisms.estimates.verdicts import judged_release
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import seeded_randomness
@@ -73,13 +73,13 @@ def walk_library(kind: str, schema: Schema) -> None:
         assert plan.guarantee.epsilon == EPSILON
         groups: Any = outcome.value.get("groups", [{"value": outcome.value}])
         assert [list(each["value"]) for each in groups] == [["income"]] * len(groups)
-        found = foresee(
+        found = estimate_error(
             statistic, schema, EPSILON, mechanism="auto", norm="auto",
             assumptions=Assumptions(rows=None if schema.rows else 300),
         )  # fmt: skip
         assert found.expected_error is not None
         assert "(income" in found.usefulness.sentence
-        assert foreseeing_ms(statistic, schema) > 0
+        assert estimating_ms(statistic, schema) > 0
         released = judged_release(found.usefulness, [kind], outcome.value, found.expected_error)
         says = "further from 0" in released.sentence
         assert says == (STATISTICS[kind].near_zero != "a value")
@@ -105,7 +105,8 @@ def walk_desk(kind: str, schema: Schema) -> None:
     assert summary_of(kind)
     shapes = {each.name: each.shape for each in fields_of(kind, schema)}
     assert shapes["column"] == "select"
-    assert set(dict(choices_of(kind)[0])) == {"auto", *STATISTICS[kind].mechanisms}
+    choices, _ = choices_of(kind, replace(schema, zcdp=True))
+    assert set(dict(choices)) == {"auto", *STATISTICS[kind].mechanisms}
     form = Form(
         [("statistic", kind), ("column", "income"), ("wanted", "epsilon"), ("epsilon", "1")]
     )
@@ -124,6 +125,7 @@ def walk_clients(kind: str) -> None:
         {
             "statistic": each.statistic, "mechanism": each.mechanism, "norms": each.norms,
             "adjacencies": each.adjacencies,
+            "accounting": each.accounting,
         }
         for each in offers()
     ]  # fmt: skip
@@ -133,7 +135,7 @@ def walk_clients(kind: str) -> None:
         probe = probe_of(offer)
         assert probe is not None
         assert probe.question["kind"] == kind
-    text = sources()["app/client/kinds/methods.py"]
+    text = sources()["app/client/methods.py"]
     compile(text, "methods.py", "exec")
     assert (
         f"def {kind}(self, /, column: str, *, epsilon: Amount" in text or f"def {kind}(\n" in text
@@ -144,14 +146,14 @@ def walk_facts(schema: Schema) -> None:
     """Find what one of the two states of itself, where people and programs read it."""
     labels = {each.name: (each.label, each.more) for each in fields_of("tally", schema)}
     assert labels["remark"] == ("Remark", True)
-    assert '"tally": "grand total"' in sources()["app/tidy/kinds.py"]
-    assert "    remark: object" in sources()["app/tidy/kinds.py"]
+    assert '"tally": "grand total"' in sources()["app/tidy/names.py"]
+    assert "    remark: object" in sources()["app/tidy/names.py"]
     wanted = question_of("decile_range")
     source = wanted.drawn_by()
     plan, outcome = plan_of(source, schema)
     released = Released(
-        statistic=source, norm=plan.norm, epsilon=EPSILON, value=outcome.value, noise=None,
-        details=plan.details,
+        statistic=source, mechanism=plan.mechanism, norm=plan.norm, epsilon=EPSILON,
+        value=outcome.value, noise=None, details=plan.details,
     )  # fmt: skip
     low, high = (each["value"] for each in outcome.value["quantiles"])  # type: ignore[attr-defined]
     assert derive(wanted, released, schema).value == {"income": high - low}

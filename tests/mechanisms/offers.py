@@ -14,6 +14,7 @@ To add an offer, append one :class:`Proof` per statistic x mechanism:
 4. ``reading`` takes one number from the value, the one that tells the pair apart best; the events
    of the black-box audit are "above" and "at most" each of ``cuts``. Choose them from the
    mechanism's law, before looking at draws.
+   ``compared`` are the members that an answer in groups has besides those of the groups.
 5. ``draws`` per data set, so that an audit takes less than about half a second of processor time
    (both data sets, and again for the twin). A few hundred are enough for a twin that is far away:
    most entries here catch theirs with a chance above 0.97. ``draws_replace_one`` is for pairs that
@@ -23,7 +24,8 @@ To add an offer, append one :class:`Proof` per statistic x mechanism:
    of few draws on a simple pair sees about half of a K-norm gradient's loss, so 4 to 6 is usual
    there. Other neighbours reach all of it: nothing may be tightened because an audit finds less.
 7. ``noise`` says whether a release states its noise. ``details["noise"]`` of every plan says in a
-   sentence what is known, or why nothing is: the suite checks that too.
+   sentence what is known, or why nothing is: the suite checks that too. ``noise_is_bound``: the
+   answer is nearer to the truth than stated, as post-processing removes a part of the noise.
 8. ``plain`` (optional): the value by numpy, from the columns' clamped values. A release at the
    largest epsilon comes to it.
 9. A regression's entry on the feature ``x`` is proved again, by generation, on a product
@@ -35,21 +37,25 @@ To add an offer, append one :class:`Proof` per statistic x mechanism:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from itertools import product
 from typing import Any
 
-from mechanisms.catalog import STATISTICS
-from mechanisms.contract import Statistic
-from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
-from mechanisms.privacy import Adjacency
-from mechanisms.sketches import ArrayData
+from mechanisms.analysis.hypothesis import HypothesisTest
+from mechanisms.analysis.summary import Summary
+from mechanisms.domain import CategoryColumn, Column, NumberColumn
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.curves.kaplan_meier import KaplanMeier
+from mechanisms.statistics.curves.roc import Roc
+from mechanisms.statistics.designs.cox_regression import CoxRegression
 from mechanisms.statistics.designs.features import Category, Expression, Feature, Product
+from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
+from mechanisms.statistics.designs.poisson_regression import PoissonRegression
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.interquartile_range import InterquartileRange
@@ -61,97 +67,23 @@ from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.std import Std
+from mechanisms.statistics.tables import Tables
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
+from tests.mechanisms.proof import ADD, COLUMNS, REPLACE, Proof, Record, record
 
-REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
-MAX_ROWS = 100
-
-Record = Mapping[str, object]
-
-COLUMNS: Mapping[str, Column] = {
-    "x": NumberColumn(Fraction(-1), Fraction(1)),
-    "y": NumberColumn(Fraction(-1), Fraction(1)),
-    "yes": NumberColumn(Fraction(0), Fraction(1), boolean=True),
-    "group": CategoryColumn(("a", "b", "c")),
-    "here": NumberColumn(Fraction(0), Fraction(1), boolean=True),
-    "kind": CategoryColumn(("low", "high")),
-}
-
-
-def record(x: float = 0.0, y: float = 0.0, yes: int = 0, group: str = "a") -> Record:
-    """Return one record of :data:`COLUMNS`."""
-    return {"x": x, "y": y, "yes": yes, "group": group, "here": 1, "kind": "low"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """What an offer is tried with; the module's docstring says how to choose each field."""
-
-    statistic: Statistic
-    mechanism: str
-    shape: Mapping[str, Any]
-    common: Sequence[Record]
-    changed: tuple[Record, Record]
-    reading: Callable[[Any], float]
-    cuts: Sequence[float]
-    caught_at: int
-    noise: bool
-    draws: int = 300
-    draws_replace_one: int | None = None
-    fewer: Mapping[str, int] = field(default_factory=dict)
-    epsilon: str = "1"
-    plain: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    shape_add_remove: Mapping[str, Any] | None = None
-    norms: tuple[str, ...] | None = None
-    adjacencies: tuple[Adjacency, ...] = (REPLACE, ADD)
-    refused: tuple[tuple[str, Adjacency], ...] = ()
-    columns: Mapping[str, Column] = field(default_factory=lambda: COLUMNS)
-
-    @property
-    def offered_norms(self) -> tuple[str, ...]:
-        """Return the norms this entry proves; "auto" alone for a mechanism without one."""
-        return self.norms or STATISTICS[self.statistic.kind].mechanisms[self.mechanism] or ("auto",)
-
-    def shape_under(self, adjacency: Adjacency) -> Mapping[str, Any]:
-        """Return the value's shape."""
-        if adjacency is ADD and self.shape_add_remove is not None:
-            return self.shape_add_remove
-        return self.shape
-
-    def schema(self, adjacency: Adjacency, rows: int) -> Schema:
-        """Return the public facts of a data set with this many rows."""
-        return Schema(self.columns, adjacency, rows if adjacency is REPLACE else None, MAX_ROWS)
-
-    def data(self, records: Sequence[Record]) -> ArrayData:
-        """Return a data set of these records."""
-        values = {name: [each[name] for each in records] for name in self.columns}
-        return ArrayData.from_values(self.schema(REPLACE, len(records)), values)
-
-    def draws_under(self, adjacency: Adjacency, norm: str) -> int:
-        """Return how often each data set is drawn from."""
-        draws = self.fewer.get(norm, self.draws)
-        return min(draws, self.draws_replace_one or draws) if adjacency is REPLACE else draws
-
-    def pair(self, adjacency: Adjacency) -> tuple[ArrayData, ArrayData]:
-        """Return the worst pair of neighbours."""
-        other = [self.changed[1]] if adjacency is REPLACE else []
-        return self.data([*self.common, self.changed[0]]), self.data([*self.common, *other])
-
-    def tiny(self, adjacency: Adjacency) -> Iterator[ArrayData]:
-        """Yield degenerate data sets: none, one, constant and mixed records."""
-        if adjacency is ADD:
-            yield self.data([])
-        for each in self.changed:
-            yield self.data([each])
-            yield self.data([each] * 5)
-        yield self.data([*self.common, *self.changed])
-
-
+FITS = LinearRegression | LogisticRegression | PoissonRegression | QuantileRegression
+OF_LOSSES = FITS | MultinomialRegression | CoxRegression
 ABOVE = (Condition(column="x", op=">", value=0),)
 WITHIN = (Condition(column="group", op="==", value="a"),)
 
+LEVELS: Mapping[str, Column] = {**COLUMNS, "level": CategoryColumn(("a", "b", "c"))}
 WEIGHED: Mapping[str, Column] = {**COLUMNS, "w": NumberColumn(Fraction(0), Fraction(4))}
+
+
+def leveled(level: str, x: float) -> Record:
+    """Return a record of one of several levels."""
+    return {**record(x=x), "level": level}
 
 
 def weighed(w: float, x: float = 0.0, y: float = 0.0, yes: int = 0) -> Record:
@@ -162,6 +94,31 @@ def weighed(w: float, x: float = 0.0, y: float = 0.0, yes: int = 0) -> Record:
 def _weighted_means(columns: Mapping[str, Any]) -> Mapping[str, Any]:
     weights = columns["w"]
     return {name: (weights * columns[name]).sum() / weights.sum() for name in ("x", "y")}
+
+
+_CELLS = {"group": ("a", "b", "c"), "yes": ("false", "true"), "kind": ("low", "high")}
+
+
+def _table(columns: Sequence[str]) -> Mapping[str, Any]:
+    """The shape of one table."""
+    cells = product(*(_CELLS[name] for name in columns))
+    named = [dict(zip(columns, each, strict=True)) for each in cells]
+    return {"columns": list(columns), "cells": [{"cell": cell, "count": 0.0} for cell in named]}
+
+
+def _counts(value: Any) -> list[float]:
+    """The counts of the first table."""
+    return [cell["count"] for cell in value["tables"][0]["cells"]]
+
+
+def summary_row(
+    column: str | None, measure: str, level: str | None = None, *, of: str = "data"
+) -> Mapping[str, Any]:
+    """Return the shape of a row of a summary of all records."""
+    return {
+        "by": {}, "column": column, "measure": measure, "level": level, "value": 0.0,
+        "interval": [0.0, 0.0], "interval_of": of,
+    }  # fmt: skip
 
 
 LISTED: tuple[Proof, ...] = (
@@ -201,6 +158,71 @@ LISTED: tuple[Proof, ...] = (
         caught_at=6,
         draws_replace_one=100,
         fewer={"optimal": 100, "l1": 100},
+        noise=True,
+    ),
+    Proof(
+        statistic=Histogram(columns=("x",), edges={"x": (-1, -0.5, 0, 0.5, 1)}, ranges=True),
+        mechanism="k_norm",
+        norms=("l1",),
+        shape={
+            "cells": [
+                {"cell": {"x": label}, "count": 0.0, "cumulative": 0.0}
+                for label in ("[-1,-0.5)", "[-0.5,0)", "[0,0.5)", "[0.5,1]")
+            ]
+        },
+        common=[record(x=x) for x in (-1, -0.5, 0, 1)] * 4,
+        changed=(record(x=-1), record(x=1)),
+        reading=lambda value: value["cells"][0]["count"] - value["cells"][3]["count"],
+        cuts=(-1.0, 0.0, 1.0, 2.0),
+        caught_at=8,
+        noise=True,
+        noise_is_bound=True,
+    ),
+    Proof(
+        statistic=Tables(columns=("group",), margins="all_one_way", raw=True),
+        mechanism="margins",
+        shape={"tables": [_table(("group",))], "rows": 0.0},
+        common=[record(group="a"), record(group="b"), record(group="c")],
+        changed=(record(group="a"), record(group="b")),
+        reading=lambda value: _counts(value)[0] - _counts(value)[1],
+        cuts=(-1.0, 0.0, 1.0, 2.0),
+        caught_at=6,
+        noise=True,
+    ),
+    Proof(
+        statistic=Tables(columns=("group", "yes")),
+        mechanism="margins",
+        shape={"tables": [_table(("group", "yes"))], "rows": 0.0},
+        common=[record(group=group, yes=yes) for group in "abc" for yes in (0, 1)] * 3,
+        changed=(record(group="a"), record(group="b", yes=1)),
+        reading=lambda value: _counts(value)[0] - _counts(value)[3],
+        cuts=(-1.0, 0.0, 1.0, 2.0),
+        caught_at=8,
+        noise=True,
+        noise_is_bound=True,
+        draws=150,
+    ),
+    Proof(
+        statistic=Tables(columns=("yes", "kind"), raw=True),
+        mechanism="margins",
+        shape={"tables": [_table(("yes", "kind"))], "rows": 0.0},
+        common=[record()] * 3,
+        changed=(record(), record(yes=1)),
+        reading=lambda value: _counts(value)[0] - _counts(value)[2],
+        cuts=(1.0, 2.0, 3.0, 4.0),
+        caught_at=8,
+        noise=True,
+    ),
+    Proof(
+        statistic=Tables(columns=("group", "yes"), weights="w", raw=True),
+        mechanism="margins",
+        columns=WEIGHED,
+        shape={"tables": [_table(("group", "yes"))], "rows": 0.0},
+        common=[weighed(0)] * 3,
+        changed=(weighed(4), weighed(4, yes=1)),
+        reading=lambda value: _counts(value)[0] - _counts(value)[1],
+        cuts=(-4.0, 0.0, 4.0, 8.0),
+        caught_at=6,
         noise=True,
     ),
     Proof(
@@ -264,6 +286,34 @@ LISTED: tuple[Proof, ...] = (
         reading=lambda value: min(value["x"], value["y"]),
         cuts=(-1.0, -0.75, -0.5, 0.0),
         caught_at=6,
+        noise=True,
+    ),
+    Proof(
+        statistic=Count(weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        plain=lambda columns: {"count": columns["w"].sum()},
+        shape={"count": 0.0},
+        common=[weighed(0)] * 3,
+        changed=(weighed(4), weighed(0)),
+        reading=lambda value: value["count"],
+        cuts=(-2.0, 0.0, 2.0, 4.0),
+        caught_at=4,
+        draws=100,
+        noise=True,
+    ),
+    Proof(
+        statistic=Histogram(columns=("yes",), weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        shape={"cells": [{"cell": {"yes": name}, "count": 0.0} for name in ("false", "true")]},
+        common=[weighed(0)] * 3,
+        changed=(weighed(4), weighed(4, yes=1)),
+        reading=lambda value: value["cells"][0]["count"] - value["cells"][1]["count"],
+        cuts=(-4.0, 0.0, 4.0, 8.0),
+        caught_at=6,
+        draws_replace_one=100,
+        fewer={"optimal": 100, "l1": 100},
         noise=True,
     ),
     Proof(
@@ -393,7 +443,9 @@ LISTED: tuple[Proof, ...] = (
         noise=False,
     ),
     Proof(
-        statistic=LinearRegression(target="y", features=("x",), intercept=False, bound=1.0),
+        statistic=LinearRegression(
+            target="y", features=("x",), intercept=False, bound=1.0, loss="squared"
+        ),
         mechanism="objective_perturbation",
         shape={"coefficients": {"x": 0.0}},
         common=[record(x=1, y=0)],
@@ -403,6 +455,21 @@ LISTED: tuple[Proof, ...] = (
         caught_at=8,
         draws_replace_one=160,
         noise=False,
+    ),
+    Proof(
+        statistic=LinearRegression(
+            target="y", features=("x",), intercept=False, bound=1.0, threshold=1.0
+        ),
+        mechanism="objective_perturbation",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record(x=1, y=0)],
+        changed=(record(x=1, y=1), record(x=1, y=-1)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(-0.5, 0.0, 0.5),
+        caught_at=8,
+        draws_replace_one=160,
+        noise=False,
+        norms=("linf",),
     ),
     Proof(
         statistic=LinearRegression(target="y", features=("x",), intercept=False, bound=1.0),
@@ -474,6 +541,51 @@ LISTED: tuple[Proof, ...] = (
         noise=False,
     ),
     Proof(
+        statistic=PoissonRegression(target="yes", features=("x",), intercept=False, bound=1.0),
+        mechanism="objective_perturbation",
+        shape={"coefficients": {"x": 0.0}},
+        common=[record(x=1, yes=1), record(x=1, yes=0)],
+        changed=(record(x=1, yes=0), record(x=-1, yes=0)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(-0.8, 0.0, 0.8),
+        caught_at=8,
+        draws=200,
+        draws_replace_one=120,
+        noise=False,
+    ),
+    Proof(
+        statistic=MultinomialRegression(
+            target="level", features=("x",), intercept=False, bound=1.0
+        ),
+        mechanism="objective_perturbation",
+        shape={"coefficients": {"b:x": 0.0, "c:x": 0.0}},
+        columns=LEVELS,
+        common=[leveled("a", x=1)],
+        changed=(leveled("b", x=1), leveled("b", x=-1)),
+        reading=lambda value: value["coefficients"]["b:x"],
+        cuts=(-0.25, 0.0, 0.25),
+        caught_at=16,
+        draws=120,
+        noise=False,
+    ),
+    Proof(
+        statistic=CoxRegression(
+            time="y", event="yes", edges={"y": (-1, 0, 1)}, features=("x",), bound=1.0, ceiling=1.0
+        ),
+        mechanism="objective_perturbation",
+        shape={
+            "coefficients": {"(hazard to 0)": 0.0, "(hazard to 1)": 0.0, "x": 0.0},
+            "hazard_ratios": {"x": 0.0},
+        },
+        common=[record(x=1, y=1)],
+        changed=(record(x=1, y=-1, yes=1), record(x=-1, y=-1, yes=1)),
+        reading=lambda value: value["coefficients"]["x"],
+        cuts=(-0.3, 0.0, 0.3),
+        caught_at=20,
+        draws=120,
+        noise=False,
+    ),
+    Proof(
         statistic=GeometricMedian(columns=("x",)),
         mechanism="kng",
         shape={"x": 0.0},
@@ -542,6 +654,74 @@ LISTED: tuple[Proof, ...] = (
         draws_replace_one=100,
         noise=True,
     ),
+    Proof(
+        statistic=HypothesisTest(test="t", columns=("x",)),
+        mechanism="k_norm",
+        shape={"statistic": 0.0, "p_value": 0.0, "estimate": 0.0},
+        common=[record(x=-1)] * 3,
+        changed=(record(x=1), record(x=-1)),
+        reading=lambda value: value["estimate"],
+        cuts=(-1.0, -0.75, -0.5, 0.0),
+        caught_at=6,
+        draws=100,
+        draws_replace_one=60,
+        noise=False,
+    ),
+    Proof(
+        statistic=Summary(columns=("kind", "here"), show=("n", "share")),
+        mechanism="composition",
+        shape={
+            "rows": [
+                summary_row(None, "n"),
+                *(
+                    summary_row(name, measure, level, of=of)
+                    for name, level in (("kind", "low"), ("kind", "high"), ("here", "true"))
+                    for measure, of in (("count", "data"), ("share", "population"))
+                ),
+            ]
+        },
+        common=[record()] * 3,
+        changed=({**record(), "kind": "high"}, {**record(), "here": 0}),
+        reading=lambda value: value["rows"][3]["value"] + value["rows"][5]["value"],
+        cuts=(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+        caught_at=6,
+        draws=150,
+        draws_replace_one=100,
+        noise=True,
+        noise_is_bound=True,  # counts of one group are made to agree
+    ),
+    Proof(
+        statistic=KaplanMeier(time="x", event="yes", edges={"x": (-1, 0, 1)}),
+        mechanism="k_norm",
+        shape={
+            "curve": [
+                {"time": each, "at_risk": 0.0, "events": 0.0, "survival": 0.0} for each in "01"
+            ]
+        },
+        common=[record(x=1)] * 8,
+        changed=(record(x=-1, yes=1), record(x=1)),
+        reading=lambda value: value["curve"][0]["events"],
+        compared={"log_rank": {"statistic": 0.0, "p_value": 0.0}},
+        cuts=(0.0, 0.5, 1.0, 1.5),
+        caught_at=8,
+        draws=60,
+        noise=False,
+    ),
+    Proof(
+        statistic=Roc(score="x", label="yes", edges={"x": (-1, 0, 1)}),
+        mechanism="k_norm",
+        shape={
+            "curve": [{"threshold": "0", "false_positive": 0.0, "true_positive": 0.0}],
+            "area": 0.0,
+        },
+        common=[record(x=-1)] * 4,
+        changed=(record(x=1), record(x=-1)),
+        reading=lambda value: value["curve"][0]["false_positive"],
+        cuts=(0.0, 0.1, 0.2, 0.3),
+        caught_at=8,
+        draws=60,
+        noise=False,
+    ),
 )
 
 
@@ -549,7 +729,7 @@ WEIGHED_FITS: tuple[Proof, ...] = tuple(
     replace(
         proof,
         statistic=replace(proof.statistic, weights="w"),  # type: ignore[call-arg, type-var]
-        columns=WEIGHED,
+        columns={**proof.columns, "w": WEIGHED["w"]},
         common=[{**each, "w": 4.0} for each in proof.common],
         changed=({**proof.changed[0], "w": 4.0}, {**proof.changed[1], "w": 4.0}),
         caught_at=proof.caught_at * 2,
@@ -558,10 +738,38 @@ WEIGHED_FITS: tuple[Proof, ...] = tuple(
         refused=(),
     )
     for proof in LISTED
-    if isinstance(proof.statistic, LinearRegression | LogisticRegression | QuantileRegression)
-    and proof.mechanism != "functional"
+    if isinstance(proof.statistic, OF_LOSSES) and proof.mechanism != "functional"
 )
 """Each regression with weights, all the largest: no neighbours are further apart."""
+
+
+BY_CELLS: tuple[Proof, ...] = (
+    Proof(
+        statistic=LinearRegression(target="y", features=("group",), bound=3.0),
+        mechanism="functional",
+        shape={"coefficients": {"(intercept)": 0.0, "groupb": 0.0, "groupc": 0.0}},
+        common=[record(group=group, y=y) for group in "abc" for y in (0, 0.5)],
+        changed=(record(group="a", y=1), record(group="b", y=-1)),
+        reading=lambda value: value["coefficients"]["(intercept)"],
+        cuts=(0.0, 0.25, 0.5),
+        caught_at=40,
+        draws=150,
+        noise=True,
+    ),
+    Proof(
+        statistic=LinearRegression(target="y", features=("group",), bound=3.0, threshold=1.0),
+        mechanism="objective_perturbation",
+        shape={"coefficients": {"(intercept)": 0.0, "groupb": 0.0, "groupc": 0.0}},
+        common=[record(group=group) for group in "abc"],
+        changed=(record(group="a", y=1), record(group="b", y=-1)),
+        reading=lambda value: value["coefficients"]["(intercept)"],
+        cuts=(0.0, 0.25),
+        caught_at=16,
+        draws=300,
+        noise=False,
+    ),
+)
+"""Moments and gradients by the cells of a category, between which a record moves."""
 
 
 DESIGNS: Mapping[str, Feature] = {
@@ -611,14 +819,26 @@ def _read_as_x(reading: Callable[[Any], float], name: str, value: Any) -> float:
     return reading({"coefficients": {k: v for k, v in found.items() if k != "kindlow"}})
 
 
+GAUSSIAN: tuple[Proof, ...] = tuple(
+    replace(
+        proof,
+        mechanism="gaussian",
+        norms=None,
+        refused=(),
+        fewer={},
+        # rho is certified by frequent events: the pair's correlations are 1/2 and 1
+        cuts=(0.75,) if isinstance(proof.statistic, Correlation) else proof.cuts,
+    )
+    for proof in LISTED
+    if proof.mechanism in ("k_norm", "margins") and "gaussian" in proof.statistic.mechanisms
+)
+"""Sums and tables with Gaussian noise: what proves them with K-norm noise."""
+
 PROOFS: tuple[Proof, ...] = (
     *LISTED,
     *WEIGHED_FITS,
-    *(
-        made
-        for proof in LISTED
-        if isinstance(proof.statistic, LinearRegression | LogisticRegression | QuantileRegression)
-        for made in on_designs(proof)
-    ),
+    *BY_CELLS,
+    *(made for proof in LISTED if isinstance(proof.statistic, FITS) for made in on_designs(proof)),
+    *GAUSSIAN,
 )
-"""Those listed, and each regression's on every kind of design."""
+"""Those listed, each regression's on every kind of design, and sums with Gaussian noise."""

@@ -14,10 +14,15 @@ from numpy.typing import NDArray
 from mechanisms.exact.floats import working_precision
 from mechanisms.randomness import LazyUniform, Randomness
 from mechanisms.samplers.affine import AffinePosterior, cheapest_route, draw, routes
-from mechanisms.samplers.affine.cube import CrossPolytopeRoute
+from mechanisms.samplers.affine.cube import (
+    CrossPolytopeRoute,
+    Route,
+    decide,
+    random_words,
+    surviving,
+)
 from mechanisms.samplers.affine.path import Vertex, find_vertices
 from mechanisms.samplers.affine.search import improved
-from mechanisms.samplers.affine.tries import Route, decide, random_words, surviving
 from mechanisms.samplers.affine.vertex import VertexRoute, vertex_route
 from mechanisms.testing import Law, check_draws, distance_threshold, seeded_randomness
 

@@ -3,7 +3,8 @@
 *Floats* (Mironov 2012; Haney et al. 2022): textbook noise in floats reaches other bit patterns
 from one data set than from its neighbour, and one look at the low bits tells them apart. Here the
 released numbers of both lie on one lattice, which the plan states; the textbook draw is the twin
-that the same check catches.
+that the same check catches. Where an answer is read off noisy numbers, these are what is attacked,
+as they are handed to the reading, and the reading is shown to know nothing else of the data.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +27,15 @@ from mechanisms.domain import CODE_MAX, Schema
 from mechanisms.exact.fractions import as_written
 from mechanisms.objectives.geometric_median import MedianLaw
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.curves.counts import ReadFromCounts
+from mechanisms.statistics.facts.readings import Sourced
+from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.tables import MarginStatistic
+from mechanisms.tables.characters import CubeCharacters
+from mechanisms.tables.gaussian import GaussianResiduals
+from mechanisms.tables.laplace import LaplaceMargins
+from mechanisms.tables.ranges import RangeTree
 from mechanisms.testing import record_replay, seeded_randomness
 from tests.mechanisms.offers import ADD, COLUMNS, REPLACE
 from tests.mechanisms.test_every_offer import CASES, Case, numbers, once_each
@@ -49,8 +60,9 @@ def steps_of(grid: Any) -> Iterator[Fraction]:
 
 
 def lattice(case: Case, rows: int, epsilon: str = "1") -> Fraction | None:
-    """Return the step of an offer's released numbers; None where they are functions of such."""
-    grid = case.plan(epsilon, rows).grid
+    """Return the step of an offer's noisy numbers; None where they are functions of sums."""
+    grid: Any = case.plan(epsilon, rows).grid
+    grid = grid.get("read_off", grid)
     if "coordinate_step" in grid or "count_step" in grid:  # the lattice is that of sums
         return None
     return min(steps_of(grid))
@@ -65,12 +77,73 @@ def off_lattice(values: list[float], step: Fraction) -> int:
     )
 
 
-def drawn(case: Case, data: ArrayData, epsilon: str) -> list[float]:
-    plan, randomness = case.plan(epsilon, data.rows), seeded_randomness(5)
+@dataclass
+class Taken:
+    """What a reading was handed, draw by draw, and the noisy numbers in it."""
+
+    sources: list[tuple[Any, ...]] = field(default_factory=list)
+    numbers: list[list[float]] = field(default_factory=list)
+
+
+@contextmanager
+def readings_of(case: Case) -> Iterator[Taken]:
+    """Record the noisy numbers that the answers of an offer are read off; none of most offers."""
+    taken, statistic = Taken(), case.proof.statistic
+
+    def recording(own: Callable[..., Any], found: Callable[[Any], Iterable[float]]) -> Any:
+        def read(reader: Any, source: Any, schema: Schema) -> Any:
+            taken.sources.append((source, schema))
+            taken.numbers.append([*found(source)])
+            return own(reader, source, schema)
+
+        return read
+
+    def measuring(own: Callable[..., Any]) -> Any:
+        def draw(*given: Any) -> Any:
+            measured = own(*given)
+            taken.numbers.append([float(each) for part in measured for each in np.ravel(part)])
+            return measured
+
+        return draw
+
+    with pytest.MonkeyPatch.context() as patch:
+        if isinstance(statistic, ReadFromCounts):
+            own = type(statistic).read
+            patch.setattr(type(statistic), "read", recording(own, lambda n: n.counts.ravel()))
+        elif isinstance(statistic, Sourced):
+            own = type(statistic).read
+            patch.setattr(type(statistic), "read", recording(own, lambda n: numbers(n.value)))
+        elif isinstance(statistic, MarginStatistic) and statistic.raw:
+            for kind in (LaplaceMargins, CubeCharacters, GaussianResiduals):
+                patch.setattr(kind, "draw", measuring(kind.draw))
+        elif _in_order(statistic):
+            patch.setattr(RangeTree, "draw", measuring(RangeTree.draw))
+        yield taken
+
+
+def _in_order(statistic: object) -> bool:
+    """Return whether cumulative counts are read off noisy blocks of cells."""
+    return isinstance(statistic, Histogram) and statistic.ranges
+
+
+def is_read_off(case: Case) -> bool:
+    """Return whether a plan says that its numbers follow from noisy ones."""
+    return "read_off" in case.plan("1", len(case.proof.common) + 1).grid
+
+
+def drawn(case: Case, data: ArrayData, epsilon: str, *, seed: int = 5, draws: int = DRAWS) -> Any:
+    """Return the noisy numbers of some draws: those released, or those they are read off."""
+    plan, randomness = case.plan(epsilon, data.rows), seeded_randomness(seed)
     values: list[float] = []
-    for _ in range(DRAWS):
-        values += numbers(plan.draw(data, randomness).value)
-    return values
+    with readings_of(case) as taken:
+        for _ in range(draws):
+            value: Any = plan.draw(data, randomness).value
+            # ratios and the like follow from the numbers whose steps are stated
+            values += numbers({name: value[name] for name in value if name in plan.grid} or value)
+    if not is_read_off(case):
+        return values
+    assert len(taken.numbers) == draws
+    return [each for read in taken.numbers for each in read]
 
 
 COMPUTED = {"correlation", "covariance", "moments", "std", "variance"}
@@ -78,9 +151,11 @@ COMPUTED = {"correlation", "covariance", "moments", "std", "variance"}
 
 def computed(case: Case) -> bool:
     """Return whether an offer's numbers are functions of sums, attacked by way of `sum`."""
-    if case.proof.mechanism == "functional" or case.proof.statistic.kind in COMPUTED:
+    statistic: Any = case.proof.statistic
+    if isinstance(statistic, Sourced):
+        statistic = statistic.source_question(case.proof.schema(case.adjacency, 4))
+    if case.proof.mechanism == "functional" or statistic.kind in COMPUTED:
         return True
-    statistic = case.proof.statistic
     return isinstance(statistic, Mean) and (case.adjacency is ADD or statistic.weights is not None)
 
 
@@ -117,16 +192,42 @@ ADDITIVE = [case for case in LATTICES if case.proof.mechanism == "k_norm"]
 def test_noise_does_not_look_at_the_data(case: Case) -> None:
     """The same bits give both neighbours the same noise: outputs differ as the statistics do."""
     pair = case.proof.pair(case.adjacency)
-    plans = [case.plan("0.01", data.rows) for data in pair]
     seen = set()
     for seed in range(12):
         one, two = (
-            [Fraction(x) for x in numbers(plan.draw(data, seeded_randomness(seed)).value)]
-            for plan, data in zip(plans, pair, strict=True)
+            [Fraction(x) for x in drawn(case, data, "0.01", seed=seed, draws=1)] for data in pair
         )
         # Answers are floats next to exact fractions, which rounds them a little.
         seen.add(tuple(round(a - b, 9) for a, b in zip(one, two, strict=True)))
     assert len(seen) == 1
+
+
+READ = [case for case in CASES if isinstance(case.proof.statistic, ReadFromCounts)]
+
+
+@pytest.mark.parametrize("case", READ, ids=str)
+def test_a_reading_knows_nothing_of_the_data_but_noisy_counts(case: Case) -> None:
+    """A neighbour's reading, handed the first one's counts, gives the first one's answer."""
+    statistic: Any = case.proof.statistic
+    answers, handed = [], []
+    for seed, data in enumerate(case.proof.pair(case.adjacency)):
+        with readings_of(case) as taken:
+            answers.append(case.plan("1", data.rows).draw(data, seeded_randomness(seed)))
+        handed += taken.sources
+    (first, schema), (other, its) = handed
+    assert schema == its
+    assert first.counts.tolist() != other.counts.tolist()
+    (read,) = statistic.read(replace(other, counts=first.counts), its).outcomes
+    assert (read.value, read.inference) == (answers[0].value, answers[0].inference)
+
+
+def test_every_answer_off_the_lattice_is_said_to_be_read_off() -> None:
+    """What is attacked in place of answers is what plans say, and no more."""
+    for case in LATTICES:
+        statistic = case.proof.statistic
+        read = isinstance(statistic, ReadFromCounts | Sourced)
+        raw = isinstance(statistic, MarginStatistic) and statistic.raw
+        assert is_read_off(case) == (read or raw or _in_order(statistic))
 
 
 @pytest.mark.parametrize(("adjacency", "delta"), [(REPLACE, 2), (ADD, 1)])

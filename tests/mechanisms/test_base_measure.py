@@ -13,7 +13,7 @@ import pytest
 from flint import arb
 
 from mechanisms.catalog import calibrate
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.objectives.check_loss import GradientLaw
 from mechanisms.privacy import Epsilon
 from mechanisms.samplers.base_measure import (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, Union, get_args
 
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
+from mechanisms.analysis.hypothesis import HypothesisTest
 from mechanisms.catalog import MECHANISMS, STATISTICS, calibrate, offers
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import NumberColumn, Schema
@@ -18,7 +19,7 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
-from mechanisms.statistics.stack import Part, Stack
+from mechanisms.statistics.stack import MechanismName, Part, Stack
 
 SCHEMA = Schema({"x": NumberColumn(Fraction(0), Fraction(1))}, Adjacency.REPLACE_ONE, 10)
 MODEL: TypeAdapter[Any] = TypeAdapter(
@@ -33,6 +34,7 @@ def test_every_statistic_names_its_kind_and_known_mechanisms() -> None:
         assert set(statistic.mechanisms) <= set(MECHANISMS)
     used = {name for statistic in STATISTICS.values() for name in statistic.mechanisms}
     assert used == set(MECHANISMS)
+    assert {*get_args(MechanismName), "composition"} == {"auto", *MECHANISMS}, "requests name all"
 
 
 def test_offers_are_complete_and_json_ready() -> None:
@@ -42,7 +44,9 @@ def test_offers_are_complete_and_json_ready() -> None:
     assert len(set(pairs)) == len(pairs)
     assert {kind for kind, _ in pairs} == set(STATISTICS)
     for offer in listed:
-        assert offer["norms"] or offer["mechanism"] in ("exponential", "composition")  # no norm
+        without = ("exponential", "margins", "gaussian", "composition")  # no norm
+        read_off = issubclass(STATISTICS[offer["statistic"]], HypothesisTest)
+        assert offer["norms"] or offer["mechanism"] in without or read_off
         assert offer["theorem"]
         assert offer["summary"]
         assert all(parameter["name"] != "kind" for parameter in offer["parameters"])
@@ -114,7 +118,7 @@ def test_refusals_name_what_is_on_offer(mechanism: str, norm: str, field: str, w
 def test_a_mechanism_refuses_what_it_cannot_release() -> None:
     quantile = STATISTICS["quantile"](column="x", levels=(0.5,))  # type: ignore[call-arg]
     for name, module in MECHANISMS.items():
-        foreign = quantile if name == "k_norm" else Mean(columns=("x",))
+        foreign = quantile if name in ("k_norm", "gaussian") else Mean(columns=("x",))
         with pytest.raises(InvalidStatisticError):
             module.calibrate(foreign, SCHEMA, Epsilon.parse("1"), "auto")
 

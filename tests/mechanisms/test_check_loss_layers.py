@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats, working_precision
 from mechanisms.objectives.check_loss import (
     GradientLaw,
     GradientLayers,
@@ -22,7 +21,7 @@ from mechanisms.objectives.check_loss import (
     trials,
 )
 from mechanisms.objectives.check_loss import layers as layers_module
-from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
+from mechanisms.objectives.design import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.samplers.envelopes import Trial, first_kept
 from mechanisms.samplers.polytopes import Cut, Polytope, PolytopeCover, Stack
 from mechanisms.samplers.polytopes.polytope import Frame

@@ -1,26 +1,36 @@
-"""What ``auto`` stands for: decided by a public simulation, the same for whoever asks."""
+"""What ``auto`` stands for: decided by public facts, the same for every caller."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
+import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.foresight import choice as choice_module
-from mechanisms.foresight.asked import Memory
-from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.choice import choose, decided, remember, undecided
-from mechanisms.foresight.foresee import foresee
+from mechanisms.perturbation.thresholds import (
+    THRESHOLDS,
+    Law,
+    Population,
+    cut,
+    fit_errors,
+    least_regret,
+    residuals,
+)
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import Part, Stack
+from mechanisms.testing import seeded_randomness
+from studies.choices import Setting, study
 
 ONE = Epsilon.parse("1")
+PERTURBED = "objective_perturbation"
 
 
 def schema_of(adjacency: Adjacency, rows: int, features: int) -> Schema:
@@ -30,119 +40,151 @@ def schema_of(adjacency: Adjacency, rows: int, features: int) -> Schema:
     return Schema(columns, adjacency, public, rows)
 
 
-def regression(features: int, **more: float | None) -> LinearRegression:
+def regression(features: int, **more: object) -> LinearRegression:
     names = tuple(f"x{place}" for place in range(features))
     return LinearRegression(target="y", features=names, **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.wide
+def test_the_choice_has_the_smallest_largest_ratio() -> None:
+    assert least_regret({"a": [1.0, 4.0], "b": [2.0, 2.0], "c": [8.0, 1.9]}) == "b"
+    assert least_regret({"a": [0.0, 1.0], "b": [0.0, 1.0]}) == "a"
+
+
 @pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_few_rows_and_coefficients_go_to_sanitized_moments(adjacency: Adjacency) -> None:
-    schema = schema_of(adjacency, 235, 1)
-    choice = choose(regression(1), schema, ONE, norm="auto")
-    assert choice is not None
-    assert choice.mechanism == "functional"
-    assert "runner-up" in choice.reason
-    assert choice.reason.endswith(("errs about as much.", "times as much."))
-    plan = calibrate(regression(1), schema, ONE)
+def test_few_rows_go_to_hubers_loss(adjacency: Adjacency) -> None:
+    plan = calibrate(regression(3), schema_of(adjacency, 500, 3), ONE)
+    assert plan.mechanism == PERTURBED
+    assert plan.details["loss"] == "huber"
+    assert plan.reason.startswith(f"{PERTURBED} errs least")
+    assert "functional errs" in plan.reason
+
+
+def test_many_rows_go_to_least_squares() -> None:
+    """The noise of either falls with the rows, and Huber's bias does not."""
+    plan = calibrate(regression(1), schema_of(Adjacency.REPLACE_ONE, 10**6, 1), Epsilon.parse("4"))
     assert plan.mechanism == "functional"
-    assert plan.reason.startswith(choice.reason)
+    assert plan.reason.startswith("functional ")
 
 
-@pytest.mark.wide
-def test_what_is_chosen_errs_least_of_all() -> None:
-    schema = schema_of(Adjacency.REPLACE_ONE, 1000, 3)
-    choice = choose(regression(3), schema, ONE, norm="auto")
-    assert choice is not None
+def test_thresholds_fall_with_the_noise() -> None:
+    def threshold(rows: int) -> object:
+        plan = calibrate(regression(4), schema_of(Adjacency.REPLACE_ONE, rows, 4), ONE)
+        return plan.details["threshold"]
 
-    def error(mechanism: str) -> float:
-        found = foresee(
-            regression(3), schema, ONE, mechanism=mechanism, norm="auto", assumptions=Assumptions()
-        )
-        coefficients = found.expected_error["coefficients"] if found.expected_error else {}
-        return float(sum(coefficients.values()))  # type: ignore[attr-defined]
+    found = [threshold(rows) for rows in (300, 3_000, 30_000)]
+    assert found == sorted(found)
+    assert found[0] != found[-1]
 
-    others = ("kng", "objective_perturbation", "functional")
-    assert error(choice.mechanism) == min(map(error, others)), "here the margin is not needed"
-    assert error("auto") == error(choice.mechanism), "a preview foresees what will be drawn"
+
+def test_squared_loss_is_the_largest_error_of_few_rows() -> None:
+    errors = fit_errors(regression(3), schema_of(Adjacency.REPLACE_ONE, 1_000, 3), ONE, "auto")
+    assert errors.keys() == {None, *THRESHOLDS}
+    for population in zip(*errors.values(), strict=True):
+        assert max(population) == population[list(errors).index(None)]
 
 
 @pytest.mark.wide
 @pytest.mark.parametrize(
-    ("rows", "coefficients", "bound", "errors"),
+    "setting",
+    [Setting(1_000, 4), Setting(1_000, 11), Setting(10_000, 4, spread=0.25)],
+    ids=["3 features", "10 features", "narrow features"],
+)
+def test_what_is_chosen_errs_far_less_than_by_moments(setting: Setting) -> None:
+    (row,) = study((setting,), draws=8, randomness=seeded_randomness(5))
+    assert row.errors[row.taken] < row.errors["functional"] / 2
+    assert row.errors[row.taken] < row.errors["kng"] / 2
+
+
+def test_a_loss_that_is_asked_for_is_drawn() -> None:
+    schema = schema_of(Adjacency.REPLACE_ONE, 10**6, 1)
+    huber = calibrate(regression(1, loss="huber"), schema, ONE)
+    assert (huber.mechanism, huber.details["loss"]) == (PERTURBED, "huber")
+    own = calibrate(regression(1, loss="huber", threshold=0.3), schema, ONE)
+    assert own.details["threshold"] == 0.3
+    assert "most records" in str(own.details["estimates"])
+    squared = calibrate(regression(1, loss="squared"), schema, ONE, mechanism=PERTURBED)
+    assert squared.details["loss"] == "squared"
+    assert "least squares" in str(squared.details["estimates"])
+    ridged = calibrate(regression(1, ridge=4.0), schema, ONE)
+    assert ridged.mechanism == "functional"
+
+
+@pytest.mark.parametrize(
+    ("more", "mechanism", "place"),
     [
-        (40, 2, 10.0, {"functional": 0.177, "kng": 0.407, "objective_perturbation": 0.605}),
-        (1_000, 6, 10.0, {"functional": 0.219, "kng": 0.145, "objective_perturbation": 0.394}),
-        (10_000, 4, 10.0, {"functional": 0.119, "kng": 0.147, "objective_perturbation": 0.539}),
-        (10_000, 8, 2.0, {"functional": 0.042, "kng": 0.027, "objective_perturbation": 0.033}),
+        ({"threshold": 0.0}, "auto", "threshold"),
+        ({"threshold": 1.5}, "auto", "threshold"),
+        ({"threshold": 0.5, "loss": "squared"}, "auto", "threshold"),
+        ({"loss": "huber"}, "kng", "loss"),
+        ({"loss": "huber"}, "functional", "loss"),
+        ({"threshold": 0.5}, "exponential", "loss"),
+        ({"loss": "huber", "ridge": 1.0}, "auto", "ridge"),
     ],
 )
-def test_what_is_chosen_errs_little_more_than_the_best_where_that_was_measured(
-    rows: int, coefficients: int, bound: float, errors: dict[str, float]
-) -> None:
-    """Measured of real draws from other rows: see ``studies/choices.py``."""
-    schema = schema_of(Adjacency.REPLACE_ONE, rows, coefficients - 1)
-    choice = choose(regression(coefficients - 1, bound=bound), schema, ONE, norm="auto")
-    assert choice is not None
-    assert errors[choice.mechanism] <= 1.3 * min(errors.values())
+def test_what_is_not_drawn_is_refused(more: dict[str, object], mechanism: str, place: str) -> None:
+    schema = schema_of(Adjacency.REPLACE_ONE, 100, 1)
+    with pytest.raises(InvalidStatisticError) as refused:
+        calibrate(regression(1, **more), schema, ONE, mechanism=mechanism)
+    assert refused.value.field_name == place
 
 
-@pytest.mark.parametrize(
-    ("error", "taken", "reason"),
-    [
-        (1.2, "kng", ("kng errs least in a public simulation of this question; the runner-up, "
-         "functional, errs 1.2 times as much.")),
-        (1.08, "functional", ("functional states its noise; the runner-up, kng, does not, and errs "
-         "0.93 times as much in a public simulation of this question.")),
-        (1.03, "functional", ("functional states its noise; the runner-up, kng, does not, and errs "
-         "about as much in a public simulation of this question.")),
-        (0.8, "functional", ("functional errs least in a public simulation of this question; the "
-         "runner-up, kng, errs 1.2 times as much.")),
-    ],
-)  # fmt: skip
-def test_an_error_counts_more_where_the_answers_do_not_state_their_noise(
-    error: float, taken: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = {"kng": 1.0, "functional": error, "objective_perturbation": 5.0}
-    monkeypatch.setattr(choice_module, "_errors", lambda _: (found, 1.0))
-    monkeypatch.setattr(choice_module, "_KNOWN", Memory(512))
-    choice = choose(regression(2), schema_of(Adjacency.REPLACE_ONE, 433, 2), ONE, norm="auto")
-    assert choice is not None
-    assert (choice.mechanism, choice.reason) == (taken, reason)
+def test_standard_errors_go_with_either_loss() -> None:
+    """Where rows are few the curvature would say nothing, and moments cost nothing more."""
+    schema = schema_of(Adjacency.REPLACE_ONE, 400, 1)
+    plan = calibrate(regression(1), schema, ONE, inference=Fraction(1, 3))
+    assert plan.mechanism == "functional"
+    plan = calibrate(regression(1, loss="huber"), schema, ONE, inference=Fraction(1, 3))
+    assert (plan.mechanism, plan.details["loss"]) == (PERTURBED, "huber")
 
 
-def test_a_mechanism_that_is_not_offered_is_no_candidate() -> None:
-    schema = schema_of(Adjacency.REPLACE_ONE, 100_000, 24)
-    choice = choose(regression(24), schema, Epsilon.parse("10"), norm="l1")
-    assert choice is not None
-    assert "kng" not in choice.mechanism + choice.reason, (
-        "it draws at most 20 coefficients, by linf"
-    )
+def test_a_mechanism_that_is_not_offered_is_not_taken() -> None:
+    large = schema_of(Adjacency.REPLACE_ONE, 100_000, 70)
+    plan = calibrate(regression(70), large, Epsilon.parse("10"), norm="l1")
+    assert plan.mechanism == PERTURBED, "too many columns for moments"
     small = schema_of(Adjacency.REPLACE_ONE, 100, 1)
     with pytest.raises(InvalidStatisticError):
-        choose(regression(1), small, ONE, norm="optimum")
+        calibrate(regression(1), small, ONE, norm="optimum")
     with pytest.raises(InvalidStatisticError, match="no such column"):
-        choose(regression(2), small, ONE, norm="auto")
+        calibrate(regression(2), small, ONE)
 
 
 def test_other_statistics_keep_their_first() -> None:
     schema = schema_of(Adjacency.REPLACE_ONE, 100, 1)
-    assert choose(Mean(columns=("y",)), schema, ONE, norm="auto") is None
-    quantile = QuantileRegression(target="y", features=("x0",))
-    assert choose(quantile, schema, ONE, norm="auto") is None
+    for asked in (Mean(columns=("y",)), QuantileRegression(target="y", features=("x0",))):
+        assert calibrate(asked, schema, ONE).mechanism == next(iter(asked.mechanisms))
 
 
-@pytest.mark.wide
-def test_a_choice_may_be_made_elsewhere_and_is_remembered() -> None:
+def test_a_part_of_a_stack_is_chosen_like_a_question_of_its_own() -> None:
     schema = schema_of(Adjacency.REPLACE_ONE, 431, 1)
     parts = (regression(1), Mean(columns=("y",)))
     stack = Stack(parts=tuple(Part(statistic=each, share=1) for each in parts))
-    waiting = undecided(stack, schema, ONE, mechanism="auto", norm="auto")
-    assert [asked.epsilon.fraction for asked in waiting] == [Fraction(1, 2)]
-    remember(decided(waiting))
-    assert undecided(stack, schema, ONE, mechanism="auto", norm="auto") == []
-    plan = calibrate(stack, schema, ONE)
-    assert "functional errs least" in str(plan.details["parts"])
-    assert undecided(regression(1), schema, ONE, mechanism="kng", norm="auto") == []
-    wrong = undecided(regression(2), schema, ONE, mechanism="auto", norm="auto")
-    assert decided(wrong) == {}, "what is refused is refused by whoever plans"
+    alone = calibrate(regression(1), schema, Epsilon.parse("0.5"))
+    (part, _) = calibrate(stack, schema, ONE).details["parts"]  # type: ignore[misc]
+    assert part["mechanism"] == alone.mechanism
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("features", [1, 4])
+def test_curvatures_are_those_of_records(features: int, intercept: bool) -> None:
+    one = Population("normal", 0.1, 0.25, 0.2)
+    found = sorted(one.curvatures(features, intercept=intercept))
+    rng = np.random.default_rng(1)
+    x = one.centre + one.spread * rng.uniform(-1, 1, (400_000, features))
+    x = np.column_stack([np.ones(len(x)), x]) if intercept else x
+    assert found == pytest.approx(np.linalg.eigvalsh(x.T @ x / len(x)), rel=0.02)
+
+
+@pytest.mark.parametrize("law", ["normal", "skewed", "heavy"])
+@pytest.mark.parametrize("ratio", [0.5, 2.0])
+def test_a_cut_is_the_line_of_least_loss(law: Law, ratio: float) -> None:
+    found = cut(law, ratio, 0.3)
+    u = np.linspace(-1, 1, 17)
+    r = np.outer(residuals(law), 1 + 0.3 * u)
+
+    def loss(line: Sequence[float]) -> float:
+        off = np.abs(r - line[0] - line[1] * u)
+        return float(np.where(off < ratio, off**2 / 2, ratio * off - ratio**2 / 2).mean())
+
+    least = minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-7}).x
+    assert (found.constant, found.slope) == pytest.approx(least, abs=2e-3)
+    assert (law == "skewed") == (abs(found.constant) > 1e-3)

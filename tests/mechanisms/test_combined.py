@@ -74,6 +74,7 @@ def release(
     value, std, interval, details = json.loads(json.dumps(parts))
     return Released(
         statistic=statistic,
+        mechanism=plan.mechanism,
         norm=plan.norm,
         epsilon=Epsilon.parse(epsilon),
         value=value,
@@ -258,10 +259,10 @@ def cannot(
 
 
 QUANTILE = Quantile(column="x", levels=(0.5,))
-MEAN = Mean(columns=("x",))
+MEAN, SUM = Mean(columns=("x",)), Sum(columns=("x",))
 REFUSED: list[Callable[[], None]] = [
     lambda: cannot(GROUP, [GROUP, QUANTILE], "quantile is no sum over records"),
-    lambda: cannot(QUANTILE, [GROUP, GROUP], "only count, histogram, sum, mean, moments"),
+    lambda: cannot(QUANTILE, [GROUP, GROUP], "only count, histogram, tables, sum, mean, moments"),
     lambda: cannot(GROUP, [GROUP, replace(GROUP, where=WHERE)], "about different records"),
     lambda: cannot(GROUP, [GROUP, replace(GROUP, by=("kind",))], "groups of their own"),
     lambda: cannot(MEAN, [MEAN, replace(MEAN, weights="x")], "weights of their own"),
@@ -288,14 +289,28 @@ def test_margins_alone_still_make_each_other_better_by_their_total() -> None:
     assert stds(groups)[0] < stds(parts[0])[0]
 
 
+def test_counts_of_very_many_cells_are_combined() -> None:
+    """Residual by residual: of 1,010 cells, and of 25 releases with 2,525 numbers."""
+    edges = {"x": tuple(range(11)), "y": tuple(np.linspace(-4, 2, 102).tolist())}
+    large = Histogram(columns=("x", "y"), edges=edges)
+    parts = [release(large, ADD, "1", seed=seed) for seed in range(2)]
+    found = combine(large, parts, schema(ADD))
+    means = np.mean([numbers(part.value) for part in parts], axis=0)
+    assert numbers(found.value) == pytest.approx(means.tolist(), abs=1e-5)
+    assert stds(found)[0] == pytest.approx(stds(parts[0])[0] / math.sqrt(2))
+    narrow = Histogram(columns=("y",), edges={"y": edges["y"]})
+    many = [release(narrow, ADD, "1", seed=seed) for seed in range(25)]
+    assert stds(combine(narrow, many, schema(ADD)))[0] == pytest.approx(stds(many[0])[0] / 5)
+
+
 @pytest.mark.wide
 def test_there_is_a_most_that_is_combined() -> None:
     many = Histogram(columns=("x", "y"), edges={"x": range(11), "y": np.linspace(-4, 2, 103)})
     edges = {"x": tuple(range(11)), "y": tuple(float(edge) for edge in many.edges["y"])}
     large = Histogram(columns=("x", "y"), edges=edges)
-    cannot(large, [large, large], "more than 1000 different cells")
+    cannot(large, [large, SUM], "more than 1000 different cells")
     fits = Histogram(columns=("y",), edges={"y": tuple(edges["y"][:102])})
-    cannot(fits, [fits] * 20, "more than 2000 numbers")
+    cannot(fits, [fits] * 20 + [SUM], "more than 2000 numbers")
     times = [combining_ms([GROUP] * count, schema(REPLACE)) for count in (1, 2, 4)]
     assert times == sorted(times)
     assert combining_ms([Stack(parts=(Part(statistic=BOTH),))], schema(REPLACE)) > times[0]

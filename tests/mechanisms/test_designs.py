@@ -16,7 +16,7 @@ from mechanisms.derivations import Released, derive
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema, coded
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
-from mechanisms.statistics.cells.deriving import Derived
+from mechanisms.statistics.cells.spelling import Derived
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.designs.features import Product
@@ -31,6 +31,7 @@ from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 COLUMNS: Mapping[str, Column] = {
     "age": NumberColumn(Fraction(0), Fraction(100)),
@@ -106,7 +107,7 @@ NAMES_OF_R = {
 }
 
 
-@pytest.mark.parametrize("right", NAMES_OF_R)
+@in_one("right", NAMES_OF_R)
 def test_coefficients_have_the_names_that_r_gives_them(right: str) -> None:
     names = NAMES_OF_R[right].replace("house value", "house_value").split()
     found = [name.replace(" ", "_") for name in names_of(asked_by(right))]
@@ -254,7 +255,7 @@ def test_a_column_may_be_made_of_derived_ones() -> None:
     assert names_of(products) == ("(intercept)", "log_age:smoker")
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("fields", "place", "said"),
     [
         ({"features": ("sexx",)}, "features", "sexx is no column"),
@@ -377,6 +378,7 @@ def released(statistic: Any, mechanism: str = "auto") -> Released:
     outcome = plan.draw(DATA, seeded_randomness(2))
     return Released(
         statistic=statistic,
+        mechanism=plan.mechanism,
         norm=plan.norm,
         epsilon=TOP,
         value=outcome.value,

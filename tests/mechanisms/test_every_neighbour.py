@@ -24,10 +24,13 @@ from mechanisms import composition, grouped, people, single
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Plan, Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
-from mechanisms.geometry.balls import BALLS
+from mechanisms.functional import moments as functional_moments
+from mechanisms.gaussian.noise import GaussianNoise
+from mechanisms.geometry.smooth import BALLS
 from mechanisms.knorm import IntegerNoise
 from mechanisms.privacy import ONE_ROW, Adjacency, Epsilon, Protected
 from mechanisms.randomness import Randomness
+from mechanisms.samplers.knorm import gaussian_rho
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.cells.parting import Bands
 from mechanisms.statistics.conditions import Condition
@@ -111,6 +114,10 @@ ASKED: Sequence[Statistic] = [
     LinearRegression(target="far", features=("x",), intercept=False),
     LinearRegression(target="far", features=("x",), weights="w"),
     LinearRegression(formula="far ~ x + group"),
+    LinearRegression(formula="far ~ x * group"),
+    LinearRegression(formula="far ~ group - 1"),
+    LinearRegression(formula="far ~ x * yes", where=(HERE,)),
+    LinearRegression(formula="far ~ x * group", weights="w"),
     Stack(
         parts=(
             Part(statistic=Mean(columns=BOTH, missing="available")),
@@ -130,7 +137,7 @@ class Zero(int):
         return exact
 
 
-Released = list[tuple[IntegerNoise, list[int]]]
+Released = list[tuple[IntegerNoise | GaussianNoise, list[int]]]
 """Each vector that a draw releases, in steps of its noise's lattice, and that noise."""
 
 
@@ -140,7 +147,7 @@ class Search:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._released: Released = []
 
-        def draw(noise: IntegerNoise, _: Randomness) -> list[Zero]:
+        def draw(noise: IntegerNoise | GaussianNoise, _: Randomness) -> list[Zero]:
             seen: list[int] = []
             self._released.append((noise, seen))
             zeros = [Zero() for _ in range(noise.dimension)]
@@ -148,7 +155,8 @@ class Search:
                 zero.seen = seen
             return zeros
 
-        monkeypatch.setattr(IntegerNoise, "draw", draw)
+        for kind in (IntegerNoise, GaussianNoise):
+            monkeypatch.setattr(kind, "draw", draw)
 
     def released(self, plan: Plan, rows: Sequence[Row]) -> Released:
         """What a draw from these rows releases."""
@@ -177,7 +185,8 @@ class Search:
                 )
                 if moves not in found:
                     noises = (noise for noise, _ in here)
-                    found[moves] = sum(map(spent, noises, moves))
+                    losses = spent if plan.guarantee.is_pure else spent_in_zcdp
+                    found[moves] = sum(map(losses, noises, moves))
         return max(found.values())
 
 
@@ -186,8 +195,16 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Search:
     return Search(monkeypatch)
 
 
-def spent(noise: IntegerNoise, steps: Sequence[int]) -> float:
+def spent_in_zcdp(noise: IntegerNoise | GaussianNoise, steps: Sequence[int]) -> float:
+    """The rho that one vector costs that moves by so many lattice steps."""
+    if isinstance(noise, GaussianNoise):
+        return float(gaussian_rho(Fraction(sum(each * each for each in steps)), noise.variance))
+    return spent(noise, steps) ** 2 / 2
+
+
+def spent(noise: IntegerNoise | GaussianNoise, steps: Sequence[int]) -> float:
     """The loss of one vector that moves by so many lattice steps."""
+    assert isinstance(noise, IntegerNoise), "the loss of Gaussian noise has no bound"
     assert not any(each % noise.refinement for each in steps)
     found = loss(noise, [each // noise.refinement for each in steps])
     is_squared = noise.ball == "l2" and noise.dimension > 1
@@ -249,6 +266,31 @@ def test_by_no_norm_do_neighbours_lose_more(
         assert 0.3 < search.worst(plan, adjacency, protects, COMMON) <= 1 + 1e-9
 
 
+def gaussian_plan(statistic: Statistic, adjacency: Adjacency, protects: Protected) -> Plan:
+    """The plan with Gaussian noise, in an account that has a delta."""
+    facts = replace(schema_of(adjacency, protects), zcdp=True)
+    mechanism = "gaussian" if "gaussian" in statistic.mechanisms else "auto"
+    return calibrate(statistic, facts, ONE, mechanism=mechanism)
+
+
+SUMMED = [each for each in ASKED if not isinstance(each, LinearRegression)]
+
+
+@pytest.mark.parametrize(
+    "statistic", SUMMED, ids=[f"{place}-{each.kind}" for place, each in enumerate(SUMMED)]
+)
+@neighbours
+def test_the_worst_neighbours_cost_the_rho_that_is_charged_and_no_more(
+    search: Search, statistic: Statistic, adjacency: Adjacency, protects: Protected
+) -> None:
+    """In groups of others than counts a replaced record costs half of what is charged."""
+    plan = gaussian_plan(statistic, adjacency, protects)
+    assert not plan.guarantee.is_pure
+    charged = float(plan.guarantee.zcdp)
+    worst = search.worst(plan, adjacency, protects, COMMON[:1])
+    assert charged / 4 < worst <= charged * (1 + 1e-9)
+
+
 AVAILABLE = Mean(columns=BOTH, missing="available")
 
 
@@ -289,6 +331,10 @@ CONTROLS = {
         Histogram, "additive", "filtered=schema.selected", "filtered=False",
         Histogram(columns=("group",)), REPLACE,
     ),
+    "moments by cell of one record, and another takes its place": Control(
+        functional_moments, "_joined", "size = 2 if", "size = 1 if",
+        LinearRegression(formula="far ~ x * group"), REPLACE,
+    ),
     "groups at the whole of epsilon": Control(
         grouped, "group_epsilon", "return half", "return epsilon",
         Mean(columns=("far",), by=("group",), missing="cell"), REPLACE,
@@ -298,10 +344,33 @@ CONTROLS = {
         AVAILABLE, ADD, SEVERAL,
     ),
     "parts of a stack at the whole of epsilon": Control(
-        composition, "calibrate", "split(epsilon, statistic.exact_shares())",
+        composition, "_plan", "split(epsilon, statistic.exact_shares())",
         "[epsilon for _ in statistic.parts]", ASKED[-1], ADD,
     ),
 }  # fmt: skip
+
+
+# in the l2 norm a record that moves from one cell to another is the worst with and without a filter
+IN_L2 = {
+    name: each
+    for name, each in CONTROLS.items()
+    if not isinstance(each.statistic, LinearRegression | Histogram)
+}
+
+
+@pytest.mark.parametrize("control", IN_L2.values(), ids=IN_L2)
+def test_gaussian_noise_that_overlooks_a_change_is_found(
+    search: Search, monkeypatch: pytest.MonkeyPatch, control: Control
+) -> None:
+    """The rho that is charged is that of the plan as it was."""
+    charged = gaussian_plan(control.statistic, control.adjacency, control.protects)
+    changed = Mutant(
+        of=control.of, name=control.name, old=control.right, new=control.wrong, case=""
+    )
+    changed.plant(monkeypatch)
+    plan = gaussian_plan(control.statistic, control.adjacency, control.protects)
+    worst = search.worst(plan, control.adjacency, control.protects, COMMON[:1])
+    assert worst > 1.2 * float(charged.guarantee.zcdp)
 
 
 @pytest.mark.parametrize("control", CONTROLS.values(), ids=CONTROLS)

@@ -23,7 +23,7 @@ from mechanisms.catalog import MECHANISMS, calibrate, offers
 from mechanisms.composition import SMALLEST_EPSILON
 from mechanisms.contract import InvalidStatisticError, Noise, Plan
 from mechanisms.domain import CategoryColumn, NumberColumn
-from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, PrivacyLoss
+from mechanisms.privacy import PURE, ZCDP, Adjacency, Epsilon, EpsilonShare, PrivacyLoss
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import audit_epsilon, seeded_randomness
 from tests.mechanisms.offers import PROOFS, REPLACE, Proof
@@ -75,12 +75,9 @@ REFUSED = [Case(proof, *pair) for proof in PROOFS for pair in proof.refused]
 
 
 def once_each(
-    cases: Sequence[Case],
-    others: pytest.MarkDecorator = pytest.mark.slow,
-    *,
-    second: Sequence[pytest.MarkDecorator] = (),
+    cases: Sequence[Case], *, second: Sequence[pytest.MarkDecorator] = ()
 ) -> pytest.MarkDecorator:
-    """Try each offer by its first entry, and by its others where time is no concern.
+    """Try each offer by its first entry, and by its others in wide tests.
 
     ``second`` marks what has been offered under another adjacency.
     """
@@ -89,14 +86,14 @@ def once_each(
     tried = []
     for case in cases:
         offer = (case.proof.statistic.kind, case.proof.mechanism, case.norm)
-        marks = [others] if str(case) in seen else second if offer in offered else ()
+        marks = [pytest.mark.wide] if str(case) in seen else second if offer in offered else ()
         seen.add(str(case))
         offered.add(offer)
         tried.append(pytest.param(case, id=str(case), marks=marks))
     return pytest.mark.parametrize("case", tried)
 
 
-every_offer = once_each(CASES, others=pytest.mark.wide, second=[pytest.mark.wide])
+every_offer = once_each(CASES, second=[pytest.mark.wide])
 """Each offer by its first entry and under its first adjacency; by the others in wide tests."""
 
 
@@ -120,7 +117,7 @@ def test_a_plan_says_what_it_promises(case: Case) -> None:
         plan = case.plan(epsilon, 5)
         assert plan.mechanism == case.proof.mechanism
         assert case.norm in (plan.norm, "auto", "optimal")
-        assert plan.guarantee.definition == "pure epsilon-DP"
+        assert plan.guarantee.definition == (PURE if case.proof.is_pure else ZCDP)
         assert plan.guarantee.exact
         assert str(plan.guarantee.epsilon) == epsilon
         assert plan.guarantee.adjacency is case.adjacency
@@ -176,7 +173,7 @@ def test_a_preview_mirrors_the_answer_around_zero(case: Case) -> None:
     noise = plan.preview(20)
     assert (noise is not None) == case.proof.noise
     if noise is not None:
-        zeros = case.proof.shape_under(case.adjacency)
+        zeros = without_intervals(case.proof.shape_under(case.adjacency))
         mirrors(noise, zeros)
         for low, high in intervals(noise.interval_95, zeros):
             assert low == -high
@@ -235,7 +232,7 @@ def test_the_auditor_finds_no_more_than_epsilon(case: Case) -> None:
             case.readings(data, spent, seed)
             for seed, data in enumerate(case.proof.pair(case.adjacency), start=1)
         ]
-        bounds.append(audit_epsilon(*drawn, tests).epsilon)
+        bounds.append(audit_epsilon(*drawn, tests, pure=case.proof.is_pure).epsilon)
     assert bounds[0] <= epsilon.fraction
     assert bounds[1] > epsilon.fraction, "choose a worse pair, better cuts or more draws"
 
@@ -280,8 +277,17 @@ def skeleton(part: Any) -> Any:
     return 0.0
 
 
+def without_intervals(part: Any) -> Any:
+    """Return a value whose rows lack the intervals that they show: its noise and inference."""
+    if isinstance(part, Mapping):
+        shown = ("interval", "interval_of")
+        return {name: without_intervals(inner) for name, inner in part.items() if name not in shown}
+    return [without_intervals(each) for each in part] if isinstance(part, list | tuple) else part
+
+
 def mirrors(noise: Noise, value: Any) -> None:
     """Check that a noise has a deviation and an interval wherever the value has a number."""
+    value = without_intervals(value)
     assert skeleton(noise.std) == skeleton(value)
     assert json.dumps([noise.std, noise.interval_95], allow_nan=False)
     for std in numbers(noise.std):
@@ -311,7 +317,7 @@ def intervals(part: Any, value: Any) -> Iterator[tuple[float, float]]:
     elif isinstance(value, list | tuple):
         for mine, inner in zip(part, value, strict=True):
             yield from intervals(mine, inner)
-    elif isinstance(value, str):
+    elif value is None or isinstance(value, str):
         assert part == value
     else:
         low, high = part

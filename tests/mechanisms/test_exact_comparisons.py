@@ -18,7 +18,15 @@ import numpy as np
 import pytest
 
 from mechanisms.contract import InvalidStatisticError
-from mechanisms.domain import CategoryColumn, Column, NumberColumn, NumberKind, Schema, exact
+from mechanisms.domain import (
+    CategoryColumn,
+    Column,
+    NumberColumn,
+    NumberKind,
+    Schema,
+    exact,
+    text_of,
+)
 from mechanisms.exact.fractions import as_written
 from mechanisms.expressions.derived import DefinitionError, derived_column
 from mechanisms.expressions.parsing import parse
@@ -27,7 +35,6 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.cells.axes import axis_of
 from mechanisms.statistics.cells.parting import Parting
 from mechanisms.statistics.conditions import Condition
-from mechanisms.times import text_of
 
 CASES = 10_000
 _ROWS = 40

@@ -17,7 +17,7 @@ from mechanisms.domain import CODE_MAX, SUM_MAX, NumberColumn, Schema
 from mechanisms.exponential.linear import LinearDraw, loss_rate, loss_sensitivity, public_ridge
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers import gaussian_ball
-from mechanisms.samplers.affine.tries import decide, random_words, surviving
+from mechanisms.samplers.affine.cube import decide, random_words, surviving
 from mechanisms.samplers.gaussian_ball import GaussianBall, best_envelope
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression

@@ -19,8 +19,7 @@ from mechanisms.domain import CODE_MAX
 from mechanisms.exact.floats import working_precision
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
-from mechanisms.samplers.intervals import GridCodes
-from mechanisms.samplers.permute_and_flip import permute_and_flip_point
+from mechanisms.samplers.intervals import GridCodes, permute_and_flip_point
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
 from mechanisms.testing import Law, audit_epsilon, check_draws, draws_to_refuse, seeded_randomness
@@ -165,12 +164,12 @@ def test_the_exponential_mechanism_itself_is_refused() -> None:
 def test_a_draw_costs_little_more_than_one_of_the_exponential_mechanism(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mechanisms.samplers import permute_and_flip
+    from mechanisms.samplers import intervals
 
-    calls, inner = [], permute_and_flip.draw_scored_point
+    calls, inner = [], intervals.draw_scored_place
     monkeypatch.setattr(
-        permute_and_flip,
-        "draw_scored_point",
+        intervals,
+        "draw_scored_place",
         lambda *given, **named: calls.append(1) or inner(*given, **named),
     )
     for rate in (Fraction(1, 1000), Fraction(1), Fraction(3)):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.geometry.advisor import advise, compare, included
-from mechanisms.geometry.balls import BALLS, Ball, NoiseLaw
 from mechanisms.geometry.laws import histogram_law, noise_law
+from mechanisms.geometry.smooth import BALLS, Ball, NoiseLaw
 from mechanisms.geometry.spaces import (
     AdjacentOutputSpace,
     cube_space,

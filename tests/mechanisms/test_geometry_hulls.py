@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.exact.floats import working_precision
 from mechanisms.geometry.advisor import MOST_TRIES, advise
-from mechanisms.geometry.balls import NormBall
 from mechanisms.geometry.counted import PRODUCTS, SQUARES, SUMS, CountedBall, Cube
 from mechanisms.geometry.cuts import Cut, CutBall, add_remove_ball, replace_one_ball
 from mechanisms.geometry.histograms import HistogramBall, contribution_hull
@@ -25,7 +24,7 @@ from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.laws import propose, simulate
 from mechanisms.geometry.polytopes import Polytope
 from mechanisms.geometry.second_moments import SecondMomentBall
-from mechanisms.geometry.smooth import SmoothBall
+from mechanisms.geometry.smooth import NormBall, SmoothBall
 from mechanisms.geometry.spaces import StackedBall
 from mechanisms.knorm import ball_of, offered_norms
 from mechanisms.samplers.knorm import draw_from_points

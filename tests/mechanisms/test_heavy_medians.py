@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.many import Floats, Integers
+from mechanisms.exact.floats import Floats, Integers
 from mechanisms.objectives.points import Points, PointsLaw, bounds, held, law
 from mechanisms.objectives.points.bounds import Bounds, bounded
 from mechanisms.objectives.points.field import Field
@@ -111,10 +111,10 @@ def at_places(*shares: float, counts: Sequence[int], way: Sequence[float]) -> li
 # columns, epsilon, and how many times the effort of even rows is enough
 HEAVY = {
     "four places in a plane": (
-        at_places(-30, -10, 10, 30, counts=(773, 746, 760, 721), way=(0.3, 1.0)), 10_000, 120
+        at_places(-30, -10, 10, 30, counts=(773, 746, 760, 721), way=(0.3, 1.0)), 10_000, 40
     ),
     "two places, nearly in balance": (
-        at_places(-20, 25, counts=(1490, 1510), way=(1.0, 0.4, -0.8)), 100, 60
+        at_places(-20, 25, counts=(1490, 1510), way=(1.0, 0.4, -0.8)), 100, 40
     ),
 }  # fmt: skip
 

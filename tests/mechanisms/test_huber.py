@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -14,12 +15,14 @@ from scipy.optimize import minimize
 from mechanisms.auditing import audit_counts
 from mechanisms.exact.continuous import knorm_vector
 from mechanisms.exact.floats import working_precision
+from mechanisms.objectives.huber import HuberObjective, huber_loss
 from mechanisms.objectives.losses import Norm
 from mechanisms.perturbation.calibration import Perturbation, ridge
-from mechanisms.perturbation.huber import HuberObjective, huber_loss, huber_objective
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
 from mechanisms.samplers.regions import Box, L1Ball, L2Ball, Region, WholeSpace
+from mechanisms.statistics.designs.rows import HELD_ROWS, CodeRows, passes
+from mechanisms.statistics.designs.scaling import design
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.quantile_data import question, table
 
@@ -27,10 +30,18 @@ Floats = NDArray[np.float64]
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 
 
-def _objective(x: Floats, y: Floats, threshold: Fraction) -> HuberObjective:
+def _objective(
+    x: Floats, y: Floats, threshold: Fraction, *, rows: int | None = None
+) -> HuberObjective:
     schema, data = table(x, y)
     scaling = question(schema).scaling(schema)
-    return huber_objective(scaling, data, threshold)
+    assert scaling.target is not None
+    return HuberObjective(
+        passes(data, CodeRows(scaling.columns), replace(schema, rows=rows or schema.rows)),
+        design(scaling),
+        target=(Fraction(scaling.target.offset, scaling.target.divisor), scaling.target.slope),
+        threshold=threshold,
+    )
 
 
 def _value(x: Floats, y: Floats, cut: float, theta: Floats) -> float:
@@ -62,6 +73,26 @@ def test_certified_sums_hold_the_exact_ones(rows: int, cut: Fraction) -> None:
     for unit in np.eye(3) * 1e-6:
         high, low = (_value(x, y, float(cut), at + s * unit) for s in (1, -1))
         assert hint @ (unit / 1e-6) == pytest.approx((high - low) / 2e-6, abs=2e-5 * max(rows, 1))
+
+
+def test_rows_that_are_read_in_passes_are_summed_like_those_that_are_held() -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.uniform(-1, 1, size=(9000, 2)), rng.uniform(-1, 1, size=9000)
+    held = _objective(x, y, Fraction(1, 4))
+    passing = _objective(x, y, Fraction(1, 4), rows=HELD_ROWS + 1)
+    theta = [Fraction(1, 3), Fraction(-1, 8)]
+    one, other = held.certify(theta), passing.certify(theta)
+    truth = passing.gradient(theta, 128)
+    for ball, same, exact in zip(one.gradient, other.gradient, truth, strict=True):
+        assert ball.contains(exact)
+        assert same.contains(exact)
+    assert float(one.curvature) == pytest.approx(float(other.curvature), rel=1e-9)
+    at = np.array([float(t) for t in theta])
+    for left, right in zip(held.model(at), passing.model(at), strict=True):
+        assert left == pytest.approx(right, rel=1e-12)
+    step = np.array([0.1, 0.2])
+    along = [each.slope_along(at, step)(0.5) for each in (held, passing)]
+    assert along[0] == pytest.approx(along[1], rel=1e-12)
 
 
 def test_a_threshold_outside_its_range_is_refused() -> None:

@@ -20,6 +20,7 @@ from mechanisms.statistics.cells.parting import Bands
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.designs.formula import read_formula
 from mechanisms.statistics.registry import SINGLE_STATISTICS
+from tests.tiers import in_one
 
 COLUMNS: dict[str, Column] = {
     "age": NumberColumn(Fraction(0), Fraction(100)),
@@ -43,7 +44,7 @@ KIDS: dict[str, Any] = {"columns": ("kids",)}
 ON_AGE: dict[str, Any] = {"features": ("age",)}
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("kind", "where", "fields", "place", "said"),
     [
         ("mean", [("age", ">", 50), ("age", "<", 20)], KIDS, "where",
@@ -193,7 +194,8 @@ def test_deeply_nested_comparisons_are_decided_once_each() -> None:
     assert derived_column(parse(text), COLUMNS).column.boolean
 
 
-MANY = Bands(column="age", edges=tuple(range(0, 101, 2)))
+MANY = Bands(column="age", edges=tuple(place / 10 for place in range(1_001)))
+TENS = Bands(column="age", edges=tuple(range(0, 101, 2)))
 BANDS = Bands(column="age", edges=(40, 60, 100))
 
 
@@ -213,7 +215,10 @@ BANDS = Bands(column="age", edges=(40, 60, 100))
         ("linear_regression", [], {"formula": "pay [EUR] ~ age"}, "backticks, as in `pay [EUR]`"),
         ("linear_regression", [], {"formula": "kids ~ pay [EUR]"}, "backticks, as in `pay [EUR]`"),
         ("mean", [], {**KIDS, "by": ("sex", "region", "smoker", MANY)},
-         "600 groups (2 of sex x 3 of region x 2 of smoker x 50"),
+         "12,000 groups (2 of sex x 3 of region x 2 of smoker x 1,000 of age)"),
+        ("linear_regression", [],
+         {"formula": "kids ~ age", "by": ("sex", "region", "smoker", TENS)},
+         "at most 256 groups; here are 600"),
         ("mean", [("age", "<", 40)], {**KIDS, "by": (BANDS,)}, "only one group of age"),
     ],
 )  # fmt: skip

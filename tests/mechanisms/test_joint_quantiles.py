@@ -25,7 +25,7 @@ from mechanisms.samplers.intervals import GridCodes
 from mechanisms.samplers.joint_quantiles import JointLaw, Tables, joint_points
 from mechanisms.sketches import distinct
 from mechanisms.statistics.quantile import Quantile, joint_sensitivity
-from mechanisms.statistics.ranks.errors import bridge_errors, joint_rank_errors, split_rank_errors
+from mechanisms.statistics.ranks.draw import bridge_errors, joint_rank_errors, split_rank_errors
 from mechanisms.testing import Law, audit_epsilon, check_draws, record_replay, seeded_randomness
 from tests.mechanisms.test_quantile import (
     ADD,

@@ -29,7 +29,7 @@ from mechanisms.objectives.quadratic import (
 )
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.affine import cheapest_route, draw, routes
-from mechanisms.samplers.affine.tries import decide, random_words, surviving
+from mechanisms.samplers.affine.cube import decide, random_words, surviving
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.designs.boxes import grid_exponent
 from mechanisms.statistics.designs.scaling import INTERCEPT

@@ -15,19 +15,10 @@ import pytest
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Block, T
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Integers
+from mechanisms.exact.floats import Integers, working_precision
 from mechanisms.kng import geometric_median as drawn
 from mechanisms.objectives.geometric_median import MedianLaw
-from mechanisms.objectives.points import (
-    LineLaw,
-    Points,
-    PointsLaw,
-    cells,
-    outside,
-    passes,
-    survey,
-)
+from mechanisms.objectives.points import LineLaw, Points, PointsLaw, bounds, cells, passes, survey
 from mechanisms.objectives.points.bounds import bounded
 from mechanisms.objectives.points.cells import Cells
 from mechanisms.objectives.points.field import Field, Near
@@ -253,7 +244,7 @@ def test_a_first_box_is_found_where_the_noise_is_wide(monkeypatch: pytest.Monkey
     first, *slabs = law.start(Space.cubic(3, RADIUS))
     assert min(slab.exponent for slab in slabs) > 30
     assert max(first.box.sides) < RADIUS / 8
-    monkeypatch.setattr(outside, "_BOUNDARY_CELLS", 1 << 12)
+    monkeypatch.setattr(bounds, "_BOUNDARY_CELLS", 1 << 12)
     wider, *_ = law.start(Space.cubic(3, RADIUS))
     assert max(wider.box.sides) > 4 * max(first.box.sides)
 

@@ -14,8 +14,8 @@ from mechanisms.domain import CODE_MAX
 from mechanisms.exact.continuous import BallNorm, knorm_vector
 from mechanisms.exact.floats import grid_index, grid_point, working_precision
 from mechanisms.objectives.quadratic import LeastSquaresObjective
-from mechanisms.samplers.l1_ball import Quadratic, solve_exactly
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
+from mechanisms.samplers.quadratics import Quadratic, solve_exactly
 from mechanisms.samplers.regions import L1Ball, dyadic_step, l1_region
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.logistic_data import objective, plain_design

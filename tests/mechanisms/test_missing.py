@@ -21,12 +21,12 @@ from mechanisms.combined.squares import combine
 from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.derivations import Released, derive
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import ErrorEstimate, estimate_error
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.presence import misses
 from mechanisms.expressions.tree import Node
 from mechanisms.filtered import REDUCTIONS
-from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.foresee import Foresight, foresee
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
@@ -371,6 +371,7 @@ def released(statistic: Statistic, adjacency: Adjacency) -> Released:
     outcome = plan.draw(ArrayData.from_values(schema, VALUES), seeded_randomness(1))
     return Released(
         statistic=statistic,
+        mechanism=plan.mechanism,
         norm=plan.norm,
         epsilon=SURE,
         value=outcome.value,
@@ -417,7 +418,7 @@ def test_an_answer_tells_of_the_same_records_only(adjacency: Adjacency) -> None:
     ids=lambda each: each.kind,
 )
 def test_errors_are_expected_without_rows(statistic: Statistic, adjacency: Adjacency) -> None:
-    found = foresee(
+    found = estimate_error(
         statistic,
         schema_of(adjacency),
         EPSILON,
@@ -430,13 +431,16 @@ def test_errors_are_expected_without_rows(statistic: Statistic, adjacency: Adjac
 
 @BOTH
 def test_errors_account_for_the_share_that_is_missing(adjacency: Adjacency) -> None:
-    def estimated(statistic: Statistic, **missing: float) -> Foresight:
-        return foresee(
+    def estimated(statistic: Statistic, **missing: float) -> ErrorEstimate:
+        return estimate_error(
             statistic, schema_of(adjacency), EPSILON, mechanism="auto", norm="auto",
-            assumptions=Assumptions(rows=300, missing=tuple(missing.items())),
+            assumptions=Assumptions(rows=300, missing=tuple(missing.items()), even=True),
         )  # fmt: skip
 
-    mean, some = Mean(columns=("income",)), "assumed to be missing: say in assume.missing"
+    mean, some = (
+        Mean(columns=("income",)),
+        "assumed to be missing: state the assumed share of them (assume.missing)",
+    )
     full, tenth = estimated(mean), estimated(mean, income=0.9)
     assert full.usefulness.share is not None
     assert tenth.usefulness.share is not None

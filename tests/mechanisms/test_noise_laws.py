@@ -10,9 +10,9 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from mechanisms.geometry.balls import BALLS, Ball
 from mechanisms.geometry.cuts import combination_factor
 from mechanisms.geometry.laws import noise_law, simulate
+from mechanisms.geometry.smooth import BALLS, Ball
 from mechanisms.statistics.additive import Leaf, describe_noise, root_std
 
 COUNT = 60_000

@@ -19,7 +19,7 @@ from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.losses import logistic_loss, squared_loss
 from mechanisms.perturbation import calibrate
 from mechanisms.perturbation.calibration import SMALLEST_RIDGE, automatic_q, ridge
-from mechanisms.perturbation.logistic import logistic_objective
+from mechanisms.perturbation.likelihoods import logistic_objective
 from mechanisms.perturbation.release import PerturbedFit
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData

@@ -196,7 +196,9 @@ def test_linear_draws_follow_the_exact_law() -> None:
     """d = 1 linear: theta = -(V - 2 x'y) / (2 x'x + gamma), cut to [-B, B]."""
     schema = Schema(columns={"x": UNIT, "t": UNIT}, adjacency=REPLACE, rows=3)
     data = ArrayData.from_values(schema, {"x": [1, -1, 0.5], "t": [0.5, -0.25, 1]})
-    question = LinearRegression(target="t", features=("x",), intercept=False, bound=1.0)
+    question = LinearRegression(
+        target="t", features=("x",), intercept=False, bound=1.0, loss="squared"
+    )
     plan = calibrate(question, schema, Epsilon.parse("3"), "auto")
     draw = plan.draw
     assert isinstance(draw, PerturbedFit)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mechanisms.exact.floats import working_precision
-from mechanisms.exact.once import once
+from mechanisms.exact.fractions import once
 from mechanisms.samplers.affine.posterior import AffinePosterior
 from mechanisms.samplers.affine.search import draw
 from mechanisms.testing import seeded_randomness

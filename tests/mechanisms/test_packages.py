@@ -7,8 +7,6 @@ import pkgutil
 import re
 from pathlib import Path
 
-import pytest
-
 import mechanisms
 from tests.tiers import in_one
 
@@ -37,7 +35,7 @@ def found(path: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@in_one("name", PACKAGES)
 def test_a_package_says_what_lives_there_and_what_may_come(name: str) -> None:
     text = importlib.import_module(name).__doc__ or ""
     assert len(text.splitlines()) > 3

@@ -23,7 +23,7 @@ from mechanisms.objectives.check_loss import (
     Records,
     Undecided,
 )
-from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
+from mechanisms.objectives.design import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes import Box, Cover, Space
 from mechanisms.samplers.envelopes import Envelope, Piece, Trial, first_kept
@@ -301,6 +301,7 @@ def test_a_few_distinct_rows_do_not_hold_a_draw_up(pattern: Pattern) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_no_pattern_takes_four_times_as_long_as_even_rows() -> None:
     """Three random ones of each kind. The whole search is ``python -m studies.patterns``."""
     rows = list(table(patterns=3, seed=11, draws=2))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.many import Floats, Integers
+from mechanisms.exact.floats import Floats, Integers
 from mechanisms.objectives.check_loss import (
     CheckLossLaw,
     GradientLaw,
@@ -23,13 +23,12 @@ from mechanisms.objectives.check_loss import (
     Records,
     StoredLaw,
     StoredRows,
-    approach,
     narrowing,
     search,
+    stored_law,
     survey,
 )
-from mechanisms.objectives.design import distinct_rows
-from mechanisms.objectives.gradient_norms import Linf
+from mechanisms.objectives.design import Linf, distinct_rows
 from mechanisms.objectives.points import PointsLaw
 from mechanisms.objectives.points import law as points_law
 from mechanisms.objectives.points.search import least
@@ -68,7 +67,7 @@ def misled(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
             return narrowing.Hint(point, reach * half, nats=30, error=np.zeros(len(half)))
 
         monkeypatch.setattr(narrowing, "search", lost)
-        monkeypatch.setattr(approach, "search", lost)
+        monkeypatch.setattr(stored_law, "search", lost)
 
     return mislead
 

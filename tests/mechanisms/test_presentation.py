@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mechanisms.catalog import calibrate
-from mechanisms.contract import Noise, Outcome
+from mechanisms.contract import Inference, Noise, Outcome, Term
 from mechanisms.derivations import Released, derive
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.presentation import shown
@@ -24,6 +24,7 @@ from mechanisms.statistics.covariance import Covariance
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.std import Std
 from mechanisms.statistics.total import Sum
@@ -157,6 +158,28 @@ def test_parts_of_a_stack_name_their_own_numbers() -> None:
     assert {asked.parts[place[1]].statistic.kind for place in found} == {*CLAMPED} - {"moments"}  # type: ignore[index]
 
 
+def test_terms_of_a_stack_are_dates_where_their_part_s_column_is() -> None:
+    born = NumberColumn(Fraction(0), Fraction(20_000), kind="date")
+    facts = Schema({"born": born}, Adjacency.REPLACE_ONE, 100)
+    term = Term(
+        term="0.5", estimate=10.0, std_error=2.0, confidence_95=(8.0, 12.0),
+        place=("parts", 0, "quantiles", 0, "value"),
+    )  # fmt: skip
+    asked = Stack(parts=(Part(statistic=Quantile(column="born", levels=(0.5,))),))
+    found = shown(
+        Outcome(
+            value={"parts": [{"quantiles": [{"level": "0.5", "value": 10.0}]}]},
+            noise=None,
+            inference=Inference(terms=(term,), method="m"),
+        ),
+        asked,
+        facts,
+    ).inference
+    assert found is not None
+    assert found.terms[0].place == term.place
+    assert found.terms[0].confidence_95 == ("1970-01-09", "1970-01-13")
+
+
 def test_what_is_not_clamped_is_an_estimate() -> None:
     """Counts and sums below 0 may be added up to one that is not, and lose that by a clamp."""
     for asked in (*FREE, Count()):
@@ -170,8 +193,8 @@ def test_an_inference_has_no_estimate_of_such_a_number(wanted: Any) -> None:
     for seed in range(6):
         drawn = draw(MOMENTS, "0.1", seed)
         released = Released(
-            statistic=MOMENTS, norm="optimal", epsilon=Epsilon.parse("0.1"), value=drawn.value,
-            noise=drawn.noise, details={},
+            statistic=MOMENTS, mechanism="k_norm", norm="optimal", epsilon=Epsilon.parse("0.1"),
+            value=drawn.value, noise=drawn.noise, details={},
         )  # fmt: skip
         presented = shown(derive(wanted, released, FEW), wanted, FEW)
         assert presented.inference is not None
@@ -191,7 +214,7 @@ def test_a_correlation_of_released_covariances_has_edges_without_an_interval() -
     columns = {**COLUMNS, "more": COLUMNS["pay"]}
     schema = Schema(columns, Adjacency.ADD_REMOVE, None, ROWS)
     released = Released(
-        statistic=covariances, norm="optimal", epsilon=Epsilon.parse("1"),
+        statistic=covariances, mechanism="k_norm", norm="optimal", epsilon=Epsilon.parse("1"),
         value={"matrix": matrix}, noise=None, details={},
     )  # fmt: skip
     wanted = Correlation(columns=("age", "pay", "more"))

@@ -18,6 +18,7 @@ from mechanisms.privacy import (
     part_of,
     split,
 )
+from tests.tiers import in_one
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_decimal_text_becomes_exact_nanos(text: str, nanos: int, shown: str) -> 
     assert epsilon.fraction == Fraction(nanos, 10**9)
 
 
-@pytest.mark.parametrize(
+@in_one(
     "text",
     [
         "",

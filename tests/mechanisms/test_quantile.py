@@ -482,7 +482,8 @@ def test_wide_columns_of_whole_numbers_have_each_of_them_as_a_candidate(
     schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=400)
     values = [1] * 60 + [3] * 240 + [width] * 100
     data = ArrayData.from_values(schema, {"k": values})
-    plan = kng.calibrate(Quantile(column="k", levels=levels), schema, Epsilon.parse("50"), "auto")
+    question = Quantile(column="k", levels=levels, base_measure="uniform")
+    plan = kng.calibrate(question, schema, Epsilon.parse("50"), "auto")
     assert plan.grid == {"k": 1.0}
     found: Any = plan.draw(data, system_randomness()).value["quantiles"]
     wanted = {0.25: 3, 0.5: 3, 0.9: width}
@@ -493,9 +494,9 @@ def test_whole_numbers_too_many_to_be_held_are_drawn_on_the_grid() -> None:
     """Which grid it is follows from the bounds and the public bound on rows."""
     column = NumberColumn(Fraction(0), Fraction(10**15), kind="datetime")
     schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=10**6)
-    assert Candidates.of(column, schema).step == column.grid.step == 5 * 10**8
-    data = ArrayData.from_values(schema, {"k": np.array([0.0, 5e14, 1e15])})
     question = Quantile(column="k", levels=(0.5,))
+    assert Candidates.of(question, schema).step == column.grid.step == 5 * 10**8
+    data = ArrayData.from_values(schema, {"k": np.array([0.0, 5e14, 1e15])})
     plan = kng.calibrate(question, schema, Epsilon.parse("100"), "auto")
     (found,) = plan.draw(data, system_randomness()).value["quantiles"]  # type: ignore[misc]
     assert isinstance(found["value"], int)
@@ -505,7 +506,5 @@ def _whole_draw(schema: Schema) -> QuantileDraw:
     def nothing(_grid: GridCodes, _randomness: Randomness) -> list[int]:
         return []
 
-    column = schema.columns["k"]
-    assert isinstance(column, NumberColumn)
-    candidates = Candidates.of(column, schema)
+    candidates = Candidates.of(Quantile(column="k", levels=(0.5,), base_measure="uniform"), schema)
     return QuantileDraw(name="k", candidates=candidates, levels=(), sampler=nothing)

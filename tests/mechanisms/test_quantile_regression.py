@@ -20,7 +20,7 @@ from mechanisms.objectives.check_loss import (
     LossLaw,
     Records,
 )
-from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
+from mechanisms.objectives.design import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.objectives.losses import gradient_sensitivity
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover, draw

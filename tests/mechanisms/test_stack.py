@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +18,14 @@ from mechanisms.composition import THEOREM
 from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.knorm import IntegerNoise
-from mechanisms.privacy import Adjacency, Epsilon, EpsilonShare, PrivacyLoss, split
+from mechanisms.privacy import (
+    Adjacency,
+    Epsilon,
+    EpsilonShare,
+    PrivacyLoss,
+    Protected,
+    split,
+)
 from mechanisms.single import calibrate_by
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
@@ -176,6 +184,38 @@ def test_a_part_names_its_own_mechanism_and_norm() -> None:
         ("k_norm", "l1"),
         ("exponential", None),
     ]
+
+
+def test_standard_errors_are_drawn_in_the_parts_that_have_them() -> None:
+    """At a share of the part's own epsilon, as in a release of the part alone."""
+    both = stack((Sum(columns=("x",)), 1), (QUANTILE, 3))
+    plan = calibrate(both, schema(rows=400), Epsilon.parse("4"), inference=Fraction(1, 4))
+    first, second = plan.details["parts"]  # type: ignore[misc]
+    assert "of the records" in first["no_inference"]
+    assert second["details"]["inference"]["cost"] == "0.75"
+    rows = ArrayData.from_values(
+        schema(rows=400), {"x": [at / 40 for at in range(400)], "group": ["a"] * 400}
+    )
+    found = plan.draw(rows, seeded_randomness(3)).inference
+    assert found is not None
+    assert found.cost == "3/4"
+    assert [term.place for term in found.terms] == [("parts", 1, "quantiles", 0, "value")]
+    assert plan.guarantee.epsilon == Epsilon.parse("4")
+
+
+def test_standard_errors_of_no_part_are_refused() -> None:
+    facts = schema()
+    alone = stack((Sum(columns=("x",)), 1))
+    with pytest.raises(InvalidStatisticError, match="no part") as refused:
+        calibrate(alone, facts, Epsilon.parse("1"), inference=Fraction(1, 2))
+    assert refused.value.field_name == "inference"
+    people = replace(schema(ADD), protects=Protected(rows=2))
+    with pytest.raises(InvalidStatisticError, match="several"):
+        calibrate(stack((QUANTILE, 1)), people, Epsilon.parse("1"), inference=Fraction(1, 2))
+    many = Quantile(column="x", levels=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6))
+    with pytest.raises(InvalidStatisticError, match=r"part 2: .* at most 5 levels") as refused:
+        calibrate(stack((MEAN, 1), (many, 1)), facts, Epsilon.parse("1"), inference=Fraction(1, 2))
+    assert refused.value.field_name == "inference"
 
 
 NESTED = stack((stack((MEAN, 1)), 1))

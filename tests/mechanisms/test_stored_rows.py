@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Block
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.objectives.check_loss import (
     CheckLossLaw,
     GradientLaw,
@@ -30,8 +30,7 @@ from mechanisms.objectives.check_loss import (
     survey,
 )
 from mechanisms.objectives.check_loss.stored_law import Held, Unread
-from mechanisms.objectives.design import distinct_rows
-from mechanisms.objectives.gradient_norms import InterceptHullNorm, Linf
+from mechanisms.objectives.design import InterceptHullNorm, Linf, distinct_rows
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Box, Cover, Space
 from mechanisms.sketches import ArrayData

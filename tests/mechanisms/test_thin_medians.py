@@ -16,11 +16,11 @@ import pytest
 
 from mechanisms.catalog import calibrate
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.exact.many import Floats, Integers
+from mechanisms.exact.floats import Floats, Integers
 from mechanisms.objectives.points import Points, PointsLaw, bounds, held, passes, survey
 from mechanisms.objectives.points.bounds import bounded
 from mechanisms.objectives.points.field import Field
-from mechanisms.objectives.points.needle import Needle
+from mechanisms.objectives.points.law import Needle
 from mechanisms.objectives.points.source import HeldPoints, Rows, Source
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.boxes import Cover, Space

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from flint import arb
 
-from mechanisms.exact.certainty import UnsoundEnvelopeError
+from mechanisms.exact.continuous import UnsoundEnvelopeError
 from mechanisms.samplers import joint_quantiles
-from mechanisms.samplers.affine.tries import Verdict, decide
+from mechanisms.samplers.affine.cube import Verdict, decide
 from mechanisms.samplers.envelopes import Envelope, Piece
 from mechanisms.samplers.intervals import GridCodes
 from mechanisms.samplers.joint_quantiles import Tables, joint_points

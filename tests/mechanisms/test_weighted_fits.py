@@ -19,7 +19,7 @@ from mechanisms.exponential.linear import LinearDraw as LossLinearDraw
 from mechanisms.exponential.quantile_regression import LossDraw
 from mechanisms.kng.linear import LinearDraw
 from mechanisms.objectives.check_loss import GradientLaw, LossLaw
-from mechanisms.objectives.gradient_norms import GradientNorm, InterceptHullNorm, Linf
+from mechanisms.objectives.design import GradientNorm, InterceptHullNorm, Linf
 from mechanisms.perturbation.release import PerturbedFit
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
@@ -47,15 +47,21 @@ LINE: dict[str, Any] = {"features": ("x",), "bound": 1.0, "weights": "w"}
 LINEAR = LinearRegression(target="y", **LINE)
 ODDS = LogisticRegression(target="yes", **LINE)
 LEVEL = QuantileRegression(target="y", tau=0.9, **LINE)
+PERTURBED = "objective_perturbation"
+SQUARED, HUBER = replace(LINEAR, loss="squared"), replace(LINEAR, threshold=0.5)
 OFFERS: list[tuple[Fit, str]] = [
-    (fit, mechanism) for fit in (LINEAR, ODDS, LEVEL) for mechanism in fit.mechanisms
+    *((fit, mechanism) for fit in (LINEAR, ODDS, LEVEL) for mechanism in fit.mechanisms),
+    (SQUARED, PERTURBED),
+    (HUBER, PERTURBED),
 ]
 THETAS = [np.array(each) for each in ((0.0, 0.0), (0.5, -0.5), (0.0, 0.95), (0.75, 0.1))]
 EPSILON = 1.0
 
 
 def name_of(offer: object) -> str:
-    return offer.kind if isinstance(offer, Fit) else str(offer)
+    if not isinstance(offer, Fit):
+        return str(offer)
+    return {id(SQUARED): "squared", id(HUBER): "huber"}.get(id(offer), offer.kind)
 
 
 def schema_of(adjacency: Adjacency, rows: int) -> Schema:

@@ -15,18 +15,24 @@ import pytest
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Json
 from mechanisms.derivations import Released, derive
-from mechanisms.domain import CODE_MAX, CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.domain import CODE_MAX, SUM_MAX, CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.functional.moments import RegressionMoments, regression_moments, weighted_moments
 from mechanisms.knorm import integer_noise, offered_norms
+from mechanisms.margins.release import measurement_of
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.additive import AdditiveForm
+from mechanisms.statistics.cells.parting import columns_named
 from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.count import Count
+from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.tables import Tables
 from mechanisms.statistics.total import Sum
-from mechanisms.statistics.weights import Weights, private_rows, weighted_data
+from mechanisms.statistics.weights import HELD_PARTS, Weights, private_rows, weighted_data
+from mechanisms.tables.planning import WeighedMeasurement, pure_measurement
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.offers import ADD, REPLACE
 from tests.mechanisms.test_knorm_privacy import loss
@@ -48,6 +54,8 @@ SUMMED = [
     Sum(columns=("x", "far"), weights="w"),
     Mean(columns=("x",), weights="w"),
     Mean(columns=("x", "far"), weights="w"),
+    Count(weights="w"),
+    Histogram(columns=("group",), weights="w"),
 ]
 FITS = [
     LinearRegression(target="far", features=("x",), weights="w", intercept=intercept)
@@ -91,9 +99,11 @@ def fitted(statistic: LinearRegression, schema: Schema, facts: Schema) -> Regres
 
 
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
-@pytest.mark.parametrize("statistic", SUMMED, ids=lambda each: f"{each.kind}{len(each.columns)}")
+@pytest.mark.parametrize(
+    "statistic", SUMMED, ids=lambda each: f"{each.kind}{len(columns_named(each))}"
+)
 def test_every_neighbour_of_weighted_sums_loses_at_most_epsilon(
-    statistic: Sum | Mean, adjacency: Adjacency
+    statistic: Sum | Mean | Count | Histogram, adjacency: Adjacency
 ) -> None:
     """In exact integers, for every norm; and most of it is used."""
     found = list(losses(statistic.additive(schema_of(adjacency)), adjacency))
@@ -130,6 +140,143 @@ def test_weights_that_are_not_divided_by_the_largest_are_caught() -> None:
 
     wrong = replace(form, space=replace(form.space, unit=CODE_MAX * form.space.unit), total=total)
     assert max(losses(wrong, ADD)) > 1
+
+
+def test_counts_by_whole_records_in_place_of_weights_are_caught() -> None:
+    """Planned with each record counting once: a record of weight 3 moves the sum by 3."""
+    schema = schema_of(ADD)
+    form = Count().additive(private_rows(schema))
+    weighted = Count(weights="w").additive(schema)
+    wrong = replace(form, total=lambda data: [each // SHARE for each in weighted.total(data)])
+    assert max(losses(wrong, ADD)) > 1
+    assert max(losses(weighted, ADD)) <= 1
+
+
+SHARE = SUM_MAX // 3
+"""Of a weight of 1, as the sums of weights have it."""
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("where", [(), (Condition(column="x", op=">", value=0),)])
+def test_weighted_counts_are_sums_of_weights(adjacency: Adjacency, where: Any) -> None:
+    rows = many(3000)
+    kept = [row for row in rows if not where or row["x"] > 0]
+    sums = [sum(row["w"] for row in kept if row["group"] == group) for group in "ab"]
+    data, schema = data_of(rows), schema_of(adjacency, 3000)
+
+    def drawn(asked: Any) -> Any:
+        return calibrate(asked, schema, LARGE).draw(data, seeded_randomness(1)).value
+
+    total = drawn(Count(weights="w", where=where))["count"]
+    assert total == pytest.approx(sum(sums), abs=0.1)
+    cells = drawn(Histogram(columns=("group",), weights="w", where=where))["cells"]
+    assert [cell["count"] for cell in cells] == pytest.approx(sums, abs=0.1)
+    groups = drawn(Count(weights="w", where=where, by=("group",)))["groups"]
+    assert [each["value"]["count"] for each in groups] == pytest.approx(sums, abs=0.1)
+    assert [each["by"] for each in groups] == [{"group": "a"}, {"group": "b"}]
+
+
+def test_weights_of_counts_are_public_and_not_negative() -> None:
+    for asked in (Count(weights="x"), Histogram(columns=("group",), weights="x")):
+        with pytest.raises(InvalidStatisticError, match="never negative"):
+            calibrate(asked, schema_of(REPLACE), Epsilon.parse("1"))
+    plan = calibrate(Count(weights="w"), schema_of(REPLACE), Epsilon.parse("1"))
+    assert plan.details["weights"]["largest"] == 3.0  # type: ignore[index,call-overload]
+    # the row count is public, and the sum of weights is not
+    with pytest.raises(InvalidStatisticError, match="row count is public"):
+        calibrate(Count(), schema_of(REPLACE), Epsilon.parse("1"))
+
+
+TABLES = Tables(columns=("group", "far"), edges={"far": (5, 7, 10)}, weights="w")
+
+
+def cells_of(value: Any) -> list[float]:
+    return [cell["count"] for cell in value["tables"][0]["cells"]]
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("raw", [True, False])
+def test_weighted_tables_are_sums_of_weights(adjacency: Adjacency, raw: bool) -> None:
+    rows = many(3000)
+    data, schema = data_of(rows), schema_of(adjacency, 3000)
+    sums = [
+        sum(row["w"] for row in rows if row["group"] == group and (row["far"] >= 7) == high)
+        for group in "ab"
+        for high in (False, True)
+    ]
+    asked = replace(TABLES, raw=raw)
+    value = calibrate(asked, schema, LARGE).draw(data, seeded_randomness(1)).value
+    # each record is rounded by at most half a part; and fitted records are near the estimates
+    assert cells_of(value) == pytest.approx(sums, abs=1.2 if raw else 12)
+    assert value["rows"] == pytest.approx(sum(sums), abs=2)
+    if not raw:
+        assert all(isinstance(each, int) for each in cells_of(value))
+        assert sum(cells_of(value)) == value["rows"]
+
+
+def test_weighted_tables_have_the_noise_of_the_largest_weight() -> None:
+    """As that of tables under a condition, times the bound; the number of rows is no help."""
+    data, schema = data_of(many(300)), schema_of(REPLACE, 300)
+    asked, epsilon = replace(TABLES, raw=True), Epsilon.parse("1")
+    plan = calibrate(asked, schema, epsilon)
+    stated: Any = plan.preview(None).std
+    bare = replace(asked, weights=None)
+    plain: Any = calibrate(bare, private_rows(schema), epsilon).preview(None).std
+    assert cells_of(stated)[0] == pytest.approx(3 * cells_of(plain)[0], rel=0.1)
+    assert stated["rows"] > 1
+    known: Any = calibrate(bare, schema, epsilon).preview(None).std
+    assert known["rows"] == 0
+    drawn = np.array(
+        [cells_of(plan.draw(data, seeded_randomness(seed)).value) for seed in range(300)]
+    )
+    ratio = drawn.var(axis=0) / cells_of(stated)[0] ** 2
+    assert np.all(np.abs(ratio - 1) < 5 * (5 / 300) ** 0.5)
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_neighbours_of_weighted_tables_differ_by_at_most_their_parts(adjacency: Adjacency) -> None:
+    """In the l1 norm of a table, which the noise is calibrated for; and it is reached."""
+    schema = schema_of(adjacency)
+    measurement = measurement_of(TABLES, schema, Epsilon.parse("1"), "margins")
+    assert isinstance(measurement, WeighedMeasurement)
+
+    def total(data: Any) -> list[int]:
+        found: list[int] = TABLES.counted(data, schema)[0, 1].ravel().tolist()
+        return found
+
+    largest = max(sum(map(abs, move)) for move in moved(total, adjacency))
+    reach = measurement.changes.l1
+    assert largest == HELD_PARTS * reach
+    own: Any = measurement.whole
+    assert own.epsilon * largest / reach == 1
+    # negative control: parts at the whole of epsilon would lose that many times as much
+    wrong: Any = pure_measurement(TABLES.workload(schema), measurement.changes, Fraction(1))
+    assert wrong.epsilon * largest / reach == HELD_PARTS
+
+
+def test_margins_of_weighted_tables_are_free_for_the_same_weights() -> None:
+    schema, data = schema_of(REPLACE, 3000), data_of(many(3000))
+    value = calibrate(TABLES, schema, LARGE).draw(data, seeded_randomness(1)).value
+    one = Released(
+        statistic=TABLES,
+        mechanism="margins",
+        norm=None,
+        epsilon=LARGE,
+        value=value,
+        noise=None,
+        details={},
+    )
+    groups = Histogram(columns=("group",), weights="w")
+    found = [cell["count"] for cell in derive(groups, one, schema).value["cells"]]  # type: ignore[index]
+    cells = cells_of(value)
+    assert found == [cells[0] + cells[1], cells[2] + cells[3]]
+    total = derive(Count(weights="w"), one, schema)
+    assert total.value == {"count": value["rows"]}
+    assert total.noise is not None
+    std: Any = total.noise.std
+    assert std["count"] > 0
+    with pytest.raises(InvalidStatisticError):
+        derive(replace(groups, weights=None), one, schema)
 
 
 def many(rows: int = 4000) -> list[dict[str, Any]]:
@@ -218,6 +365,7 @@ def test_what_is_derived_counts_by_the_same_weights() -> None:
         outcome = plan.draw(data_of(rows), seeded_randomness(4))
         return Released(
             statistic=statistic,
+            mechanism=plan.mechanism,
             norm=plan.norm,
             epsilon=LARGE,
             value=outcome.value,

@@ -1,7 +1,7 @@
 """A million entries, with and without the releases they charged, verified by two processes.
 
 The ledger is written by plain inserts, at the pace of the driver, and signed by
-nobody: what is measured is the walk, its pages and its indexes. Processor time
+no one: what is measured is the walk, its pages and its indexes. Processor time
 stands for time, because tests share their machine; halve it for two processors.
 It is bounded at about three times what it is, so that a walk which has become
 several times slower is found; a small ledger does that in every run.
@@ -24,10 +24,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from sqlalchemy import text
 
-from app.domain.ledger import hash_of_columns
+from app.domain.ledger import hash_of_columns, result_leaves
 from app.domain.releases import plan_digest, request_fingerprint, result_digest
-from app.store import inspecting
+from app.store import UnitOfWork, inspecting
+from app.store.database.engines import writing_engine
+from app.store.ledger.entries import LedgerIdentity
 from app.store.verification.blocks import ENTRY_COLUMNS, RELEASE_COLUMNS
 from app.store.verification.verify import verify
 from tests.app.ledgers import opened
@@ -39,6 +42,7 @@ REQUEST = json.dumps({"epsilon": "0.001", "statistic": {"columns": ["income"], "
 PLAN, RESULT = "p" * 1000, b"r" * 1600
 MEMORY = 500 * 2**20
 AT = "2026-11-21T12:00:00.000000Z"
+MADE_BY = (None, "system")
 MOST_US = {"grants": 25, "charges": 90}
 """Of processor time for an entry, its release included."""
 STARTING_S = 10
@@ -55,8 +59,8 @@ def grants(ledger: str, account: str, head: str) -> Rows:
             account, seq, 1, "grant", person, None, None, None, "a reason of some length",
             1000, 1000 * (seq - 1), 0, 0, AT, head,
         )  # fmt: skip
-        head = hash_of_columns(entry, ledger, role="system")
-        yield (*entry, head, None, "system"), ()
+        head = hash_of_columns((*entry, *MADE_BY), ledger)
+        yield (*entry, head, *MADE_BY), ()
 
 
 def charges(ledger: str, account: str, dataset: str, head: str, total: int) -> Rows:
@@ -72,9 +76,9 @@ def charges(ledger: str, account: str, dataset: str, head: str, total: int) -> R
             account, seq, 1, "debit", person, release, f"idem-{number:012}", fingerprint, noted,
             1000, total, 1000 * number, 0, AT, head,
         )  # fmt: skip
-        head = hash_of_columns(entry, ledger, role="system")
+        head = hash_of_columns((*entry, *MADE_BY), ledger)
         yield (
-            (*entry, head, None, "system"),
+            (*entry, head, *MADE_BY),
             (number, release, account, seq, dataset, person, "released", 1, REQUEST, PLAN,
              fingerprint, RESULT, kept, AT, AT),
         )  # fmt: skip
@@ -112,6 +116,26 @@ def grow(file: Path, rows: Rows, count: int) -> None:
         connection.execute("COMMIT")
 
 
+def seal_results(file: Path, identity: LedgerIdentity) -> None:
+    """Have the system account hold the results, as many in an entry as there may be."""
+    engine = writing_engine(f"sqlite:///{file}")
+    with closing(engine.connect()) as connection:
+        wanted = text(
+            "SELECT number, id, (SELECT hash FROM entry WHERE entry.account = release.account"
+            " AND entry.seq = release.seq) FROM release ORDER BY number"
+        )
+        rows = connection.execute(wanted).all()
+        connection.rollback()
+        for start in range(0, len(rows), 10_000):
+            numbers, *named = zip(*rows[start : start + 10_000], strict=True)
+            leaves = result_leaves(*named, [RESULT] * len(numbers))
+            with UnitOfWork(connection, identity).transaction() as work:
+                work.changes.unsealed = [*zip(numbers, leaves, strict=True)]
+                work.releases.seal()
+                work.changes.rows.write()
+    engine.dispose()
+
+
 def spent_s() -> float:
     """Return the processor time of this process and of those that it has waited for."""
     return sum(
@@ -143,12 +167,15 @@ def grown(directory: Path, what: str, count: int) -> Path:
     with opened(directory, total=10**18 if what == "charges" else 0) as ledger:
         with ledger.store.reading() as r:
             (first,) = r.entries.list(ledger.account)
-        name, account = ledger.store.identity.id, ledger.account
+        identity, account = ledger.store.identity, ledger.account
+        name = identity.id
         rows = grants(name, account, first.hash)
         if what == "charges":
             rows = charges(name, account, ledger.dataset, first.hash, first.total_after)
         file = ledger.file
     grow(file, rows, count)
+    if what == "charges":
+        seal_results(file, identity)
     return file
 
 

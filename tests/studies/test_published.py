@@ -305,7 +305,7 @@ def test_a_count_below_the_coefficients_gives_no_interval() -> None:
 
 
 GRID = (0.0, 0.01, 0.99, 1.0)
-"""Short gaps beside a long one, where a replaced row tells most."""
+"""Short gaps next to a long one, where a replaced row shows most."""
 
 
 def densities(rows: tuple[float, ...], level: float) -> list[float]:
@@ -465,8 +465,8 @@ def test_the_tables_of_the_page_have_as_many_cells_as_their_heads() -> None:
     promised = next(at for at, line in enumerate(written) if line.startswith("\n"))
     assert {line.count(" | ") for line in written[:promised] if "---" not in line} == {11}
     assert {line.count(" | ") for line in written[promised:] if "---" not in line} == {4}
-    told = {line.split(" | ")[0].strip("| \n") for line in written[promised + 2 :]}
-    assert told == {method.name for method in METHODS} | {
+    reported = {line.split(" | ")[0].strip("| \n") for line in written[promised + 2 :]}
+    assert reported == {method.name for method in METHODS} | {
         "independent exponential",
         "smooth sensitivity",
     }

@@ -113,7 +113,7 @@ def test_the_page_tells_ratios_slopes_and_what_is_not_there(tmp_path: Path) -> N
     reported = (folder / "scale.md").read_text()
     assert "| 100,000 | 18.00 | 9.00 | 2.0 | 2.00 |" in reported
     assert "| count | Dask of 2 | 100,000 | not installed |" in reported
-    # fitted to processor time: how long it took beside other work says nothing of rows
+    # fitted to processor time: how long it took next to other work says nothing of rows
     assert "| ingest | serial | 100,000 | 18 |  | 2 |  | 0 | 1.00 | 2e+04 | 2e+06 |" in reported
     told_s = work.plan_of("count", 10**5).expected_ms / 1000
     assert f"| count | serial | 100,000 | 4.5 |  | 0.5 | {told_s:.3g} |" in reported

@@ -22,7 +22,7 @@ def test_draws_of_thin_laws_end(kind: str) -> None:
 def test_a_draw_that_takes_too_long_is_ended() -> None:
     case = KINDS["median"](np.random.default_rng([2, 6]))
     assert 0.01 <= case.seconds(limit_s=0.02) < 0.4
-    assert case.seconds() > 0.4
+    assert case.seconds(limit_s=0.5) > 0.4
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The study of what was tried: its hulls, and sums beside a count."""
+"""The study of what was tried: its hulls, and sums next to a count."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.demo.questions import HOUSING
-from studies.verdicts import bare, judged, questions
+from app.demo import HOUSING
+from studies.verdicts import bare, calibrated, judged, questions
 
 
 def test_a_release_seldom_contradicts_its_preview() -> None:
@@ -15,6 +15,16 @@ def test_a_release_seldom_contradicts_its_preview() -> None:
     different = [each.sentences for each in stated if not each.agrees]
     assert len(different) <= 1, different
     assert all(each.before != "depends" for each in stated)
+
+
+def test_realised_errors_are_near_expected_ones() -> None:
+    """``python -m studies.verdicts 60 --errors``: 286 of 296 are within a factor of 2."""
+    found = list(calibrated(3, draws=8, seed=5))
+    assert len(found) >= 12
+    outside = [(each.mean, each.question) for each in found if not 1 / 3 <= each.mean <= 3]
+    assert len(outside) <= 1, outside
+    for each in found:
+        assert each.verdict != "good" or max(each.ratios) < 4, each
 
 
 def test_without_a_word_about_spreads_a_verdict_is_not_contradicted() -> None:

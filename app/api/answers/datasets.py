@@ -9,14 +9,14 @@ from typing import Any, Literal
 from pydantic import Field
 from starlette.responses import Response
 
-from app.api.answers.budgets import DatasetBudgetAnswer, budget_fields
+from app.api.answers.ledger import DatasetBudgetAnswer, budget_fields
 from app.api.answers.paging import Answer, json_page_of
 from app.domain.datasets import StatedPeople, columns_json, derived_json
+from app.domain.policies import policy_json
 from app.domain.units import unit_json
-from app.domain.upload_problems import UploadReport
+from app.domain.upload_reports import UploadReport
 from app.services.datasets.datasets import DatasetView
 from app.services.datasets.extending import VersionRecord
-from app.services.datasets.policies import policy_json
 
 
 class DatasetAnswer(Answer):

@@ -2,21 +2,30 @@
 
 A cursor is opaque text that holds the position after the last item shown. It
 grants nothing: a page is cut from what its reader may see anyway.
+
+The bodies of answers about the service itself: probes, metrics and keys.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Depends, Query
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from app.api.middleware import Counts
 from app.domain.problems import invalid_request
+from app.services.health import Readiness
+from app.services.people.keys import KnownKey, NewKey
 
 # What all bodies of answers have in common
 
@@ -120,3 +129,123 @@ def json_page_of(items: Sequence[tuple[int, bytes]], *, more: bool) -> Response:
     joined = b",".join(item for _, item in items)
     end = b'"%s"' % encode_cursor(items[-1][0]).encode() if more else b"null"
     return Response(b'{"items":[%s],"next":%s}' % (joined, end), media_type="application/json")
+
+
+# The bodies of answers about the service itself: probes, metrics and keys
+
+
+class StatusAnswer(Answer):
+    """The answer of a probe."""
+
+    status: str
+    """One word: what the probe found."""
+
+
+class ReadinessAnswer(StatusAnswer):
+    """The answer of a service that can make releases."""
+
+    anchor: str
+    """What would notice an older database put in place of this one: a `directory`, one
+    `inside the data directory`, a `database`, or none (`off`)."""
+    anchor_shares_device: bool
+    """Whether it is on the ledger's own disk: who puts both back together is not noticed."""
+    replica: str
+    """Whether public pages are `read` of a replica, or of the ledger's own database because the
+    replica is `away`, or because there is none (`off`)."""
+
+
+def liveness_answer() -> StatusAnswer:
+    """Return what a process says that answers."""
+    return StatusAnswer(status="alive")
+
+
+def readiness_answer(found: Readiness) -> ReadinessAnswer:
+    """Return what a service says that can make releases."""
+    return ReadinessAnswer(
+        status="ready",
+        anchor=found.anchor,
+        anchor_shares_device=found.anchor_shares_device,
+        replica=found.replica,
+    )
+
+
+# What was counted, in Prometheus' text format
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Families(Collector):
+    """Hands the families to prometheus-client's text format."""
+
+    def __init__(self, counts: Counts, data_dir: Path) -> None:
+        self._counts = counts
+        self._data_dir = data_dir
+
+    def collect(self) -> Iterator[Metric]:
+        return self._counts.families(self._data_dir)
+
+
+def metrics_answer(counts: Counts, data_dir: Path) -> Response:
+    """Return the present counts."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(counts, data_dir))
+    return Response(generate_latest(registry), media_type=MEDIA_TYPE)
+
+
+class KeyAnswer(Answer):
+    """A key, without its secret."""
+
+    id: str
+    """Names the key in addresses."""
+    name: str
+    """What its maker called it."""
+    role: Literal["admin", "curator", "reviewer", "analyst", "auditor", "metrics"]
+    """What it may do; each role may also do what a later one here may."""
+    expires: str | None
+    """When it ends by itself (UTC); null for never."""
+    created_at: str
+    """When it was made (UTC)."""
+    created_by: str
+    """The person who made it."""
+    revoked_at: str | None
+    """When it was revoked (UTC); null while it is good."""
+    person: str
+    """Who releases made with this key belong to."""
+    last_used_at: str | None
+    """To the minute; null before the first use."""
+    twins: list[str]
+    """Other persons with a good key whose names look like this person's; earlier versions let
+    them in."""
+
+
+class NewKeyAnswer(KeyAnswer):
+    """A key just made; the secret is shown this once."""
+
+    secret: str
+    """The text to send as `Authorization: Bearer`."""
+
+
+def key_answer(known: KnownKey) -> KeyAnswer:
+    """Return a key without its secret."""
+    return KeyAnswer(**_key_fields(known))
+
+
+def new_key_answer(made: NewKey) -> NewKeyAnswer:
+    """Return a key with its secret."""
+    return NewKeyAnswer(**_key_fields(made), secret=made.secret)
+
+
+def _key_fields(known: KnownKey) -> dict[str, Any]:
+    record = known.record
+    return {
+        "id": record.id,
+        "name": record.name,
+        "role": record.role.value,
+        "expires": record.expires_at,
+        "created_at": record.created_at,
+        "created_by": record.created_by,
+        "revoked_at": record.revoked_at,
+        "person": record.person,
+        "last_used_at": record.used_at,
+        "twins": [*known.duplicates],
+    }

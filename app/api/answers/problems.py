@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
@@ -18,11 +19,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
-from app.api.dependencies import query_names
 from app.domain.problems import PROBLEMS, Problem
 from app.web.anonymous import admit
-from app.web.requests.fields import Fields
-from app.web.requests.validation import validation_problem
+from app.web.requests.validation import Fields, validation_problem
 from app.web.state import AppState
 
 MEDIA_TYPE = "application/problem+json"
@@ -41,6 +40,7 @@ _PROBLEM_SCHEMA = {"$ref": "#/components/schemas/ProblemAnswer"}
 
 _HEADERS = {
     "ETag": "Names the state that is shown, for `If-None-Match` and `If-Match`.",
+    "Link": "Where what is sent is described.",
     "Location": "Where what has been made is shown.",
     "Retry-After": "Seconds to wait before asking again.",
     "WWW-Authenticate": "How to send a key.",
@@ -141,6 +141,12 @@ async def _on_validation(request: Request, error: Any) -> Response:
     return problem_answer(
         request, validation_problem(error.errors(), None, fields=_parameters(request))
     )
+
+
+def query_names(needs: Dependant) -> set[str]:
+    """Return the query parameters of a route and of all it depends on."""
+    own = {field.alias for field in needs.query_params}
+    return own.union(*map(query_names, needs.dependencies))
 
 
 def _parameters(request: Request) -> Fields:

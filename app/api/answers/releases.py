@@ -16,9 +16,12 @@ from app.domain.releases import UNDECIDED, ReleaseState
 from app.services.plans.answers import answer_of, etag_of
 from app.services.publishing.publications import PublicationRecord
 from app.services.publishing.published import path_of
+from app.services.releases.cells import MEDIA_TYPES as LINES
+from app.services.releases.cells import CellPage, Cut
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.releases import ReleasePage, ReleaseRecord
-from app.services.scripts.scripts import Script
+from app.services.releases.synthetic import MEDIA_TYPES, Wanted
+from app.services.scripts import Script
 
 # The body of answers that are programs
 
@@ -91,9 +94,13 @@ class GuaranteeAnswer(Answer):
     """What a release promises, and by which theorem."""
 
     definition: str
-    """The kind of differential privacy."""
+    """The kind of differential privacy: `pure epsilon-DP`, or `rho-zCDP` in accounts with a
+    delta."""
     epsilon: str
-    """The privacy loss that the release is limited to."""
+    """The privacy loss that the release is limited to. Under `rho-zCDP` it states the size of the
+    noise: what a pure draw at this epsilon costs the account is what this release costs at most."""
+    rho: str | None = Field(default=None, exclude_if=lambda said: said is None, examples=["0.005"])
+    """What limits the release under `rho-zCDP`; absent under pure epsilon-DP."""
     adjacency: Literal["replace_one", "add_remove"]
     """Which data sets count as neighbours."""
     protects: str = Field(default="one row is one person", examples=["one person, up to 5 rows"])
@@ -133,16 +140,28 @@ class UsefulnessAnswer(Answer):
     """Whether an answer is worth its price: its errors compared with public knowledge."""
 
     verdict: Literal["good", "weak", "noise", "depends"]
-    """`good`: every expected error is at most 2% of the range of values that were possible.
-    `weak`: at most 10%. `noise`: more, or no released number can be distinguished from zero.
-    `depends`: on how many records meet the conditions or are in a group, or on how far values
-    spread, which are private; the sentence says how many, or how far, it takes."""
+    """`good`: every expected error is at most 2% of the range in which values typically are, or
+    95% of errors are within the wanted accuracy. `weak`: at most 10%, or within twice the accuracy.
+    `noise`: more, or no released number can be distinguished from zero. `depends`: on how large a
+    difference matters, where nothing is stated of it, or on private facts, as how many records meet
+    the conditions; the sentence says on which. A release without such a scale is compared with its
+    own numbers: up to 8% of the number is good, up to 40% weak."""
     sentence: str
     """Which number decides, in words."""
-    estimate: Literal["closed form", "simulated", "coarse"] = "closed form"
-    """How the expected error was found: read off the known law of the noise, by a simulation, or
-    by one of few draws, which may be off by a half. A release never waits for a simulation, so it
-    reports a coarse one where no preview has made a better one."""
+    estimate: Literal["closed form", "approximated", "simulated", "coarse"] = "closed form"
+    """How the expected error was found: read off the known law of the noise, by a formula that
+    holds to first order in the assumed population, by a simulation, or by one of few draws, which
+    may be off by a half. A release never waits for a simulation, so it reports a coarse one where
+    no preview has made a better one."""
+
+
+class ErrorRangeAnswer(Answer):
+    """Expected errors in several populations: in the shape of the value."""
+
+    low: dict[str, Any]
+    """The least of each number."""
+    high: dict[str, Any]
+    """The largest of each number."""
 
 
 class TermAnswer(Answer):
@@ -222,7 +241,24 @@ class AssumeAnswer(Answer):
     """How much a target changes with one unit of a column; empty: all features weigh equally."""
 
 
-class ReleaseAnswer(Answer):
+class WordsAnswer(Answer):
+    """What has to be shown with numbers: how missing cells count, and what categories mean."""
+
+    excludes_missing: list[str] = Field(default=[], exclude_if=lambda names: not names)
+    """Columns whose missing cells leave records out: the answer is about those that have a value.
+    Left out where there is none."""
+    fills: dict[str, Any] = Field(default={}, exclude_if=lambda fills: not fills)
+    """By column that it uses, what missing cells were filled in with when the file was read. Left
+    out where there is none."""
+    about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
+    """Both in words, to be shown with the numbers: "income: missing values count as 0." Left out
+    where there is nothing to say."""
+    labels: dict[str, dict[str, str]] = Field(default={}, exclude_if=lambda labels: not labels)
+    """What values of categories mean, by column and value, where the data set's spec says it. Left
+    out where there is none."""
+
+
+class ReleaseAnswer(WordsAnswer):
     """A release. `value` is null while it has no result."""
 
     id: str
@@ -261,23 +297,12 @@ class ReleaseAnswer(Answer):
     guarantee: GuaranteeAnswer
     """What the release promises."""
     grid: dict[str, Any]
-    """The public steps that the numbers are multiples of."""
+    """The public steps that the numbers are multiples of; `read_off` has those of the noisy numbers
+    that they follow from, where they are no multiples themselves."""
     details: dict[str, Any]
     """Further public facts of the draw."""
     reason: str
     """Why this mechanism and norm."""
-    excludes_missing: list[str] = Field(default=[], exclude_if=lambda names: not names)
-    """Columns whose missing cells leave records out: the answer is about those that have a value.
-    Left out where there is none."""
-    fills: dict[str, Any] = Field(default={}, exclude_if=lambda fills: not fills)
-    """By column that it uses, what missing cells were filled in with when the file was read. Left
-    out where there is none."""
-    about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
-    """Both in words, to be shown with the numbers: "income: missing values count as 0." Left out
-    where there is nothing to say."""
-    labels: dict[str, dict[str, str]] = Field(default={}, exclude_if=lambda labels: not labels)
-    """What values of categories mean, by column and value, where the data set's spec says it. Left
-    out where there is none."""
     job: JobAnswer | None = Field(default=None, exclude_if=lambda job: job is None)
     """How long a job takes; absent where it is none, or has ended."""
     requested_by: str
@@ -294,7 +319,7 @@ class ReleaseAnswer(Answer):
     """A signature (compact JWS, EdDSA) that everyone can check offline; last member."""
 
 
-class DerivationAnswer(Answer):
+class DerivationAnswer(WordsAnswer):
     """A statistic computed from a release that is out: post-processing, free."""
 
     derived_from: str
@@ -321,18 +346,6 @@ class DerivationAnswer(Answer):
     """Always 0."""
     reason: str
     """Why it costs nothing."""
-    excludes_missing: list[str] = Field(default=[], exclude_if=lambda names: not names)
-    """Columns whose missing cells leave records out: the answer is about those that have a value.
-    Left out where there is none."""
-    fills: dict[str, Any] = Field(default={}, exclude_if=lambda fills: not fills)
-    """By column that it uses, what missing cells were filled in with when the file was read. Left
-    out where there is none."""
-    about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
-    """Both in words, to be shown with the numbers: "income: missing values count as 0." Left out
-    where there is nothing to say."""
-    labels: dict[str, dict[str, str]] = Field(default={}, exclude_if=lambda labels: not labels)
-    """What values of categories mean, by column and value, where the data set's spec says it. Left
-    out where there is none."""
 
 
 class AlternativeAnswer(Answer):
@@ -350,7 +363,7 @@ class AlternativeAnswer(Answer):
 
 class AccuracyAnswer(Answer):
     """The epsilon a wanted accuracy takes by the mechanism of the preview; null where none is
-    enough, and for a stack in which a part's noise has no known law."""
+    enough."""
 
     wanted: float
     """The half-width that was wanted."""
@@ -379,7 +392,7 @@ class ChargeAnswer(Answer):
     """What it is counted in."""
 
 
-class PreviewAnswer(Answer):
+class PreviewAnswer(WordsAnswer):
     """What a release would be like."""
 
     dataset: str
@@ -398,22 +411,11 @@ class PreviewAnswer(Answer):
     """The privacy loss of the release."""
     reason: str
     """Why this mechanism and norm."""
-    excludes_missing: list[str] = Field(default=[], exclude_if=lambda names: not names)
-    """Columns whose missing cells leave records out: the answer is about those that have a value.
-    Left out where there is none."""
-    fills: dict[str, Any] = Field(default={}, exclude_if=lambda fills: not fills)
-    """By column that it uses, what missing cells were filled in with when the file was read. Left
-    out where there is none."""
-    about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
-    """Both in words, to be shown with the numbers: "income: missing values count as 0." Left out
-    where there is nothing to say."""
-    labels: dict[str, dict[str, str]] = Field(default={}, exclude_if=lambda labels: not labels)
-    """What values of categories mean, by column and value, where the data set's spec says it. Left
-    out where there is none."""
     guarantee: GuaranteeAnswer
     """What the release would promise."""
     grid: dict[str, Any]
-    """The public steps that the numbers would be multiples of."""
+    """The public steps that the numbers would be multiples of; `read_off` has those of the noisy
+    numbers that they follow from, where they are no multiples themselves."""
     details: dict[str, Any]
     """Further public facts of the draw."""
     review: bool
@@ -426,7 +428,11 @@ class PreviewAnswer(Answer):
     count that was not assumed."""
     expected_error: dict[str, Any] | None
     """The expected absolute error of each number, in the shape of the value: against the same
-    answer without noise. From the law of the noise, or by a simulation on assumed rows."""
+    answer without noise. From the law of the noise, or by a simulation on assumed rows. Bias, as by
+    a ridge, is part of it."""
+    error_range: ErrorRangeAnswer | None
+    """The same over several populations, where the error depends on what is unknown of the records.
+    The verdict is that of the largest."""
     possible_range: dict[str, Any] | None
     """Low and high of each number, in the same shape: what is taken as possible, of dates as texts.
     Null for a number without one."""
@@ -442,6 +448,29 @@ class PreviewAnswer(Answer):
     """The epsilon that the wanted accuracy takes; null where none was wanted."""
     notice: str
     """What to know before asking twice."""
+
+
+class StudyPlanAnswer(Answer):
+    """What several questions would cost together."""
+
+    questions: list[PreviewAnswer]
+    """The preview of each question, in their order."""
+    charge: ChargeAnswer
+    """What all of them would take from the account."""
+    remaining: ChargeAnswer
+    """What is left for you, in the account's unit: the budget that remains, or your cap."""
+    fits: bool
+    """Whether it is enough for all of them."""
+    unpriced: list[int]
+    """Places, from 0, of questions whose wanted accuracy has no known epsilon: they are counted at
+    the epsilon that their preview shows."""
+    notice: str
+    """What a plan is, and is not."""
+
+
+def study_answer(plan: Mapping[str, object]) -> StudyPlanAnswer:
+    """Return what questions would cost together."""
+    return StudyPlanAnswer.model_validate(plan)
 
 
 def preview_answer(preview: Mapping[str, object]) -> PreviewAnswer:
@@ -506,3 +535,158 @@ def _stored(record: ReleaseRecord, status: int, headers: Mapping[str, str]) -> R
 
 def _location(record: ReleaseRecord) -> str:
     return f"/v1/releases/{record.id}"
+
+
+class DryRunAnswer(WordsAnswer):
+    """A release on synthetic rows, with the members of a release. Every number is synthetic."""
+
+    id: str
+    """Names the dry run; nothing is kept under it."""
+    dataset: str
+    """The id of the data set."""
+    status: Literal["dry_run"]
+    """That nothing was released."""
+    synthetic: Literal[True]
+    """Every number is drawn from synthetic rows, and is about no real person."""
+    rows: int
+    """How many rows were made: as many as assumed, at most 100,000, or 1,000 for what takes
+    long."""
+    assume: AssumeAnswer
+    """The population that they were made of."""
+    cost: str
+    """Always 0."""
+    statistic: dict[str, Any]
+    """What was asked, defaults filled in."""
+    mechanism: str
+    """The mechanism that the release would be drawn by."""
+    norm: str | None
+    """The norm of the noise; null where the mechanism has none to choose."""
+    epsilon: str
+    """The privacy loss that the release would have."""
+    value: dict[str, Any]
+    """Synthetic numbers, in the shape of the release's."""
+    noise: NoiseAnswer | None
+    """The law of their noise; null where it depends on the data."""
+    at_edge: list[EdgeAnswer] = Field(default=[], exclude_if=lambda edges: not edges)
+    """Numbers of `value` that were clamped to what is possible, as a variance of 0: a reader shows
+    the interval, or that they cannot be said. Left out where there is none."""
+    usefulness: UsefulnessAnswer | None
+    """What a release would be worth, judged by these numbers too."""
+    inference: InferenceAnswer | None = Field(default=None, exclude_if=lambda made: made is None)
+    """Standard errors and confidence intervals; absent where none were asked for."""
+    guarantee: GuaranteeAnswer
+    """What the release would promise."""
+    grid: dict[str, Any]
+    """The public steps that the numbers are multiples of; `read_off` has those of the noisy numbers
+    that they follow from, where they are no multiples themselves."""
+    details: dict[str, Any]
+    """Further public facts of the draw."""
+    reason: str
+    """Why this mechanism and norm."""
+    requested_by: str
+    """The person who asked."""
+    created_at: None
+    """Always null: the same request has the same answer."""
+    released_at: None
+    """Always null: nothing was released."""
+    citation: str
+    """That there is nothing to cite."""
+    receipt: None
+    """Always null: nothing was charged."""
+
+
+def dry_run_answer(run: Mapping[str, object]) -> DryRunAnswer:
+    """Return what a dry run came to."""
+    return DryRunAnswer.model_validate(run)
+
+
+class SyntheticColumnAnswer(Answer):
+    """A column of synthetic rows."""
+
+    name: str
+    """Its name in the data set, or of a derived column."""
+    type: Literal["boolean", "category", "date", "datetime", "integer", "number"]
+    """As a data set's spec has it."""
+    values: list[str] = Field(default=[], exclude_if=lambda values: not values)
+    """A category's values, in their order; left out of others."""
+
+
+class LinkAnswer(Answer):
+    """A column of the model."""
+
+    column: str
+    """Its name."""
+    given: list[str]
+    """The earlier columns that it depends on; empty where it depends on none."""
+
+
+class TableFitAnswer(Answer):
+    """How near a table of the synthetic rows is to the released one."""
+
+    columns: list[str]
+    """The table's columns."""
+    in_model: bool
+    """Whether the model has this table as released. Others follow from those that it has."""
+    total_variation: float
+    """Half the sum of the absolute differences of all cells' shares: 0 for equal, 1 for disjoint
+    ones."""
+
+
+class SyntheticAnswer(Answer):
+    """What a file of synthetic rows was made of, what it guarantees, and how near it is."""
+
+    release: str
+    """The release whose tables the model was fitted to."""
+    dataset: str
+    """The id of the data set."""
+    synthetic: Literal[True]
+    """No row is of a real person."""
+    statement: str
+    """What synthetic rows are, in words."""
+    rows: int
+    """How many."""
+    seed: int
+    """What they were drawn with."""
+    format: Literal["csv", "parquet"]
+    """Of the file."""
+    sha256: str
+    """Of the file's bytes."""
+    columns: list[SyntheticColumnAnswer]
+    """Its columns, in their order."""
+    left_out: list[str]
+    """Columns of the question that are in no table, and so not in the file."""
+    guarantee: dict[str, Any]
+    """The release's guarantee: the rows are computed from its numbers alone."""
+    cost: str
+    """`0`."""
+    model: list[LinkAnswer]
+    """The graphical model, in the order in which columns are drawn."""
+    tables: list[TableFitAnswer]
+    """Every released table, next to that of the rows."""
+    unmeasured: list[list[str]]
+    """Pairs of columns that no released table has: independent given the model."""
+
+
+def cells_answer(page: CellPage, cut: Cut, release: str) -> Response:
+    """Return a page of cells, with a link to the next one."""
+    headers = {} if page.next is None else {"Link": f'<{page.next.address(release)}>; rel="next"'}
+    return Response(page.content, media_type=LINES[cut.format], headers=headers)
+
+
+def synthetic_answer(sidecar: Mapping[str, Any]) -> SyntheticAnswer:
+    """Return what describes a file of synthetic rows."""
+    return SyntheticAnswer.model_validate(sidecar)
+
+
+def synthetic_file_answer(content: bytes, wanted: Wanted, release: str) -> Response:
+    """Return synthetic rows as a file, with a link to what describes it."""
+    headers = {
+        "Content-Disposition": f'attachment; filename="{wanted.name(release)}"',
+        "Link": f'<{wanted.address(release)}>; rel="describedby"',
+    }
+    return Response(content, media_type=MEDIA_TYPES[wanted.format], headers=headers)
+
+
+def rows_answer(rows: bytes, encoding: str) -> Response:
+    """Return synthetic rows as a file in an encoding."""
+    return Response(rows, media_type=f"text/csv; charset={encoding}")

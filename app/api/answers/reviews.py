@@ -14,8 +14,8 @@ from app.api.answers.releases import UsefulnessAnswer
 from app.domain.datasets import StatedPeople
 from app.services.plans.answers import tag_within
 from app.services.releases.comments import CommentRecord, Version
-from app.services.reviewing.inbox import Notice
-from app.services.reviewing.sheets import Sheet, SightRecord
+from app.services.reviewing.notices import Notice
+from app.services.reviewing.sheets import Sheet, ViewRecord
 
 
 class CommentAnswer(Answer):
@@ -150,10 +150,14 @@ class ExpectedAnswer(Answer):
 
 
 class EarlierAnswer(Answer):
-    """An earlier release that touches some of the same columns."""
+    """An earlier release about the same people that touches columns of the same names."""
 
     release: str
     """Its id."""
+    dataset: str
+    """The id of its data set."""
+    dataset_name: str
+    """And its name."""
     kinds: list[str]
     """The kinds of its statistics."""
     epsilon: str
@@ -169,12 +173,39 @@ class EarlierAnswer(Answer):
 
 
 class MatrixAnswer(Answer):
-    """Which earlier releases touch the same columns, newest first; of the data set's newest 100."""
+    """Which earlier releases touch columns of the same names: of this data set and those about the
+    same people, newest first, of the newest 100 of each."""
 
     columns: list[str]
     """The columns that the request speaks of."""
     releases: list[EarlierAnswer]
     """The rows."""
+
+
+class LinkedAnswer(Answer):
+    """A data set of an account that holds data of the same people."""
+
+    dataset: str
+    """Its id."""
+    name: str
+    """Its name."""
+
+
+class UseAnswer(Answer):
+    """What has been released of an account that holds data of the same people."""
+
+    account: str
+    """Its id."""
+    datasets: list[LinkedAnswer]
+    """Those of its data sets that are linked with this one."""
+    releases: int
+    """How many releases were charged, of the newest 100 of each data set."""
+    spent: str
+    """What the account has spent, as an epsilon."""
+    asked: dict[str, int]
+    """What the requester has asked of these data sets, by status."""
+    spent_by_requester: str
+    """What the requester has spent of the account, as an epsilon."""
 
 
 class OverlapAnswer(Answer):
@@ -251,6 +282,10 @@ class SheetAnswer(Answer):
     """Which earlier releases touch the same columns."""
     overlaps: list[OverlapAnswer]
     """Other data sets about the same people."""
+    uses: list[UseAnswer]
+    """What has been released of each account that holds data of the same people."""
+    for_one_person: list[str]
+    """What the release means for one person, a sentence each; empty where there is a delta."""
     same_people: StatedPeople
     """What the data set's curator has stated of whether its people may be in an earlier one."""
     policy: dict[str, Any]
@@ -319,6 +354,18 @@ def sheet_answer(sheet: Sheet) -> SheetAnswer:
             OverlapAnswer(dataset=each.dataset, name=each.name, why=each.why)
             for each in sheet.overlaps
         ],
+        uses=[
+            UseAnswer(
+                account=each.account,
+                datasets=[LinkedAnswer(dataset=id_, name=name) for id_, name in each.datasets],
+                releases=each.releases,
+                spent=each.spent,
+                asked=dict(each.asked),
+                spent_by_requester=each.spent_by_requester,
+            )
+            for each in sheet.uses
+        ],
+        for_one_person=list(sheet.for_one_person),
         same_people=sheet.facts.same_people,
         policy=dict(sheet.policy),
         policy_says=list(sheet.policy_says),
@@ -348,6 +395,8 @@ def _matrix(sheet: Sheet) -> MatrixAnswer:
         releases=[
             EarlierAnswer(
                 release=each.id,
+                dataset=each.dataset,
+                dataset_name=each.name,
                 kinds=list(each.kinds),
                 epsilon=each.epsilon,
                 status=each.status,
@@ -396,7 +445,7 @@ class ReadAnswer(Answer):
     """Of those that were named, how many are yours."""
 
 
-class SightAnswer(Answer):
+class ViewAnswer(Answer):
     """Somebody has seen a result that is not public."""
 
     release: str
@@ -432,9 +481,9 @@ def notice_answer(notice: Notice) -> NoticeAnswer:
     )
 
 
-def sight_answer(record: SightRecord) -> SightAnswer:
+def view_answer(record: ViewRecord) -> ViewAnswer:
     """Return a note of who has seen what."""
-    return SightAnswer.model_validate(
+    return ViewAnswer.model_validate(
         {
             "release": record.release,
             "person": record.person,

@@ -1,26 +1,32 @@
-"""Budgets: what is left, granting more, and slices for single people."""
+"""Budgets: what is left, granting more, caps for single people, and pauses."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from app.api.answers.budgets import BudgetAnswer, CapAnswer, budget_answer, cap_answer
-from app.api.answers.ledger import EntryAnswer, entry_answer
+from app.api.answers.ledger import (
+    BudgetAnswer,
+    CapAnswer,
+    EntryAnswer,
+    PauseAnswer,
+    SetPauseAnswer,
+    budget_answer,
+    cap_answer,
+    entry_answer,
+    pause_answer,
+    resumed_answer,
+    set_pause_answer,
+)
 from app.api.answers.paging import Page, Paging, page_of
 from app.api.answers.problems import documented
-from app.api.dependencies import Analyst, Curator, Id, State, json_body
-from app.api.endpoint import router_of
-from app.web.requests.schemas import CapRequest, GrantRequest
+from app.api.dependencies import Admin, Curator, Id, Overseer, Reader, State, json_body, router_of
+from app.web.requests.schemas import CapRequest, GrantRequest, PauseRequest
 
 router = router_of("/v1/datasets/{dataset}", "budgets")
 
 
-@router.get(
-    "/budget",
-    operation_id="getBudget",
-    responses=documented("not-found"),
-)
-def get_budget(caller: Analyst, dataset: Id, state: State) -> BudgetAnswer:
+@router.get("/budget", operation_id="getBudget", responses=documented("not-found"))
+def get_budget(caller: Reader, dataset: Id, state: State) -> BudgetAnswer:
     """Show what is left of a data set's budget."""
     return budget_answer(state.services.budgets.view(dataset, caller=caller))
 
@@ -52,15 +58,10 @@ async def grant_budget(
 
 
 @router.put(
-    "/caps",
-    operation_id="capPerson",
-    responses=documented("not-found", "busy", "clock-behind"),
+    "/caps", operation_id="capPerson", responses=documented("not-found", "busy", "clock-behind")
 )
 async def cap_person(
-    caller: Curator,
-    dataset: Id,
-    body: Annotated[CapRequest, json_body(CapRequest)],
-    state: State,
+    caller: Curator, dataset: Id, body: Annotated[CapRequest, json_body(CapRequest)], state: State
 ) -> CapAnswer:
     """Cap what one person may use of a data set's budget, or lift the cap (curators)."""
     record = await state.services.budgets.set_cap(
@@ -70,14 +71,37 @@ async def cap_person(
     return cap_answer(record, facts.meter)
 
 
-@router.get(
-    "/caps",
-    operation_id="listCaps",
-    responses=documented("not-found"),
-)
-def list_caps(caller: Curator, dataset: Id, cut: Paging, state: State) -> Page[CapAnswer]:
+@router.get("/caps", operation_id="listCaps", responses=documented("not-found"))
+def list_caps(caller: Overseer, dataset: Id, cut: Paging, state: State) -> Page[CapAnswer]:
     """List the caps on a data set's budget (curators)."""
     del caller
     records = state.services.budgets.caps(dataset, after=cut.position, limit=cut.limit + 1)
     meter = state.services.datasets.facts(dataset).meter
     return page_of([(record.number, cap_answer(record, meter)) for record in records], cut)
+
+
+pauses = router_of("/v1/pauses", "pauses")
+
+
+@pauses.put("", operation_id="setPause", responses=documented("busy", "clock-behind"))
+async def set_pause(
+    caller: Admin, body: Annotated[PauseRequest, json_body(PauseRequest)], state: State
+) -> SetPauseAnswer:
+    """Pause a person or a data set, or resume them (admins). During a pause nothing is charged;
+    jobs that are already charged wait, and are drawn once they are resumed."""
+    pauses = state.services.pauses
+    if not body.paused:
+        await pauses.resume(body.what, body.name, reason=body.reason, caller=caller)
+        return resumed_answer(body.what.value, body.name)
+    record, cancelled = await pauses.pause(
+        body.what, body.name, reason=body.reason, cancel_waiting=body.cancel_waiting, caller=caller
+    )
+    return set_pause_answer(record, cancelled)
+
+
+@pauses.get("", operation_id="listPauses")
+def list_pauses(caller: Admin, cut: Paging, state: State) -> Page[PauseAnswer]:
+    """List what is paused, oldest first (admins)."""
+    del caller
+    records = state.services.pauses.list(after=cut.position, limit=cut.limit + 1)
+    return page_of([(record.number, pause_answer(record)) for record in records], cut)

@@ -1,11 +1,11 @@
-"""Probes."""
+"""Probes and metrics."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.answers.health import (
+from app.api.answers.paging import (
     MEDIA_TYPE,
     ReadinessAnswer,
     StatusAnswer,
@@ -14,17 +14,12 @@ from app.api.answers.health import (
     readiness_answer,
 )
 from app.api.answers.problems import documented
-from app.api.dependencies import State, Watcher
-from app.api.endpoint import ANYONE, probe, router_of
+from app.api.dependencies import ANYONE, State, Watcher, probe, router_of
 
 router = router_of("", "operation")
 
 
-@router.get(
-    "/livez",
-    operation_id="getLiveness",
-    openapi_extra=ANYONE,
-)
+@router.get("/livez", operation_id="getLiveness", openapi_extra=ANYONE)
 @probe
 async def get_liveness() -> StatusAnswer:
     """Say that the process answers."""
@@ -56,7 +51,7 @@ def get_readiness(state: State) -> ReadinessAnswer:
                 "description": "Prometheus text format.",
                 "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
             }
-        },
+        }
     ),
 )
 async def get_metrics(request: Request, caller: Watcher, state: State) -> Response:

@@ -1,19 +1,28 @@
-"""Previews: free, and without a look at the data."""
+"""Before a release, free and without a look at the data: the catalog, previews and dry runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.answers.dry_runs import DryRunAnswer, dry_run_answer, rows_answer
+from app.api.answers.paging import Page, whole_page
 from app.api.answers.problems import documented
-from app.api.answers.releases import PreviewAnswer, preview_answer
-from app.api.dependencies import Analyst, Id, State, json_body
-from app.api.endpoint import router_of
+from app.api.answers.releases import (
+    DryRunAnswer,
+    PreviewAnswer,
+    StudyPlanAnswer,
+    dry_run_answer,
+    preview_answer,
+    rows_answer,
+    study_answer,
+)
+from app.api.dependencies import ANYONE, Analyst, Id, State, json_body, kept, router_of
+from app.services.plans.previews import study_json
 from app.web.requests.leaving import while_there
-from app.web.requests.questions import DryRunRequest, PreviewRequest
+from app.web.requests.questions import DryRunRequest, PreviewRequest, StudyPlanRequest
 
 router = router_of("/v1/datasets/{dataset}", "releases")
 
@@ -40,12 +49,37 @@ async def preview_release(
     """
     previews, question = state.services.previews, body.question
     if not body.priced:
-        weighing = previews.preview_within(dataset, question, body.wish, caller=caller)
+        weighing = previews.preview_within(dataset, question, body.options, caller=caller)
         preview, _ = await while_there(request, weighing)
     else:
-        weighed = previews.preview(dataset, question, body.wish, caller=caller)
+        weighed = previews.preview(dataset, question, body.options, caller=caller)
         preview = await while_there(request, weighed)
     return preview_answer(preview)
+
+
+@router.post(
+    "/study-plans",
+    operation_id="planStudy",
+    responses=documented(
+        "not-found", "dataset-archived",
+        "policy-refused", "empty-dataset", "busy",
+    ),
+)  # fmt: skip
+async def plan_study(
+    request: Request,
+    caller: Analyst,
+    dataset: Id,
+    body: Annotated[StudyPlanRequest, json_body(StudyPlanRequest)],
+    state: State,
+) -> StudyPlanAnswer:
+    """Say what several questions would cost together, before the first of them is paid for.
+
+    Each is previewed at its `epsilon`, or at the smallest that reaches its `accuracy`.
+    """
+    weighed = state.services.previews.study(dataset, body.planned, caller=caller)
+    previews = await while_there(request, weighed)
+    view = await run_in_threadpool(state.services.budgets.view, dataset, caller=caller)
+    return study_answer(study_json(previews, meter=view.meter, remaining=view.remaining))
 
 
 # Dry runs: releases on synthetic rows, free
@@ -98,3 +132,13 @@ async def get_synthetic_rows(
     making = state.services.dry_runs.rows(dataset, caller=caller)
     rows, encoding = await while_there(request, making)
     return rows_answer(rows, encoding)
+
+
+catalog = router_of("/v1", "catalog")
+
+
+@catalog.get("/catalog", operation_id="getCatalog", openapi_extra=ANYONE)
+@kept
+def get_catalog(state: State) -> Page[dict[str, Any]]:
+    """List every statistic x mechanism x norm, its parameters, theorem and limits, on one page."""
+    return whole_page(state.services.catalog)

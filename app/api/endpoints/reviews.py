@@ -1,31 +1,48 @@
-"""Reviews: deciding on releases that wait, revising, withdrawing and talking about them."""
+"""Reviews: deciding, revising, withdrawing and commenting; the inbox; and who has seen what."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.answers.paging import Page, Paging, page_of
 from app.api.answers.problems import carrying, documented
 from app.api.answers.releases import ReleaseAnswer, accepted_answer, ended_answer
 from app.api.answers.reviews import (
     CommentAnswer,
     CommentsAnswer,
+    NoticeAnswer,
+    ReadAnswer,
     SheetAnswer,
     VersionsAnswer,
+    ViewAnswer,
     comment_answer,
     comments_answer,
+    notice_answer,
+    read_answer,
     sheet_response,
     versions_answer,
+    view_answer,
 )
-from app.api.dependencies import Analyst, Curator, Id, State, json_body, unchanged
-from app.api.endpoint import router_of
+from app.api.dependencies import (
+    Analyst,
+    Id,
+    IdFilter,
+    Overseer,
+    Reader,
+    Reviewer,
+    State,
+    json_body,
+    router_of,
+    unchanged,
+)
 from app.domain.releases import ReleaseState
 from app.web.anonymous import names
 from app.web.requests.questions import ReleaseRequest
-from app.web.requests.reviews import CommentRequest
-from app.web.requests.schemas import DecisionRequest
+from app.web.requests.schemas import CommentRequest, DecisionRequest, ReadRequest
 
 router = router_of("/v1/releases/{release}", "reviews")
 
@@ -76,7 +93,7 @@ _APPROVED = (
 )  # fmt: skip
 async def decide_on_release(
     request: Request,
-    caller: Curator,
+    caller: Reviewer,
     release: Id,
     body: Annotated[DecisionRequest, json_body(DecisionRequest)],
     state: State,
@@ -89,11 +106,7 @@ async def decide_on_release(
     services = state.services
     async with state.clock.answer():
         record = await services.reviews.decide(
-            release,
-            body.decision,
-            body.reason,
-            unchanged=unchanged(request),
-            caller=caller,
+            release, body.decision, body.reason, unchanged=unchanged(request), caller=caller
         )
         if record.state is ReleaseState.DEBITED:
             return accepted_answer(record, services.releases.moments)
@@ -134,7 +147,7 @@ async def withdraw_release(caller: Analyst, release: Id, state: State) -> Respon
     ),
 )  # fmt: skip
 async def get_review_sheet(
-    request: Request, caller: Curator, release: Id, state: State
+    request: Request, caller: Overseer, release: Id, state: State
 ) -> Response:
     """Show all that a reviewer needs of a release (curators); nothing is read of the rows.
 
@@ -185,12 +198,8 @@ async def revise_release(
         return accepted_answer(record, services.releases.moments)
 
 
-@router.get(
-    "/revisions",
-    operation_id="listRevisions",
-    responses=documented("not-found"),
-)
-async def list_revisions(caller: Analyst, release: Id, state: State) -> VersionsAnswer:
+@router.get("/revisions", operation_id="listRevisions", responses=documented("not-found"))
+async def list_revisions(caller: Reader, release: Id, state: State) -> VersionsAnswer:
     """List every version of a request, each compared with the one before (its owner, curators)."""
     return versions_answer(await state.services.comments.versions(release, caller=caller))
 
@@ -209,7 +218,7 @@ async def list_revisions(caller: Analyst, release: Id, state: State) -> Versions
     ),
 )
 async def comment_on_release(
-    caller: Analyst,
+    caller: Reader,
     release: Id,
     body: Annotated[CommentRequest, json_body(CommentRequest)],
     state: State,
@@ -224,11 +233,57 @@ async def comment_on_release(
     return comment_answer(made)
 
 
-@router.get(
-    "/comments",
-    operation_id="listComments",
-    responses=documented("not-found"),
-)
-async def list_comments(caller: Analyst, release: Id, state: State) -> CommentsAnswer:
+@router.get("/comments", operation_id="listComments", responses=documented("not-found"))
+async def list_comments(caller: Reader, release: Id, state: State) -> CommentsAnswer:
     """List what has been said about a release, as far as the caller may read it."""
     return comments_answer(await state.services.comments.list(release, caller=caller))
+
+
+inbox = router_of("/v1", "reviews")
+
+
+@inbox.get("/inbox", operation_id="listInbox")
+def list_inbox(
+    caller: Reader,
+    cut: Paging,
+    state: State,
+    unread: Annotated[
+        bool, Query(description="Only what you have not read.", examples=[True])
+    ] = False,
+) -> Page[NoticeAnswer]:
+    """List what has happened to your releases under review, newest first; a curator sees all.
+
+    What somebody has done themselves is read already.
+    """
+    notices = state.services.inbox.list(
+        caller=caller, before=cut.position, limit=cut.limit + 1, unread=unread
+    )
+    return page_of([(each.number, notice_answer(each)) for each in notices], cut)
+
+
+@inbox.post("/inbox/read", operation_id="markRead", responses=documented("busy"))
+async def mark_read(
+    caller: Reader, body: Annotated[ReadRequest, json_body(ReadRequest)], state: State
+) -> ReadAnswer:
+    """Mark notices of your inbox as read; for you alone. Once more changes nothing."""
+    return read_answer(await state.services.inbox.mark_read(body.ids, caller=caller))
+
+
+@inbox.get("/audit", operation_id="listAudit", responses=documented("busy"))
+async def list_audit(
+    caller: Overseer,
+    cut: Paging,
+    state: State,
+    release: Annotated[
+        IdFilter,
+        Query(max_length=100, description="Only of this release.", examples=["rel_8f2c41"]),
+    ] = None,
+) -> Page[ViewAnswer]:
+    """List who has seen results that were not public, newest first (curators).
+
+    Each person, release, way and day has one line.
+    """
+    records = await state.services.views.list(
+        caller=caller, before=cut.position, limit=cut.limit + 1, release=release
+    )
+    return page_of([(each.number, view_answer(each)) for each in records], cut)

@@ -40,7 +40,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from app.api.dependencies import State
 from app.api.pages.layout import page, wants_json
 from app.domain.problems import Problem
-from app.services.client_packages import ClientPackage, client_packages
+from app.services.scripts import ClientPackage, client_packages
 from app.web.anonymous import KeptRoute, base_of, public_answer
 
 # Markdown to HTML: no HTML of the text's own, anchors as repository viewers make them
@@ -394,6 +394,12 @@ def _show(address: str) -> Response:
     if shown is None:
         raise Problem("not-found")
     return page(shown.title, _body(shown.path), navigation=_navigation(shown.path))
+
+
+def documents_with(query: str) -> Sequence[tuple[str, str]]:
+    """Return the heading and the address of each section that holds every word of a query."""
+    hits = found(query, _sections())
+    return [(" · ".join(dict.fromkeys((each.heading, each.page))), each.address) for each in hits]
 
 
 @cache

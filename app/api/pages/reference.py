@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from app.api.pages.layout import inline, page, paragraphs, table, wants_json
-from app.domain.problem_kind import ProblemKind
+from app.domain.problem_kinds import ProblemKind
 from app.domain.problems import PROBLEMS, Problem
 from app.web.anonymous import KeptRoute
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from app.desk.forms import act_once, read_form
-from app.desk.lists import address, number_in
-from app.desk.rendering import page
-from app.desk.routes import CuratorVisitor, State, Visitor, router_of
-from app.domain.policies import Role
-from app.services.journal import Wanted
+from app.desk.rendering import address, number_in, page
+from app.desk.routes import OverseeingVisitor, State, Visitor, router_of
+from app.domain.policies import Right
+from app.services.audit import DECISIONS, Line, Wanted
+from app.services.datasets.accounting import in_epsilons
+from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
+from app.services.publishing.published import odds_at_most
+from app.tidy.pivots import csv_text
+from app.web.languages import marked
 from app.web.state import AppState
 
 router = router_of("audit")
@@ -27,11 +35,18 @@ _LATEST = 200
 _MOST_PAGES = 100_000  # what is skipped must fit 64 bits
 _WAIT_S, _WAIT_ANEW_S = 2.0, 20.0  # a page does not wait for a long walk: it says that it goes on
 _LONGEST = 200
-_KINDS: Sequence[str] = (
+_PART = 1_000
+_DECISIONS = "decisions"
+_CALLED = {
+    "debit": marked("debit: a release was charged"),
+    "reserve": marked("reserve: a request waits"),
+}
+KINDS: Sequence[str] = (
     "open", "grant", "expire", "debit", "reserve", "unreserve", "burn",
     "account_opened", "dataset_created", "dataset_edited", "dataset_archived", "dataset_deleted",
-    "account_closed", "cap_set",
-    "key_created", "key_revoked", "overlap_refused", "overlap_override", "pause_set",
+    "account_closed", "cap_set", "access_set", "group_set", "groups_given",
+    "key_created", "key_revoked", "sign_in_allowed", "overlap_refused", "overlap_override",
+    "pause_set",
     "review_vote", "release_changes_requested", "release_returned", "release_withdrawn",
     "release_published", "publication_withdrawn",
 )  # fmt: skip
@@ -40,7 +55,7 @@ _KINDS: Sequence[str] = (
 @router.get("/audit")
 async def show_audit(request: Request, visitor: Visitor, state: State) -> Response:
     """Show a curator the ledger of every account, and an analyst what their own releases cost."""
-    if not visitor.role.may_act_as(Role.CURATOR):
+    if not visitor.role.may(Right.OVERSEE):
         before = number_in(request, "before")
         found = await run_in_threadpool(
             lambda: state.services.releases.heads(caller=visitor, before=before, limit=_PAGE)
@@ -50,9 +65,11 @@ async def show_audit(request: Request, visitor: Visitor, state: State) -> Respon
         first = None if before is None else _HERE
         return page(request, "audit_own.html", rows=rows, more=more, first=first)
     verified = await state.services.audit.verified(wait_s=_WAIT_S)
-    shown = await run_in_threadpool(_ledger, request, state)
+    shown = await run_in_threadpool(_ledger, request, visitor, state)
     seen_before = number_in(request, "seen_before")
-    seen = await state.services.sights.list(before=seen_before, limit=_SEEN + 1, release=None)
+    seen = await state.services.views.list(
+        caller=visitor, before=seen_before, limit=_SEEN + 1, release=None
+    )
     return page(
         request,
         "audit.html",
@@ -65,7 +82,7 @@ async def show_audit(request: Request, visitor: Visitor, state: State) -> Respon
 
 
 @router.post("/audit")
-async def verify(request: Request, visitor: CuratorVisitor, state: State) -> Response:
+async def verify(request: Request, visitor: OverseeingVisitor, state: State) -> Response:
     """Verify the ledger again."""
     form = await read_form(request)
 
@@ -76,22 +93,170 @@ async def verify(request: Request, visitor: CuratorVisitor, state: State) -> Res
     return await act_once(request, form, caller=visitor, act=act)
 
 
-def _ledger(request: Request, state: AppState) -> Mapping[str, Any]:
-    """Return a page of the ledger, as far as the filters leave it."""
+@router.get("/audit/report")
+async def show_report(request: Request, visitor: OverseeingVisitor, state: State) -> Response:
+    """Show what an account was used for, to print: for a data-protection officer."""
+    account = request.query_params.get("account", "")[:_LONGEST]
+    report = await run_in_threadpool(
+        partial(state.services.journal.report, account, caller=visitor)
+    )
+    facts = [await state.services.datasets.present(each.id) for each in report.datasets]
+    now = in_epsilons(report.balance, report.meter)
+    adjacency = facts[0].schema.adjacency.value
+    return page(
+        request,
+        "audit_report.html",
+        report=report,
+        facts=facts,
+        now=now,
+        odds=odds_at_most(now.spent.nanos / 1e9, adjacency) if report.meter.delta is None else None,
+        made_at=_now(),
+        made_by=visitor.person,
+        verified=await state.services.audit.verified(wait_s=_WAIT_S),
+    )
+
+
+@router.get("/audit/{which}.{ending}")
+async def export(
+    request: Request,
+    visitor: OverseeingVisitor,
+    state: State,
+    *,
+    which: Literal["ledger", "decisions", "views"],
+    ending: Literal["csv", "json"],
+) -> Response:
+    """Send all of the ledger that the filters leave, the decisions, or who has seen what."""
+    await state.services.views.write()
+    wanted = _wanted(_filters(request), visitor, which)
+    rows = _views(state, visitor) if which == "views" else _entries(state, wanted)
+    written = _as_csv(rows) if ending == "csv" else _as_json(rows)
+    name = f"{which}-{_now()[:10]}.{ending}"
+    kind = "text/csv; charset=utf-8" if ending == "csv" else "application/json"
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store",
+    }  # fmt: skip
+    return StreamingResponse(written, media_type=kind, headers=headers)
+
+
+def _now() -> str:
+    """Return the time (UTC) as entries have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _entries(state: AppState, wanted: Wanted) -> Iterator[Sequence[Mapping[str, object]]]:
+    """Yield entries in parts, newest first; of the system's own neither place nor hash."""
+    skip, more = 0, True
+    wanted = replace(wanted, until=_now())  # what comes later would move the parts
+    while more:
+        lines, more = state.services.journal.page(wanted, skip=skip, limit=_PART)
+        skip += len(lines)
+        yield [_exported(line) for line in lines]
+
+
+def _exported(line: Line) -> Mapping[str, object]:
+    entry, meter = line.entry, line.meter
+
+    def amount(value: int) -> str | None:
+        return None if meter is None else meter.text(value)
+
+    return {
+        "at": entry.at,
+        "account": entry.account,
+        "dataset": line.dataset,
+        "dataset_name": line.name,
+        "seq": None if meter is None else entry.seq,
+        "kind": entry.kind,
+        "by": entry.principal,
+        "role": entry.role,
+        "key": entry.key,
+        "approved_by": "; ".join(line.approved_by) or None,
+        "release": entry.release,
+        "unit": None if meter is None else meter.unit,
+        "amount": amount(entry.amount),
+        "total_after": amount(entry.total_after),
+        "spent_after": amount(entry.spent_after),
+        "reserved_after": amount(entry.reserved_after),
+        "note": entry.note,
+        "hash": None if meter is None else entry.hash,
+    }
+
+
+def _views(state: AppState, visitor: Caller) -> Iterator[Sequence[Mapping[str, object]]]:
+    """Yield who has seen results that were not public, in parts, newest first."""
+    before: int | None = None
+    while seen := state.services.views.written(caller=visitor, before=before, limit=_PART):
+        yield [
+            {
+                "at": each.at, "person": each.person, "how": each.how, "key": each.key,
+                "release": each.release,
+            }
+            for each in seen
+        ]  # fmt: skip
+        before = seen[-1].number
+
+
+def _as_csv(parts: Iterator[Sequence[Mapping[str, object]]]) -> Iterator[str]:
+    header = False
+    for rows in parts:
+        lines = [[*row.values()] for row in rows]
+        if rows and not header:
+            header = True
+            yield csv_text([*rows[0]], lines)
+        elif rows:
+            yield csv_text(lines[0], lines[1:])
+
+
+def _as_json(parts: Iterator[Sequence[Mapping[str, object]]]) -> Iterator[str]:
+    between = "[\n"
+    for rows in parts:
+        for row in rows:
+            yield f"{between}{json.dumps(row, ensure_ascii=False)}"
+            between = ",\n"
+    yield "[]\n" if between == "[\n" else "\n]\n"
+
+
+def _filters(request: Request) -> Mapping[str, str]:
     asked = request.query_params
-    filters = {name: asked.get(name, "")[:_LONGEST] for name in ("account", "kind", "person")}
+    return {name: asked.get(name, "")[:_LONGEST] for name in ("account", "kind", "person")}
+
+
+def _wanted(filters: Mapping[str, str], visitor: Caller, which: str = "ledger") -> Wanted:
+    """Return which entries the filters leave, of those that a visitor may see.
+
+    One kind of the form stands for all decisions.
+    """
+    decisions = which == "decisions" or filters["kind"] == _DECISIONS
+    return Wanted(
+        account=filters["account"] or None,
+        person=filters["person"] or None,
+        kind=None if decisions else filters["kind"] or None,
+        kinds=DECISIONS if decisions else (),
+        hidden=visitor.hidden,
+    )
+
+
+def _ledger(request: Request, visitor: Caller, state: AppState) -> Mapping[str, Any]:
+    """Return a page of the ledger, as far as the filters leave it."""
+    filters = _filters(request)
     at = min(number_in(request, "page") or 1, _MOST_PAGES)
-    wanted = Wanted(**{name: value or None for name, value in filters.items()})
+    wanted = _wanted(filters, visitor)
     lines, more = state.services.journal.page(wanted, skip=_PAGE * (at - 1), limit=_PAGE)
-    views, _ = state.services.datasets.list(before=None, limit=_LATEST, most_bytes=1 << 22)
+    views, _ = state.services.datasets.list(
+        caller=visitor, before=None, limit=_LATEST, most_bytes=1 << 22
+    )
     accounts = {each.facts.record.account: each.facts.record.name for each in reversed(views)}
     if filters["account"]:
         accounts.setdefault(filters["account"], filters["account"])
     return {
         "lines": lines,
         "filters": filters,
-        "accounts": [("", "every account"), *reversed(accounts.items())],
-        "kinds": [("", "every kind"), *((kind, kind.replace("_", " ")) for kind in _KINDS)],
+        "accounts": [("", marked("every account")), *reversed(accounts.items())],
+        "kinds": [
+            ("", marked("every kind")),
+            (_DECISIONS, marked("all decisions")),
+            *((kind, _CALLED.get(kind, kind.replace("_", " "))) for kind in KINDS),
+        ],
+        "query": address("", **filters),
         "more": address(_HERE, **filters, page=at + 1) if more else None,
         "first": address(_HERE, **filters) if at > 1 else None,
     }

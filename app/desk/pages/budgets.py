@@ -8,21 +8,28 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.confirmation import (
+from app.desk.forms import (
+    EMPTY,
+    NONE,
+    Faults,
+    Form,
     Irrevocable,
+    act_once,
     changed_since,
     confirm_page,
+    faulted,
     lacking,
+    read_as,
+    read_form,
     require_sentence,
 )
-from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
-from app.desk.lists import address, number_in
-from app.desk.rendering import grouped, page, path_of
+from app.desk.rendering import about, address, grouped, number_in, page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of, state_of
 from app.domain.problems import Problem
 from app.services.datasets.accounting import in_epsilons
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
+from app.web.languages import marked
 from app.web.requests.schemas import CapRequest, GrantRequest
 from mechanisms.privacy import Epsilon
 
@@ -108,23 +115,35 @@ def _irrevocable(
     """Return what is said of a grant before it is made."""
     shown = grouped(str(asked.epsilon))
     totals = [grouped(str(facts.meter.epsilon(each))) for each in (before, after)]
-    ends = [] if asked.expires is None else [("Ends", f"{asked.expires:%Y-%m-%d %H:%M} UTC")]
-    times = f", {after / before:.3g} times as much" if before else ""
+    ends = (
+        [] if asked.expires is None else [(marked("Ends"), f"{asked.expires:%Y-%m-%d %H:%M} UTC")]
+    )
+    rises = marked(
+        "The total rises from epsilon %(before)s to %(after)s.", before=totals[0], after=totals[1]
+    )
+    if before:
+        rises = marked(
+            "The total rises from epsilon %(before)s to %(after)s, %(times)s times as much.",
+            before=totals[0], after=totals[1], times=about(after / before),
+        )  # fmt: skip
     return Irrevocable(
-        heading=f"Grant epsilon {shown}?",
-        button="Grant",
+        heading=marked("Grant epsilon %(epsilon)s?", epsilon=shown),
+        button=marked("Grant"),
         happens=(
-            f"The total rises from epsilon {totals[0]} to {totals[1]}{times}.",
-            "The people in the data have a weaker privacy guarantee from then on.",
-            f"The grant is for all data sets of the account {facts.record.account}.",
-            "It cannot be taken back.",
+            rises,
+            marked("The people in the data have a weaker privacy guarantee from then on."),
+            marked(
+                "The grant is for all data sets of the account %(account)s.",
+                account=facts.record.account,
+            ),
+            marked("It cannot be taken back."),
         ),
         facts=(
-            ("Data set", facts.record.name),
-            ("Epsilon", shown),
-            ("Total now", totals[0]),
-            ("Total afterwards", totals[1]),
-            ("Reason", asked.reason),
+            (marked("Data set"), facts.record.name),
+            (marked("Epsilon"), shown),
+            (marked("Total now"), totals[0]),
+            (marked("Total afterwards"), totals[1]),
+            (marked("Reason"), asked.reason),
             *ends,
         ),
         back=(path_of("datasets", facts.id), facts.record.name),

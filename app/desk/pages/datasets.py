@@ -1,26 +1,34 @@
-"""Data sets: the list, and what everybody may know of one."""
+"""Data sets: the list, what everyone may know of one, editing, archiving and deleting it.
+
+Edits change a data set's policy and words, never its bounds. Archiving and deleting erase its rows;
+the ledger stays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk import charts, reports
-from app.desk.lists import address, number_in
-from app.desk.rendering import page, path_of
-from app.desk.routes import State, Visitor, router_of
+from app.desk import charts, cookies
+from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, lacking, read_as, read_form
+from app.desk.rendering import address, number_in, page, path_of
+from app.desk.routes import CuratorVisitor, State, Visitor, router_of, state_of
 from app.domain.datasets import SAME_PEOPLE, columns_json, derived_json
-from app.domain.policies import Role
+from app.domain.policies import Right, policy_json
+from app.domain.problems import Problem, invalid_request, invalid_requests
+from app.services.audit import Wanted
 from app.services.datasets.accounting import in_epsilons
 from app.services.datasets.datasets import DatasetFacts
-from app.services.datasets.policies import policy_json
-from app.services.journal import Wanted
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
 from app.services.plans.missing import fills_in_words
+from app.services.plans.questions import POLICY_KINDS
+from app.web.requests.schemas import DatasetEdit
 from app.web.state import AppState
 
 router = router_of("data sets")
@@ -33,11 +41,17 @@ _VERSIONS = 12
 
 @router.get("/datasets")
 def show_datasets(request: Request, visitor: Visitor, state: State) -> Response:
-    """Show the data sets, newest first, and what is left of each budget."""
-    del visitor
+    """Show the data sets, newest first, and once for each account what the visitor may spend."""
     before = number_in(request, "before")
-    views, more = state.services.datasets.list(before=before, limit=_PAGE, most_bytes=_MOST_BYTES)
-    rows = [(each.facts, in_epsilons(each.balance, each.facts.meter)) for each in views]
+    views, more = state.services.datasets.list(
+        caller=visitor, before=before, limit=_PAGE, most_bytes=_MOST_BYTES
+    )
+    first_of, rows = dict[str, str](), []
+    for each in views:
+        account, name = each.facts.record.account, each.facts.record.name
+        budget = state.services.budgets.view(each.facts.id, caller=visitor)
+        rows.append((each.facts, budget, first_of.get(account)))
+        first_of.setdefault(account, name)
     beyond = address("/desk/datasets", before=views[-1].facts.record.number) if more else None
     first = None if before is None else "/desk/datasets"
     return page(request, "datasets.html", rows=rows, more=beyond, first=first)
@@ -64,15 +78,16 @@ def show_dataset(request: Request, visitor: Visitor, state: State, dataset: str)
         hidden_columns=len(columns) - len(shown),
         now=now,
         bar=charts.bar(now),
-        report=reports.sent_back(request, dataset),
+        report=cookies.sent_report(request, dataset),
+        restricted=services.access.list_of(dataset) is not None,
         deletable=services.deleting.may_delete(dataset),
         mine=mine,
         cap=None if mine.cap is None else mine.cap.amount,
         **_versions(request, state, facts),
         **_releases(request, state, facts, caller=visitor),
-        **(_history(state, facts) if visitor.role.may_act_as(Role.CURATOR) else _NO_HISTORY),
+        **(_history(state, facts) if visitor.role.may(Right.OVERSEE) else _NO_HISTORY),
     )
-    reports.forget(request, answer, dataset)
+    cookies.forget_report(request, answer, dataset)
     return answer
 
 
@@ -118,3 +133,240 @@ def _few(moments: Sequence[Any], most: int = 12) -> Sequence[Any]:
     if len(moments) <= most:
         return moments
     return [moments[index * (len(moments) - 1) // (most - 1)] for index in range(most)]
+
+
+@router.get("/datasets/{dataset}/archive")
+def show_archive(request: Request, visitor: CuratorVisitor, state: State, dataset: str) -> Response:
+    """Show what archiving does, before it is done."""
+    del visitor
+    return _shown_archiving(request, state, dataset, NONE)
+
+
+@router.post("/datasets/{dataset}/archive")
+async def archive(
+    request: Request, visitor: CuratorVisitor, state: State, dataset: str
+) -> Response:
+    """Archive a data set, once that is confirmed."""
+    form = await read_form(request)
+    if (faults := lacking(form)) is not None:
+        return await run_in_threadpool(_shown_archiving, request, state, dataset, faults, form)
+
+    async def act() -> str:
+        await state.services.archiving.archive(dataset, caller=visitor)
+        return address(path_of("datasets", dataset), done="archived")
+
+    try:
+        return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        return await run_in_threadpool(_shown_archiving, request, state, dataset, Faults(problem))
+
+
+@router.get("/datasets/{dataset}/delete")
+def show_delete(request: Request, visitor: CuratorVisitor, state: State, dataset: str) -> Response:
+    """Show what deleting does, before it is done."""
+    del visitor
+    return _shown_deletion(request, state, dataset, NONE)
+
+
+@router.post("/datasets/{dataset}/delete")
+async def delete(request: Request, visitor: CuratorVisitor, state: State, dataset: str) -> Response:
+    """Delete a data set that has no releases, once that is confirmed."""
+    form = await read_form(request)
+    if (faults := lacking(form)) is not None:
+        return await run_in_threadpool(_shown_deletion, request, state, dataset, faults, form)
+
+    async def act() -> str:
+        await state.services.deleting.delete(dataset, caller=visitor)
+        return address(path_of("datasets", dataset), done="deleted")
+
+    try:
+        return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        return await run_in_threadpool(_shown_deletion, request, state, dataset, Faults(problem))
+
+
+def _shown_archiving(
+    request: Request, state: AppState, dataset: str, faults: Faults, form: Form = EMPTY
+) -> Response:
+    return page(
+        request,
+        "archive.html",
+        status=faulted(request, faults),
+        facts=state.services.datasets.facts(dataset),
+        form=form,
+        faults=faults,
+    )
+
+
+def _shown_deletion(
+    request: Request, state: AppState, dataset: str, faults: Faults, form: Form = EMPTY
+) -> Response:
+    return page(
+        request,
+        "delete.html",
+        status=faulted(request, faults),
+        facts=state.services.datasets.view(dataset).facts,
+        deletable=state.services.deleting.may_delete(dataset),
+        form=form,
+        faults=faults,
+    )
+
+
+_COLUMN = "column."
+_ONE_OF = re.compile(r"(labels|notices|checklist)\[(\d+)\]", re.ASCII)
+_RENAMED = {
+    "policy.review": "review",
+    "policy.reviewers": "reviewers",
+    "policy.max_epsilon_per_release": "max_epsilon_per_release",
+    "policy.allowed": "allowed",
+}
+_LABELS = {"reviewers": "Who decides", "allowed": "Statistics that may be asked"}
+_CHOICES: Mapping[str, Any] = {
+    "reviews": [(each, each) for each in ("never", "always", "above")],
+    "reviewers": [("1", "one"), ("2", "two, who do not see each other’s vote")],
+    "kinds": [(kind, kind.replace("_", " ")) for kind in POLICY_KINDS],
+}
+
+
+@router.get("/datasets/{dataset}/edit")
+def show_edit(request: Request, visitor: CuratorVisitor, dataset: str) -> Response:
+    """Show what may be edited, as it is."""
+    del visitor
+    return _shown_edit(request, dataset)
+
+
+@router.post("/datasets/{dataset}/edit")
+async def edit(request: Request, visitor: CuratorVisitor, state: State, dataset: str) -> Response:
+    """Change what differs from what is there; the reason stays in the ledger."""
+    form = await read_form(request)
+    labelled: list[str] = []
+
+    async def act() -> str:
+        there = _present(await state.services.datasets.present(dataset))
+        changed = dict(_changes(_given(form), there))
+        labelled.extend(changed.get("labels", ()))
+        asked = read_as(DatasetEdit, {**changed, "reason": form.text("reason")})
+        if not changed:
+            raise invalid_request("reason", "explains nothing: no field was changed")
+        await state.services.editing.edit(dataset, asked.edit, reason=asked.reason, caller=visitor)
+        return address(path_of("datasets", dataset), done="edited")
+
+    try:
+        return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        above = {"policy.review": "review_above"} if form.text("review") == "above" else {}
+        faults = Faults(_at_fields(problem, form, labelled), {**_RENAMED, **above})
+        return await run_in_threadpool(_shown_edit, request, dataset, form, faults)
+
+
+def _at_fields(problem: Problem, form: Form, labelled: Sequence[str]) -> Problem:
+    """Return a refusal by fields of the form; ``labelled`` are the columns whose labels were sent.
+
+    A fault in one of several lines is reported with the line's number.
+    """
+    if problem.code != "invalid-request":
+        return problem
+    return invalid_requests([_at_field(*each, form, labelled) for each in Faults(problem).all])
+
+
+def _at_field(place: str, message: str, form: Form, labelled: Sequence[str]) -> tuple[str, str]:
+    if (found := _ONE_OF.fullmatch(place)) is None:
+        return place, message
+    name, at = found[1], int(found[2])
+    if name == "labels":
+        column = next(
+            each for each, value in form.pairs if value == labelled[at] and _is_column(each)
+        )
+        return f"label.{column.removeprefix(_COLUMN)}", message
+    numbered = enumerate(form.text(name).splitlines(), start=1)
+    return name, f"line {[number for number, line in numbered if line.strip()][at]} {message}"
+
+
+def _is_column(field: str) -> bool:
+    return field.startswith(_COLUMN)
+
+
+def _present(facts: DatasetFacts) -> Mapping[str, Any]:
+    """Return what may be edited, as the request of a program says it."""
+    columns = columns_json(facts.columns)
+    return {
+        "description": facts.description,
+        "notices": list(facts.notices),
+        "checklist": list(facts.checklist),
+        "policy": policy_json(facts.policy),
+        "labels": {name: column.get("label") for name, column in columns.items()},
+    }
+
+
+def _given(form: Form) -> Mapping[str, Any]:
+    """Return what a form says, in the same way."""
+    review = form.text("review")
+    reviewers = form.text("reviewers")
+    return {
+        "description": form.text("description"),
+        "notices": _lines(form.text("notices")),
+        "checklist": _lines(form.text("checklist")),
+        "policy": {
+            "review": f"above:{form.text('review_above')}" if review == "above" else review,
+            "reviewers": int(reviewers) if reviewers in ("1", "2") else reviewers,
+            "max_epsilon_per_release": form.text("max_epsilon_per_release") or None,
+            "allowed": form.texts("allowed") or None,
+        },
+        "labels": {
+            column: form.text(f"label.{name.removeprefix(_COLUMN)}") or None
+            for name, column in form.pairs
+            if _is_column(name)
+        },
+    }
+
+
+def _changes(given: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what a form would change: of a policy and of labels, only the members that differ."""
+    for name, value in given.items():
+        if isinstance(value, dict):
+            differs = {each: said for each, said in value.items() if said != there[name].get(each)}
+            if differs:
+                yield name, differs
+        elif value != there[name]:
+            yield name, value
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _filled(there: Mapping[str, Any]) -> Form:
+    """Return the form that says what is there."""
+    policy = there["policy"]
+    review, _, above = policy["review"].partition(":")
+    pairs = [
+        ("description", there["description"]),
+        ("notices", "\n".join(there["notices"])),
+        ("checklist", "\n".join(there["checklist"])),
+        ("review", review),
+        ("review_above", above),
+        ("reviewers", str(policy["reviewers"])),
+        ("max_epsilon_per_release", policy["max_epsilon_per_release"] or ""),
+        *(("allowed", kind) for kind in policy["allowed"] or ()),
+    ]
+    for place, (name, label) in enumerate(there["labels"].items()):
+        pairs += [(f"{_COLUMN}{place}", name), (f"label.{place}", label or "")]
+    return Form(pairs)
+
+
+def _shown_edit(
+    request: Request, dataset: str, form: Form | None = None, faults: Faults = NONE
+) -> Response:
+    facts = state_of(request).services.datasets.view(dataset).facts
+    columns = list(enumerate(columns_json(facts.columns)))
+    return page(
+        request,
+        "edit.html",
+        status=faulted(request, faults),
+        facts=facts,
+        form=form or _filled(_present(facts)),
+        columns=columns,
+        faults=faults,
+        labels={**_LABELS, **{f"label.{at}": f"{name} label" for at, name in columns}},
+        **_CHOICES,
+    )

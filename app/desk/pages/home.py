@@ -1,4 +1,7 @@
-"""The first page: what waits, and for whom, and the latest data sets."""
+"""The first page, search, signing in and out, the desk's own files.
+
+Also every address where nothing is.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, RedirectResponse, Response
 
-from app.desk.rendering import page
-from app.desk.routes import State, Visitor, router_of
-from app.domain.policies import Role
+from app.desk import cookies
+from app.desk.forms import read_form, require_own_site, see
+from app.desk.rendering import STATIC, page, static_address
+from app.desk.routes import SIGN_IN, State, Visitor, router_of, state_of
+from app.domain.policies import Right
+from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
 from app.services.releases.releases import ReleaseRecord
+from app.services.searching import MOST_CHARACTERS, NEWEST
+from app.web.anonymous import base_of
+from app.web.languages import marked
 
 router = router_of("home")
+elsewhere = router_of("home", alone=True)
+"""Pages that wait for a provider of identities."""
 
 _SHOWN = 20
 _LATEST = 10
@@ -32,7 +43,9 @@ def show_home(request: Request, visitor: Visitor, state: State) -> Response:
     rows.sort(key=lambda row: not row["mine"])  # a stable order: newest first in each part
     asked = {row["of"].dataset for row in rows}
     names = {each: services.datasets.facts(each).record.name for each in asked}
-    views, _ = services.datasets.list(before=None, limit=_LATEST, most_bytes=1 << 20)
+    views, _ = services.datasets.list(
+        caller=visitor, before=None, limit=_LATEST, most_bytes=1 << 20
+    )
     more = any(heads.more for heads in found)
     return page(request, "home.html", rows=rows, more=more, names=names, datasets=views)
 
@@ -41,7 +54,154 @@ def _row(record: ReleaseRecord, visitor: Caller) -> Mapping[str, Any]:
     """Return what is said of a request that waits, and whether it is the visitor's turn."""
     own = record.principal == visitor.person
     if record.state is ReleaseState.CHANGES_REQUESTED:
-        turn = "your answer" if own else record.principal
+        turn = marked("your answer") if own else record.principal
         return {"of": heading_of(record), "mine": own, "turn": turn}
-    mine = not own and visitor.role.may_act_as(Role.CURATOR)
-    return {"of": heading_of(record), "mine": mine, "turn": "your review" if mine else "a review"}
+    mine = not own and visitor.role.may(Right.DECIDE)
+    return {
+        "of": heading_of(record),
+        "mine": mine,
+        "turn": marked("your review") if mine else marked("a review"),
+    }
+
+
+_MOST_FOUND = 20
+
+
+@router.get("/search")
+def search(request: Request, visitor: Visitor, state: State, q: str = "") -> Response:
+    """Show what has every word of a query, of what the visitor may see."""
+    query = q.strip()[:MOST_CHARACTERS]
+    return page(
+        request,
+        "search.html",
+        query=query,
+        found=state.services.searching.find(query, caller=visitor, limit=_MOST_FOUND),
+        documents=state.documents_with(query)[:_MOST_FOUND],
+        most=_MOST_FOUND,
+        newest=NEWEST,
+    )
+
+
+@router.get("/sign-in")
+async def show_sign_in(request: Request) -> Response:
+    """Show where one signs in."""
+    return _shown_sign_in(request, _own(request.query_params.get("next", "")))
+
+
+@router.post("/sign-in")
+async def sign_in(request: Request, state: State) -> Response:
+    """Begin a session; a wrong key is reported as such, and no more."""
+    if request.scope.get("in_head_room"):  # everyone could keep requesting a form
+        raise Problem("busy")
+    form = await read_form(request)
+    wanted = _own(form.text("next"))
+    secret = form.text("key").strip()
+    try:
+        caller = await state.services.keys.recognise(secret.encode())
+        caller.require(Right.READ)
+        await state.rates.take(caller.key)
+        token = await state.services.sessions.begin(secret)
+    except Problem as problem:
+        if problem.code != "unauthorized":
+            raise
+        await state.anonymous.admit(request.scope)
+        request.scope["problem"] = problem.code
+        return _shown_sign_in(request, wanted, wrong=True)
+    response = see(wanted)
+    cookies.remember(request, response, token)
+    return response
+
+
+@elsewhere.get("/sign-in/{provider}")
+async def begin_at_provider(request: Request, state: State, provider: str) -> Response:
+    """Send a browser to where its user signs in; a proxy has signed them in already."""
+    wanted = _own(request.query_params.get("next", ""))
+    if state.sign_in.by_proxy(provider):
+        token = await state.sign_in.of_proxy(request.headers.raw)
+        response = page(request, "signed_in.html", wanted=wanted)
+        cookies.remember(request, response, token)
+        return response
+    address, taken = await state.sign_in.begin(
+        provider, back=_back(request, state, provider), wanted=wanted
+    )
+    response = RedirectResponse(address, status_code=303, headers=_NOT_STORED)
+    cookies.take_along(request, response, taken)
+    return response
+
+
+@elsewhere.get("/sign-in/{provider}/callback")
+async def end_at_provider(request: Request, state: State, provider: str) -> Response:
+    """Begin a session for whom a provider vouches for.
+
+    The answer is a page that goes on by itself: browsers send the session's cookie only with what
+    a page of this site has asked for, and a browser that the provider sends comes from another.
+    """
+    said = request.query_params
+    token, wanted = await state.sign_in.finish(
+        provider,
+        back=_back(request, state, provider),
+        taken=cookies.taken_along(request),
+        state=said.get("state", ""),
+        code=said.get("code", ""),
+    )
+    response = page(request, "signed_in.html", wanted=_own(wanted))
+    cookies.remember(request, response, token)
+    cookies.take_along(request, response, "")
+    return response
+
+
+def _back(request: Request, state: State, provider: str) -> str:
+    """Return where a provider sends browsers back to; it knows this address beforehand."""
+    base = base_of(request, state.settings.public_url)
+    return f"{base}/desk/sign-in/{provider}/callback"
+
+
+@router.post("/sign-out")
+async def sign_out(request: Request, state: State) -> Response:
+    """End a session."""
+    require_own_site(request)
+    token = cookies.session_of(request)
+    if token:
+        await state.services.sessions.end(token)
+    response = see(SIGN_IN)
+    cookies.forget(request, response)
+    return response
+
+
+def _shown_sign_in(request: Request, wanted: str, *, wrong: bool = False) -> Response:
+    status = 401 if wrong else 200
+    offered = state_of(request).sign_in.offered
+    return page(
+        request, "sign_in.html", status=status, wrong=wrong, wanted=wanted, providers=offered
+    )
+
+
+def _own(address: str) -> str:
+    """Return an address of the desk; anything else is the desk's first page."""
+    below = address.startswith("/desk/") and "//" not in address and "\\" not in address
+    return address if below and address.isprintable() else "/desk"
+
+
+_NOT_STORED = {"Cache-Control": "no-store"}
+_KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+@router.get("/static/{digest}/{name}")
+def show_file(digest: str, name: str) -> Response:
+    """Send a file of the desk."""
+    known = {path.name for path in STATIC.iterdir() if path.is_file()}
+    if name not in known or static_address(name) != f"/desk/static/{digest}/{name}":
+        raise Problem("not-found")
+    return FileResponse(STATIC / name, headers=_KEPT)
+
+
+nowhere = router_of("nowhere")
+
+
+@nowhere.get("/{rest:path}")
+def show_nothing(visitor: Visitor, rest: str) -> Response:
+    """Say that there is no such page."""
+    del visitor
+    if not rest:
+        return see("/desk")
+    raise Problem("not-found")

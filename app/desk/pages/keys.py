@@ -6,11 +6,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.confirmation import lacking
 from app.desk.cookies import ShownOnce
-from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, read_as, read_form
-from app.desk.lists import address, number_in
-from app.desk.rendering import page
+from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, lacking, read_as, read_form
+from app.desk.rendering import address, number_in, page
 from app.desk.routes import AdminVisitor, State, router_of, state_of
 from app.domain.policies import Role
 from app.domain.problems import Problem
@@ -83,6 +81,20 @@ async def revoke_key(request: Request, visitor: AdminVisitor, state: State, key:
         return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
         return await run_in_threadpool(_revocation, request, key, Faults(problem))
+
+
+@router.post("/keys/{key}/sign-in")
+async def allow_sign_in(
+    request: Request, visitor: AdminVisitor, state: State, key: str
+) -> Response:
+    """Let somebody sign in at their provider again, whose key was revoked."""
+    form = await read_form(request)
+
+    async def act() -> str:
+        await state.services.keys.allow_sign_in(key, caller=visitor)
+        return address(_HERE, done="sign_in_allowed")
+
+    return await act_once(request, form, caller=visitor, act=act)
 
 
 def _revocation(request: Request, key: str, faults: Faults = NONE, form: Form = EMPTY) -> Response:

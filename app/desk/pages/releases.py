@@ -11,15 +11,17 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.confirmation import Irrevocable, confirm_page, lacking
+from app.desk.arranging import Arrangement, numbers_of, pivot_file
 from app.desk.forms import (
     EMPTY,
     NONE,
     Faults,
     Form,
+    Irrevocable,
     act_once,
+    confirm_page,
     faulted,
-    numbers_of,
+    lacking,
     read_as,
     read_form,
 )
@@ -31,13 +33,16 @@ from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.answers import answer_of, etag_of, heading_of, state_called
 from app.services.plans.wording import asked_in_full
-from app.services.publishing.published import columns_of
-from app.services.publishing.sentences import changes_at_most
+from app.services.publishing.published import changes_at_most, columns_of, loss_of
 from app.services.releases.public_moments import tidy_csv
-from app.services.scripts.scripts import Language
-from app.tidy.names import labels_of
+from app.services.releases.synthetic import MEDIA_TYPES, Wanted
+from app.services.scripts import Language
+from app.tidy.printed import WORD, Printed, printed
 from app.web.anonymous import base_of
-from app.web.requests.reviews import PublicationRequest, PublicationWithdrawalRequest
+from app.web.languages import marked
+from app.web.requests.leaving import while_there
+from app.web.requests.questions import SyntheticRequest
+from app.web.requests.schemas import PublicationRequest, PublicationWithdrawalRequest
 from app.web.state import AppState
 
 router = router_of("releases")
@@ -46,6 +51,10 @@ _SHOWN = 200
 _REVIEWED = ("awaiting_review", "changes_requested", "rejected", "withdrawn", "expired")
 """What a list may be limited to: when a draw ends is not public before its deadline."""
 _LATEST = 2**62  # above every release's number, so that the first page is one like others
+_CHART = "The released numbers"
+_COMPARED = 400
+"""Cells of a table that are shown next to synthetic ones."""
+_MOST_DIGITS = 20
 _RARE = ("inference", "purpose", "review")
 """Members that only some answers have."""
 
@@ -70,7 +79,9 @@ def list_releases(
     )
     rows = [heading_of(record) for record in found.records]
     next_page = {"dataset": dataset, "status": status, "before": rows[-1].number if rows else 1}
-    views, _ = state.services.datasets.list(before=None, limit=_SHOWN, most_bytes=1 << 22)
+    views, _ = state.services.datasets.list(
+        caller=visitor, before=None, limit=_SHOWN, most_bytes=1 << 22
+    )
     names = {view.facts.id: _told(view.facts) for view in views}
     names |= {each: _name(state, each) for each in {row.dataset for row in rows} - names.keys()}
     return page(
@@ -82,7 +93,10 @@ def list_releases(
         first="/desk/releases" if before != _LATEST else None,
         dataset=dataset,
         chosen=status,
-        statuses=[("", "every state"), *((each, each.replace("_", " ")) for each in _REVIEWED)],
+        statuses=[
+            ("", marked("every state")),
+            *((each, each.replace("_", " ")) for each in _REVIEWED),
+        ],
     )
 
 
@@ -108,7 +122,7 @@ async def show_release(request: Request, visitor: Visitor, release: str) -> Resp
 async def download_json(visitor: Visitor, state: State, release: str) -> Response:
     """Send a release as the API answers it, byte for byte."""
     record = await state.services.releases.get(release, caller=visitor)
-    state.services.sights.note([record], "downloaded", caller=visitor)
+    state.services.views.note([record], "downloaded", caller=visitor)
     return _file(answer_of(record), "application/json", f"{record.id}.json")
 
 
@@ -118,8 +132,68 @@ async def download_csv(visitor: Visitor, state: State, release: str) -> Response
     answer, _, _ = await _answer(visitor, state, release)
     if not answer["value"]:
         raise Problem("not-found")
-    state.services.sights.note_id(answer["id"], "downloaded", caller=visitor)
+    state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
     return _file(tidy_csv(answer).encode(), "text/csv; charset=utf-8", f"{answer['id']}.csv")
+
+
+@router.get("/releases/{release}/chart.svg")
+async def download_chart(
+    request: Request, visitor: Visitor, state: State, release: str
+) -> Response:
+    """Send the chart of a release's numbers as a file of its own."""
+    answer, _, _ = await _answer(visitor, state, release)
+    facts = await state.services.datasets.present(answer["dataset"])
+    columns = columns_of(facts, answer["statistic"])
+    wanted = Arrangement.of(request)
+    numbers = numbers_of(answer, _CHART, columns, wanted) if answer["value"] else None
+    if numbers is None or numbers.figure is None:
+        raise Problem("not-found")
+    state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
+    return _file(numbers.figure.alone.encode(), "image/svg+xml", f"{answer['id']}.svg")
+
+
+@router.get("/releases/{release}/pivot.{ending}")
+async def download_pivot(
+    request: Request, visitor: Visitor, state: State, release: str, ending: str
+) -> Response:
+    """Send a release's numbers as tables of rows and columns."""
+    answer, _, _ = await _answer(visitor, state, release)
+    facts = await state.services.datasets.present(answer["dataset"])
+    columns = columns_of(facts, answer["statistic"])
+    kind, content = pivot_file(answer, columns, ending, Arrangement.of(request))
+    state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
+    return _file(content, kind, f"{answer['id']}.{ending}")
+
+
+@router.get("/releases/{release}/table.md")
+async def download_markdown(visitor: Visitor, state: State, release: str) -> Response:
+    """Send a summary as the table that journals print, in Markdown."""
+    table, name = await _table(visitor, state, release)
+    return _file(table.markdown().encode(), "text/markdown; charset=utf-8", f"{name}.md")
+
+
+@router.get("/releases/{release}/table.tex")
+async def download_latex(visitor: Visitor, state: State, release: str) -> Response:
+    """Send a summary as the table that journals print, in LaTeX."""
+    table, name = await _table(visitor, state, release)
+    return _file(table.latex().encode(), "application/x-tex; charset=utf-8", f"{name}.tex")
+
+
+@router.get("/releases/{release}/table.docx")
+async def download_word(visitor: Visitor, state: State, release: str) -> Response:
+    """Send a summary as the table that journals print, as a Word document."""
+    table, name = await _table(visitor, state, release)
+    return _file(table.word(), WORD, f"{name}.docx")
+
+
+async def _table(visitor: Caller, state: AppState, release: str) -> tuple[Printed, str]:
+    """Return the printed table of a summary, and the release's name; the download is noted."""
+    answer, _, _ = await _answer(visitor, state, release)
+    table = printed(answer)
+    if table is None:
+        raise Problem("not-found")
+    state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
+    return table, str(answer["id"])
 
 
 @router.get("/releases/{release}/script")
@@ -134,6 +208,68 @@ async def download_script(
         service=base_of(request, state.settings.public_url),
     )
     return _file(script.text.encode(), f"{script.media_type}; charset=utf-8", script.name)
+
+
+@router.get("/releases/{release}/synthetic")
+async def show_synthetic(
+    *,
+    request: Request,
+    visitor: Visitor,
+    state: State,
+    release: str,
+    synthetic_rows: str = "10000",
+    seed: str = "0",
+    table: Annotated[int, Query(ge=0)] = 0,
+) -> Response:
+    """Show how near synthetic rows are to the release, table by table, and what they lack."""
+    wanted = _wanted(synthetic_rows, seed, "csv")
+    making = state.services.synthetic.rows(release, wanted, caller=visitor, compared=table)
+    made = await while_there(request, making)
+    if not made.compared:
+        raise Problem("not-found")
+    state.services.views.note_id(release, "derived", caller=visitor)
+    facts = await state.services.datasets.present(made.sidecar["dataset"])
+    fits = made.sidecar["tables"]
+    return page(
+        request,
+        "synthetic.html",
+        release=release,
+        name=_told(facts),
+        about=made.sidecar,
+        worst=max(fits, key=lambda fit: fit["total_variation"]),
+        tables=[(place, " × ".join(fit["columns"])) for place, fit in enumerate(fits)],
+        table=table,
+        compared=made.compared[:_COMPARED],
+        more=max(len(made.compared) - _COMPARED, 0),
+    )
+
+
+@router.get("/releases/{release}/synthetic/file")
+async def download_synthetic(
+    *,
+    request: Request,
+    visitor: Visitor,
+    state: State,
+    release: str,
+    synthetic_rows: str = "10000",
+    seed: str = "0",
+    format: str = "csv",
+) -> Response:
+    """Send synthetic rows of a release as a file."""
+    wanted = _wanted(synthetic_rows, seed, format)
+    making = state.services.synthetic.rows(release, wanted, caller=visitor)
+    made = await while_there(request, making)
+    state.services.views.note_id(release, "downloaded", caller=visitor)
+    return _file(made.content, MEDIA_TYPES[wanted.format], wanted.name(release))
+
+
+def _wanted(rows: str, seed: str, form: str) -> Wanted:
+    """Return which synthetic rows are asked for; what is no whole number is refused as a text."""
+    numbers = {
+        name: int(text) if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS else text
+        for name, text in {"rows": rows, "seed": seed}.items()
+    }
+    return read_as(SyntheticRequest, {**numbers, "format": form}).wanted
 
 
 @router.post("/releases/{release}/withdrawal")
@@ -176,15 +312,15 @@ async def publish_release(
         if answer["status"] != "released" or known is not None or etag != form.text("seen"):
             return None
         return Irrevocable(
-            heading="Publish this release?",
-            button="Publish",
+            heading=marked("Publish this release?"),
+            button=marked("Publish"),
             happens=(
-                "Anyone can read it without a key, and find it in searches and feeds.",
-                "You can withdraw it later, but copies that others have made stay.",
-                "Its address keeps a notice then, and it cannot be published again.",
+                marked("Anyone can read it without a key, and find it in searches and feeds."),
+                marked("You can withdraw it later, but copies that others have made stay."),
+                marked("Its address keeps a notice then, and it cannot be published again."),
             ),
-            facts=await _facts_of(state, answer, ("Reason", asked.reason)),
-            back=(path_of("releases", release), "The release"),
+            facts=await _facts_of(state, answer, (marked("Reason"), asked.reason)),
+            back=(path_of("releases", release), marked("The release")),
         )
 
     return await _done(request, visitor, release, form, act, faults=faults, announced=announced)
@@ -210,15 +346,15 @@ async def withdraw_publication(
         if known is None or known.withdrawn_at is not None:
             return None
         return Irrevocable(
-            heading="Withdraw this publication?",
-            button="Withdraw publication",
+            heading=marked("Withdraw this publication?"),
+            button=marked("Withdraw publication"),
             happens=(
-                "Its public page shows the note and no numbers from now on.",
-                "It cannot be published again, and copies that others have made stay.",
-                "The epsilon that the release has cost stays spent.",
+                marked("Its public page shows the note and no numbers from now on."),
+                marked("It cannot be published again, and copies that others have made stay."),
+                marked("The epsilon that the release has cost stays spent."),
             ),
-            facts=await _facts_of(state, answer, ("Note", asked.note)),
-            back=(path_of("releases", release), "The release"),
+            facts=await _facts_of(state, answer, (marked("Note"), asked.note)),
+            back=(path_of("releases", release), marked("The release")),
         )
 
     return await _done(request, visitor, release, form, act, faults=faults, announced=announced)
@@ -230,9 +366,9 @@ async def _facts_of(
     """Return what is shown of a release before something is done with it."""
     facts = await state.services.datasets.present(answer["dataset"])
     return (
-        ("Data set", _told(facts)),
-        ("Statistic", asked_in_full(answer["statistic"])),
-        ("Epsilon", answer["epsilon"]),
+        (marked("Data set"), _told(facts)),
+        (marked("Statistic"), asked_in_full(answer["statistic"])),
+        (marked("Epsilon"), answer["epsilon"]),
         said,
     )
 
@@ -274,20 +410,20 @@ async def _shown(
     publication = await state.services.publications.known(release, caller=visitor)
     facts = await state.services.datasets.present(answer["dataset"])
     columns = columns_of(facts, answer["statistic"])
-    labels = labels_of(columns)
-    numbers = numbers_of(answer, "The released numbers", labels) if answer["value"] else None
+    wanted = Arrangement.of(request)
+    numbers = numbers_of(answer, _CHART, columns, wanted) if answer["value"] else None
     return page(
         request,
         "release.html",
         status=faulted(request, faults),
         answer=answer,
         numbers=numbers,
+        table=printed(answer),
         again_s=again_s,
         name=_told(facts),
         columns=columns,
-        guaranteed=changes_at_most(
-            float(answer["guarantee"]["epsilon"]), answer["guarantee"]["adjacency"]
-        ),
+        guaranteed=changes_at_most(answer["guarantee"], facts.meter.delta),
+        loss=" ".join(loss_of(answer["guarantee"])),
         own=answer["requested_by"] == visitor.person,
         etag=etag,
         publication=publication,
@@ -302,7 +438,7 @@ async def _answer(
     """Return a release as the API answers it, when to look again if unfinished, and its tag."""
     releases = state.services.releases
     record = await releases.get(release, caller=visitor)
-    state.services.sights.note([record], "read", caller=visitor)
+    state.services.views.note([record], "read", caller=visitor)
     unfinished = record.state in (ReleaseState.RESERVED, ReleaseState.DEBITED)
     answer = {**dict.fromkeys(_RARE), **json.loads(answer_of(record))}
     return answer, releases.moments.retry_after_s(record) if unfinished else None, etag_of(record)

@@ -11,15 +11,24 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.asking import SEEN, Asking
-from app.desk.confirmation import Irrevocable, confirm_page, lacking
 from app.desk.estimating import expected_of
 from app.desk.filled import form_of
-from app.desk.forms import Faults, Form, act_once, read_as, read_form, see
+from app.desk.forms import (
+    Faults,
+    Form,
+    Irrevocable,
+    act_once,
+    confirm_page,
+    lacking,
+    read_as,
+    read_form,
+    see,
+)
+from app.desk.pages.asking import SEEN, Asking
 from app.desk.rendering import about, page, path_of
-from app.desk.routes import CuratorVisitor, State, Visitor, router_of
+from app.desk.routes import DecidingVisitor, State, Visitor, router_of
 from app.domain.datasets import SAME_PEOPLE
-from app.domain.policies import Role
+from app.domain.policies import Right
 from app.domain.problems import Problem
 from app.domain.releases import UNDECIDED, ReleaseState
 from app.domain.reviews import Decision
@@ -27,8 +36,8 @@ from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, heading_of
 from app.services.plans.questions import read_question, spelled
 from app.services.releases.releases import ReleaseRecord
-from app.web.requests.reviews import CommentRequest
-from app.web.requests.schemas import DecisionRequest
+from app.web.languages import marked
+from app.web.requests.schemas import CommentRequest, DecisionRequest
 from app.web.state import AppState
 
 router = router_of("reviews")
@@ -84,7 +93,7 @@ def list_reviews(
         rows=rows,
         names=names,
         chosen=chosen,
-        statuses=[(each, each.replace("_", " ") or "all pending") for each in _STATES],
+        statuses=[(each, each.replace("_", " ") or marked("all pending")) for each in _STATES],
         notices=services.inbox.list(caller=visitor, before=None, limit=_NOTICES),
         more=more,
         first="/desk/reviews" if before != _LATEST else None,
@@ -106,7 +115,9 @@ async def show_review(request: Request, visitor: Visitor, state: State, release:
 
 
 @router.post("/reviews/{release}/decision")
-async def decide(request: Request, visitor: CuratorVisitor, state: State, release: str) -> Response:
+async def decide(
+    request: Request, visitor: DecidingVisitor, state: State, release: str
+) -> Response:
     """Vote; if two people cast the last vote at once, the second sees what the first did.
 
     An approval is confirmed first, since it may charge the budget.
@@ -147,25 +158,37 @@ async def _approval(
         return None
     sheet = await state.services.sheets.sheet(release, caller=visitor)
     cost, share = sheet.cost, about(100 * sheet.cost.share)
-    charged = f"epsilon {cost.epsilon} is charged, and the numbers are drawn"
     return Irrevocable(
-        heading="Approve this release?",
-        button="Approve",
+        heading=marked("Approve this release?"),
+        button=marked("Approve"),
         happens=(
-            f"If your vote is the last one needed, {charged}."
+            marked(
+                "If your vote is the last one needed, epsilon %(epsilon)s is charged, and the "
+                "numbers are drawn.",
+                epsilon=cost.epsilon,
+            )
             if sheet.votes.needed > 1
-            else f"{charged[0].upper()}{charged[1:]}.",
-            "A charge is never given back, whatever the numbers are.",
+            else marked(
+                "Epsilon %(epsilon)s is charged, and the numbers are drawn.", epsilon=cost.epsilon
+            ),
+            marked("A charge is never given back, whatever the numbers are."),
         ),
         facts=(
-            ("Data set", sheet.facts.record.name),
-            ("Statistic", sheet.words),
-            ("Requested by", sheet.asker.person),
-            ("Cost", f"epsilon {cost.epsilon}"),
-            ("Remaining budget", f"{cost.remaining}, of which this is {share}%"),
-            ("Reason", reason),
+            (marked("Data set"), sheet.facts.record.name),
+            (marked("Statistic"), sheet.words),
+            (marked("Requested by"), sheet.asker.person),
+            (marked("Cost"), marked("epsilon %(epsilon)s", epsilon=cost.epsilon)),
+            (
+                marked("Remaining budget"),
+                marked(
+                    "%(remaining)s, of which this is %(share)s%%",
+                    remaining=cost.remaining,
+                    share=share,
+                ),
+            ),
+            (marked("Reason"), reason),
         ),
-        back=(path_of("reviews", release), "The review"),
+        back=(path_of("reviews", release), marked("The review")),
     )
 
 
@@ -237,11 +260,11 @@ async def _asking(
         request=request,
         visitor=visitor,
         facts=facts,
-        heading=f"Resubmit the request on {facts.record.name}",
-        about=(path_of("reviews", record.id), "The review"),
-        sends="Send again",
-        last="Send this again?",
-        warning="Nothing is charged before it is approved.",
+        heading=marked("Resubmit the request on %(name)s", name=facts.record.name),
+        about=(path_of("reviews", record.id), marked("The review")),
+        sends=marked("Send again"),
+        last=marked("Send this again?"),
+        warning=marked("Nothing is charged before it is approved."),
         first=form_of(json.loads(record.request)),
         seen=etag_of(record),
         freed=record.amount,
@@ -267,8 +290,9 @@ async def _shown(
     record = await services.releases.get(release, caller=visitor)
     own = record.principal == visitor.person
     facts = await services.datasets.present(record.dataset)
-    reviewer = visitor.role.may_act_as(Role.CURATOR)
-    sheet = await services.sheets.sheet(release, caller=visitor) if reviewer else None
+    reviewer = visitor.role.may(Right.DECIDE)
+    oversees = visitor.role.may(Right.OVERSEE)
+    sheet = await services.sheets.sheet(release, caller=visitor) if oversees else None
     complete = sheet is not None and sheet.votes.complete
     voted = sheet is not None and visitor.person in [vote.person for vote in sheet.votes.seen]
     shown: Mapping[str, Any] = {

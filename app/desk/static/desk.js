@@ -12,46 +12,156 @@ document.addEventListener("submit", (event) => {
   window.addEventListener("pageshow", () => delete form.dataset.sent, { once: true });
 });
 
-// A choice that changes the form reloads it, and keeps the focus.
-for (const form of document.querySelectorAll("form[data-reload]")) {
-  form.addEventListener("change", (event) => {
-    sessionStorage.setItem("chosen", event.target.id);
-    form.requestSubmit();
+// A choice that changes its form reloads it with what is filled in, and keeps the focus.
+for (const choice of document.querySelectorAll("select[data-reload]")) {
+  choice.addEventListener("change", () => {
+    sessionStorage.setItem("chosen", choice.id);
+    const filled = [...new FormData(choice.form)].filter(
+      ([name, value]) => value && name !== "form_key" && name !== choice.name,
+    );
+    const query = new URLSearchParams([...filled, [choice.name, choice.value]]);
+    location.assign(`${location.pathname}?${query}`);
   });
 }
 document.getElementById(sessionStorage.getItem("chosen"))?.focus();
 sessionStorage.removeItem("chosen");
 
-// The preview follows the form, half a second behind.
+// What an address names is in sight and has the focus.
+const named = location.hash && document.getElementById(location.hash.slice(1));
+if (named) named.focus();
+
+// "/" leads to the search field, and "g" with a letter after it to a page, unless somebody types.
+// Who speaks to a computer or presses keys by chance can turn that off.
+const shortcuts = document.querySelector("[data-shortcuts]");
+if (shortcuts) {
+  shortcuts.checked = localStorage.getItem("shortcuts") !== "off";
+  shortcuts.parentElement.hidden = false;
+  shortcuts.addEventListener("change", () =>
+    localStorage.setItem("shortcuts", shortcuts.checked ? "on" : "off"),
+  );
+}
+let led = 0; // when "g" was pressed
+document.addEventListener("keydown", (event) => {
+  const going = Date.now() - led < 1500;
+  led = 0;
+  if (event.ctrlKey || event.altKey || event.metaKey || event.isComposing || event.repeat) return;
+  if (event.target.closest?.("input:not([type=checkbox]), select, textarea")) return;
+  if (localStorage.getItem("shortcuts") === "off") return;
+  const field = event.key === "/" && document.getElementById("find");
+  const page = going && document.querySelector(`[data-go="${CSS.escape(event.key)}"]`);
+  if (!field && !page) {
+    if (event.key === "g") led = Date.now();
+    return;
+  }
+  event.preventDefault();
+  if (page) return page.click();
+  field.focus();
+  field.select();
+});
+
+// The preview follows the form, half a second behind. The one that its button asks for takes the
+// focus; where it is refused, the form is sent as it is without script, and says what is wrong.
 const question = document.querySelector("form[data-preview]");
 if (question) {
   const region = document.getElementById("preview");
-  let timer = 0;
-  let latest = 0;
+  const waits = document.querySelector(".waits");
+  const now = document.querySelector("[data-now]");
+  let [typing, showing, latest] = [0, 0, 0];
   let asking = new AbortController();
-  const look = async () => {
+  const rest = (turn) => {
+    if (turn !== latest) return;
+    clearInterval(showing);
+    waits.hidden = true;
+    region.removeAttribute("aria-busy");
+  };
+  const look = async (button) => {
     const turn = ++latest;
+    clearTimeout(typing);
     asking.abort(); // the service cancels a request without a client
+    rest(turn);
     asking = new AbortController();
     const filled = new URLSearchParams(new FormData(question));
-    if (!filled.get("epsilon") && !filled.get("accuracy")) return;
+    if (!button && !filled.get("epsilon") && !filled.get("accuracy")) return;
+    filled.delete("form_key");
     filled.set("act", "preview");
-    filled.set("part", "preview");
+    const address = `${question.dataset.preview}?${filled}`;
     region.setAttribute("aria-busy", "true");
+    const began = Date.now();
+    showing = setInterval(() => {
+      waits.hidden = false;
+      const seconds = Math.floor((Date.now() - began) / 1000);
+      waits.querySelector("[data-words]").textContent = `Computing the preview, ${seconds} s`;
+    }, 500);
     try {
-      const answer = await fetch(`${question.dataset.preview}?${filled}`, {
-        signal: asking.signal,
-      });
-      if (turn === latest && !answer.redirected) region.innerHTML = await answer.text();
+      const answer = await fetch(`${address}&part=preview`, { signal: asking.signal });
+      if (turn !== latest) return;
+      if (answer.redirected) return location.assign(address);
+      region.innerHTML = await answer.text();
+      if (button && region.querySelector("[data-refused]")) {
+        button.dataset.plain = "yes";
+        return button.click();
+      }
+      now.textContent = region.querySelector("[data-said]")?.textContent.trim() ?? "";
+      if (!button) return;
+      history.replaceState(null, "", `${address}#preview`);
+      region.focus();
     } catch {
-      // the button still works
+      if (turn === latest && asking.signal.aborted) now.textContent = "The preview is cancelled.";
     } finally {
-      if (turn === latest) region.removeAttribute("aria-busy");
+      rest(turn);
     }
   };
   question.addEventListener("input", () => {
-    clearTimeout(timer);
-    timer = setTimeout(look, 500);
+    clearTimeout(typing);
+    typing = setTimeout(look, 500);
+  });
+  question.addEventListener("click", (event) => {
+    const button = event.target.closest("button[value=preview]");
+    if (!button || button.dataset.plain) return;
+    event.preventDefault();
+    look(button);
+  });
+  waits.querySelector("[data-cancels]").addEventListener("click", () => {
+    asking.abort();
+    question.querySelector("button[value=preview]:not([hidden])").focus();
+  });
+}
+
+// A picture that is a file can be had as pixels too, twice as many as it has on a screen.
+async function png(link) {
+  const picture = new Image();
+  picture.src = link.href;
+  await picture.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [2 * picture.width, 2 * picture.height];
+  canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+  const made = document.createElement("a");
+  canvas.toBlob((pixels) => {
+    made.href = URL.createObjectURL(pixels);
+    made.download = `${link.dataset.png || "chart"}.png`;
+    made.click();
+    setTimeout(() => URL.revokeObjectURL(made.href), 60000);
+  });
+}
+function offer(link, name, act) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "quiet";
+  button.textContent = name;
+  button.addEventListener("click", () => act(button));
+  link.after(" ", button);
+}
+for (const link of document.querySelectorAll("a[data-png]")) {
+  offer(link, "Download PNG", () => png(link));
+}
+// A table that is a file can be copied too, where a browser may write to the clipboard.
+for (const link of navigator.clipboard ? document.querySelectorAll("a[data-copy]") : []) {
+  const name = `Copy ${link.dataset.copy}`;
+  offer(link, name, async (button) => {
+    const answer = await fetch(link.href);
+    if (answer.ok) await navigator.clipboard.writeText(await answer.text());
+    button.textContent = answer.ok ? "Copied" : "Not copied";
+    setTimeout(() => (button.textContent = name), 2000);
   });
 }
 
@@ -84,11 +194,67 @@ function show(answer, form) {
     if (known) each.replaceWith(known);
   }
   document.title = next.title;
-  const stays = answer.responseURL.endsWith("/draft") || answer.responseURL.endsWith("/check");
+  completing();
+  stepping();
+  const stays = /\/new\/(draft|check|columns)$/.test(answer.responseURL);
   if (!stays) history.replaceState(null, "", answer.responseURL);
   const drafted = answer.responseURL.endsWith("/draft") && chosen;
   (main.querySelector("[role=alert]") || drafted || main).focus();
 }
+
+// On a narrow screen the steps of a long form are shown one at a time; what a link names is shown.
+function stepTo(target) {
+  const step = target?.closest(".step");
+  if (!step) return;
+  for (const each of document.querySelectorAll(".step")) {
+    each.classList.toggle("current", each === step);
+  }
+  for (const link of document.querySelectorAll(".steps a")) {
+    const here = step.contains(document.getElementById(link.hash.slice(1)));
+    if (here) link.setAttribute("aria-current", "step");
+    else link.removeAttribute("aria-current");
+  }
+}
+function stepping() {
+  const form = document.querySelector("form[data-upload]");
+  if (!form?.querySelector(".step")) return;
+  form.classList.add("stepped");
+  const wrong = form.querySelector("[aria-invalid], .step .fault");
+  stepTo(wrong ?? document.getElementById(form.dataset.at ?? "step-1"));
+}
+stepping();
+document.addEventListener("click", (event) => {
+  const link = event.target.closest('a[href^="#"]');
+  const target = link && document.getElementById(link.hash.slice(1));
+  if (!target) return;
+  stepTo(target);
+  if (link.closest(".steps, .onward")) target.focus();
+});
+
+// The table of a new data set comes with the fields that are filled in or of a column's type; the
+// others are added here, and when another type is chosen.
+function complete(type) {
+  const row = type.closest("tr");
+  row.dataset.type = type.value;
+  const fields = row.nextElementSibling.querySelector(".readings");
+  for (const each of document.getElementById("readings").content.children) {
+    const field = each.cloneNode(true);
+    const control = field.querySelector("[name]");
+    control.name = control.name.replace("columns.at.", type.name.replace(/type$/, ""));
+    const isOfType = field.dataset.for?.split(" ").includes(type.value) ?? true;
+    if (!isOfType || fields.querySelector(`[name="${control.name}"]`)) continue;
+    control.id = field.querySelector("label").htmlFor = control.name;
+    field.querySelector("b").textContent = `${row.querySelector("[name$='.name']").value} `;
+    fields.append(field);
+  }
+}
+function completing() {
+  for (const each of document.querySelectorAll("table.declare [name$='.type']")) complete(each);
+}
+completing();
+document.addEventListener("change", (event) => {
+  if (event.target.matches("table.declare [name$='.type']")) complete(event.target);
+});
 
 // Show the progress of the file that was sent with this text, until there is an answer. It is asked
 // for ever less often: at most a twentieth of the time that has passed goes by unseen.
@@ -109,7 +275,7 @@ async function tellReading(reading, began, request, show) {
 
 async function send(form, button) {
   const chosen = form.querySelector("input[type=file]").files[0];
-  const filled = new FormData(form);
+  const filled = new FormData(form, button);
   if (button.dataset.sends === "fields") filled.delete("file");
   if (button.dataset.sends !== "header") filled.delete("dictionary");
   if (button.dataset.sends === "header" && chosen) {
@@ -163,8 +329,32 @@ async function send(form, button) {
   request.send(filled);
 }
 
+// What is typed into a long form is saved some seconds later, without the files: it outlives a
+// session. A refusal is no news: the next change is saved again.
+let saving = 0;
+document.addEventListener("input", (event) => {
+  const form = event.target.closest?.("form[data-keep]");
+  if (!form || event.target.type === "file") return;
+  clearTimeout(saving);
+  saving = setTimeout(() => {
+    const filled = new FormData(form);
+    filled.delete("file");
+    filled.delete("dictionary");
+    fetch(form.dataset.keep, { method: "POST", body: filled, redirect: "manual" }).catch(() => {});
+  }, 3000);
+});
+
 document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || !event.target.matches("form[data-upload]")) return;
+  if (event.submitter?.dataset.sends === "download") {
+    const file = event.target.querySelector("input[type=file]");
+    file.disabled = true; // the fields alone are sent, and the page stays
+    setTimeout(() => {
+      file.disabled = false;
+      delete event.target.dataset.sent;
+    });
+    return;
+  }
   event.preventDefault();
   send(event.target, event.submitter || event.target.querySelector("[data-sends=file]"));
 });

@@ -3,8 +3,9 @@
 An account is *pure* unless its first data set's budget names a delta. Then every release costs
 what it costs in zCDP (:mod:`mechanisms.accounting`), the account's total is the most that stays
 within the target, and the ledger's sums are sums of zCDP. The kind and its delta are fixed when
-the account is opened, and so is such a target: :mod:`mechanisms.accounting` says why. Each release
-by itself is pure epsilon-DP either way.
+the account is opened, and so is such a target: :mod:`mechanisms.accounting` says why. In a pure
+account each release by itself is epsilon-DP. In one with a delta it is that too, or rho-zCDP
+(:mod:`mechanisms.gaussian`), and states which.
 
 *Which account an upload belongs to, and what that account has fixed.* An account's charges add up
 to one epsilon for one person's rows in all its data sets together. That needs one meaning of
@@ -161,7 +162,15 @@ class PureMeter:
         return epsilon.nanos
 
     def cost(self, guarantee: Guarantee) -> int:
-        """Return what a release takes from the account: its whole epsilon."""
+        """Return what a release takes from the account: its whole epsilon.
+
+        Raises
+        ------
+        ValueError
+            It is not epsilon-DP, so that no epsilon is a price for it.
+        """
+        if not guarantee.is_pure:
+            raise ValueError("a release that is not pure has no price in epsilon")
         charged = guarantee.epsilon.fraction * NANOS_PER_EPSILON
         return -(-charged.numerator // charged.denominator)
 
@@ -221,7 +230,10 @@ class ZcdpMeter:
         return epsilon_of(amount, self.delta)
 
     def affordable(self, amount: int) -> Epsilon:
-        """Return the largest epsilon of an epsilon-DP release that costs at most this."""
+        """Return the largest epsilon of a release that costs at most this.
+
+        Of one that is epsilon-DP, or that costs as much (:mod:`mechanisms.gaussian`).
+        """
         return Epsilon(isqrt(amount * _SQUARE_NANOS))
 
 

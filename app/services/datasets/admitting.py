@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 
 from app.domain.column_json import parse_column
@@ -17,14 +17,14 @@ from app.domain.datasets import (
     columns_json,
     derived_json,
     parse_columns,
+    with_levels,
 )
-from app.domain.policies import Policy
+from app.domain.policies import Policy, policy_json
 from app.domain.problems import Problem, invalid_request
 from app.domain.units import unit_json
 from app.engine.schema import WantedColumn, read_definitions, with_derived
 from app.services.datasets.accounting import meter_of, origin_of
 from app.services.datasets.lineage import Comparison
-from app.services.datasets.policies import policy_json
 from app.services.people.keys import Caller
 from app.store import DatasetRecord, DatasetStatus, Reader, UnitOfWork
 from app.vault.lineage import Origin
@@ -81,7 +81,7 @@ def _derived_faults(
             sound[name] = parse_column(column)
     try:
         # expressions mean the same under every privacy unit
-        spec = ColumnsSpec(columns=sound, adjacency=Adjacency.ADD_REMOVE, max_rows=1)
+        spec = ColumnsSpec(columns=with_levels(sound), adjacency=Adjacency.ADD_REMOVE, max_rows=1)
     except InvalidSpecError:
         _, faults = read_definitions(wanted)
         return faults
@@ -153,13 +153,20 @@ class NewDataset:
         return frozenset() if self.extends is None else self.extends.family
 
 
-def origin_in(reader: Reader | UnitOfWork, new: NewDataset) -> Origin:
-    """Return whose an upload is, if it may share the account it names."""
+def origin_in(
+    reader: Reader | UnitOfWork, new: NewDataset, *, hidden: Collection[str] = ()
+) -> Origin:
+    """Return whose an upload is, if it may share the account it names.
+
+    One of the ``hidden`` accounts is refused like one that is not there.
+    """
+    if new.account in hidden:
+        new = replace(new, account="")
     return origin_of(reader, account=new.account, adjacency=new.columns.adjacency, delta=new.delta)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
+class Registration:
     """A stored upload that may be registered, as far as its comparison goes."""
 
     dataset: str
@@ -172,7 +179,7 @@ class Admission:
     comparison: Comparison
 
 
-def register(upload: Admission, work: UnitOfWork) -> None:
+def register(upload: Registration, work: UnitOfWork) -> None:
     """Open an upload's account, unless it shares one, and register its data set."""
     new, person = upload.new, upload.caller.person
     work.by(upload.caller.acting)
@@ -211,7 +218,17 @@ def register(upload: Admission, work: UnitOfWork) -> None:
     )
     # Only now: the new data set may share the account.
     if replaced is not None:
+        _keep_access(work, replaced.account, origin.account, upload.caller)
         work.accounts.close_if_empty(replaced.account, principal=person)
+
+
+def _keep_access(work: UnitOfWork, before: str, after: str, caller: Caller) -> None:
+    """Restrict the account of a data set as the one was that it replaces."""
+    lists = work.access.now().lists
+    if before in lists and after not in lists:
+        work.access.restrict(
+            after, lists[before], principal=caller.person, reason="as the replaced data set"
+        )
 
 
 def _declared(new: NewDataset, origin: Origin) -> Mapping[str, object]:
@@ -256,10 +273,10 @@ def _occasion(new: NewDataset) -> str:
     return f"{said}, overlap overridden: {new.overlap_reason}"
 
 
-def require_replaceable(reader: Reader, dataset: str) -> None:
+def require_replaceable(reader: Reader, dataset: str, *, hidden: Collection[str] = ()) -> None:
     """Pass for a data set that may be deleted now; it is looked at again when that happens."""
     found = reader.datasets.get(dataset)
-    if found is None or found.status is DatasetStatus.DELETED:
+    if found is None or found.account in hidden or found.status is DatasetStatus.DELETED:
         raise invalid_request("spec.replaces", "is not the id of a data set that is there")
     reader.datasets.require_unreleased(dataset)
     reader.datasets.require_newest(dataset)

@@ -15,8 +15,7 @@ from app.domain.problems import Problem, invalid_request
 from app.logs import describe
 from app.services.datasets.accounting import Meter
 from app.services.datasets.datasets import DatasetFacts, DatasetService
-from app.services.people.keys import Caller
-from app.services.people.names import known_person
+from app.services.people.keys import Caller, known_person
 from app.store import CapRecord, DatasetStatus, Store, UnitOfWork
 from app.store.ledger.records import text_of
 from mechanisms.privacy import Epsilon
@@ -145,7 +144,7 @@ class BudgetService:
             amount = facts.meter.opening(epsilon) if epsilon.nanos else 0
 
         def write(work: UnitOfWork) -> CapRecord:
-            capped = known_person(work.keys, person)
+            capped = known_person(work.keys.is_person, person)
             if capped is None:
                 raise invalid_request("person", "has no key")
             return work.by(caller.acting).accounts.set_cap(

@@ -29,8 +29,7 @@ from app.uploads.digest_index import (
     settle,
     write_run,
 )
-from app.uploads.overlap import Newcomer
-from app.uploads.row_digests import MalformedError, RowDigests, key_name
+from app.uploads.row_digests import MalformedError, Newcomer, RowDigests, key_name
 from app.vault.lineage import LineageFiles
 from app.vault.stored import UnreadableError, VaultError
 

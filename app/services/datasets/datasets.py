@@ -5,25 +5,25 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import anyio
 import anyio.to_thread
 
 from app.domain.datasets import ColumnsSpec, StatedPeople, parse_columns
 from app.domain.ledger import Balance
-from app.domain.policies import Ask, Policy, Role, enforce
+from app.domain.policies import Ask, Policy, Right, enforce, read_policy
 from app.domain.problems import Problem
 from app.domain.sources import Source
-from app.domain.upload_problems import UploadProgress, UploadReport
+from app.domain.upload_reports import UploadProgress, UploadReport
 from app.engine.schema import schema_of
 from app.services.datasets.accounting import Meter, delta_of, meter_of
 from app.services.datasets.admitting import (
-    Admission,
     NewDataset,
+    Registration,
     origin_in,
     register,
     require_replaceable,
@@ -36,14 +36,14 @@ from app.services.datasets.drafts import (
     Staged,
     owner_of,
 )
-from app.services.datasets.lineage import Comparison, LineageService, require_unrelated
-from app.services.datasets.policies import read_policy
-from app.services.datasets.refusals import OverlapRefusals
+from app.services.datasets.lineage import (
+    Comparison,
+    LineageService,
+    OverlapRefusals,
+    require_unrelated,
+)
 from app.services.datasets.storing import (
     NO_WAITER,
-    Erasing,
-    Intake,
-    Stored,
     Waiting,
     note_name,
     note_of,
@@ -59,9 +59,9 @@ from app.store import (
     UnitOfWork,
     new_id,
 )
+from app.uploads.storing import Ingested, Intake
 from app.vault.lineage import Origin
-from app.vault.waiting import WaitingNote
-from mechanisms.contract import Data
+from app.vault.stored import WaitingNote
 from mechanisms.domain import Schema
 from mechanisms.privacy import Adjacency, Epsilon
 
@@ -76,6 +76,7 @@ class DatasetFacts:
     ``same_people`` what its curator has stated of earlier data sets.
     """
 
+    id: str
     record: DatasetRecord
     description: str
     notices: tuple[str, ...]
@@ -85,11 +86,6 @@ class DatasetFacts:
     policy: Policy
     schema: Schema
     meter: Meter
-
-    @property
-    def id(self) -> str:
-        """Return the data set's id."""
-        return self.record.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +112,9 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
         unit=spec.get("unit"),
         text=spec.get("text"),
     )
+    delta = delta_of(spec.get("delta"))
     return DatasetFacts(
+        id=record.id,
         record=record,
         description=said["description"],
         notices=tuple(said.get("notices", ())),
@@ -124,8 +122,8 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
         same_people=spec.get("same_people", "not_stated"),
         columns=columns,
         policy=read_policy(said["policy"]),
-        schema=schema_of(columns, rows=record.rows),
-        meter=meter_of(delta_of(spec.get("delta"))),
+        schema=schema_of(columns, rows=record.rows, zcdp=delta is not None),
+        meter=meter_of(delta),
     )
 
 
@@ -159,23 +157,13 @@ def require_askable(facts: DatasetFacts, *, kinds: tuple[str, ...], epsilon: Eps
 # Data sets: taking one in, and its public facts
 
 __all__ = [
-    "DataPlane", "DatasetFacts", "DatasetService", "DatasetView", "facts_of", "require_active",
+    "DatasetFacts", "DatasetService", "DatasetView", "facts_of", "require_active",
     "require_askable",
 ]  # fmt: skip
 
 _LOG = logging.getLogger(__name__)
 _MAX_CACHED = 1_024
 _PAGE = 500
-
-
-class DataPlane(Protocol):
-    """Where rows live, as far as the use cases know it."""
-
-    def open(self, dataset_id: str, *, manifest: str | None = None) -> Data:
-        """Return a stored data set for draws; ``manifest`` is the SHA-256 that its manifest has."""
-
-    def erase(self, dataset_id: str) -> None:
-        """Remove a data set's rows; nothing happens when there are none."""
 
 
 class DatasetService:
@@ -189,7 +177,8 @@ class DatasetService:
         unfinished: UnfinishedUploads,
         refusals: OverlapRefusals,
         *,
-        erasing: Erasing,
+        erase_deleted: Callable[[str], Awaitable[None]],
+        read_access: Callable[[], object],
         threads: int = 1,
     ) -> None:
         self._store = store
@@ -197,7 +186,8 @@ class DatasetService:
         self._lineage = lineage
         self._unfinished = unfinished
         self._refusals = refusals
-        self._erasing = erasing
+        self._erase_deleted = erase_deleted
+        self._read_access = read_access
         # reading an upload in takes memory and time: a limited number at once, and
         # never all the threads that answer plain reads
         self._turns = anyio.CapacityLimiter(threads)
@@ -330,8 +320,8 @@ class DatasetService:
     async def _allowed(self, new: NewDataset, caller: Caller) -> Origin:
         """Return whose an upload is that the caller may send."""
         if new.overlap_reason is not None:
-            caller.require(Role.ADMIN)
-        return await anyio.to_thread.run_sync(self._check_free, new, caller.person)
+            caller.require(Right.ADMINISTER)
+        return await anyio.to_thread.run_sync(self._check_free, new, caller)
 
     async def _stored(
         self,
@@ -340,7 +330,7 @@ class DatasetService:
         content: BinaryIO | Source,
         caller: Caller,
         waiting: Waiting,
-    ) -> Stored:
+    ) -> Ingested:
         return await stored_while_there(
             self._intake,
             dataset,
@@ -360,9 +350,10 @@ class DatasetService:
 
     async def _replaced(self, dataset: str) -> None:
         """Forget what is known of a data set that another one has replaced, and erase it."""
+        await anyio.to_thread.run_sync(self._read_access)
         self._facts.pop(dataset, None)
         _LOG.info("data set replaced", extra={"dataset": dataset})
-        await self._erasing.erase_deleted(dataset)
+        await self._erase_deleted(dataset)
 
     def readings(self, *, caller: Caller) -> Sequence[UploadProgress]:
         """Return how far the caller's own uploads are; see :class:`Waiting`."""
@@ -370,7 +361,7 @@ class DatasetService:
         return [UploadProgress.of(note) for note in notes]
 
     async def _staged(
-        self, dataset: str, new: NewDataset, stored: Stored, origin: Origin, *, declared: str
+        self, dataset: str, new: NewDataset, stored: Ingested, origin: Origin, *, declared: str
     ) -> Staged:
         """Keep the digests of a stored upload, if it has any, and return what is known of it."""
         manifest = await anyio.to_thread.run_sync(self._intake.manifest, dataset)
@@ -406,23 +397,34 @@ class DatasetService:
                 await self._store.awrite(
                     partial(self._refusals.record, caller=caller, comparison=comparison)
                 )
-            require_unrelated(comparison)
+            require_unrelated(self._as_seen(comparison, caller))
         return comparison
+
+    def _as_seen(self, comparison: Comparison, caller: Caller) -> Comparison:
+        """Return a comparison whose refusal names nothing that a caller may not see."""
+        named = [comparison.found] if comparison.found is not None else comparison.lost
+        if not named or not caller.hidden:
+            return comparison
+        with self._store.reading() as reader:
+            accounts = {reader.access.account_of_dataset(each) for each in named}
+        if caller.hidden.isdisjoint(accounts.union(comparison.accounts)):
+            return comparison
+        raise Problem("lineage-lost" if comparison.found is None else "overlapping-dataset")
 
     async def _admit(self, staged: Staged, new: NewDataset, caller: Caller) -> None:
         """Register a stored upload, once it has been compared with everything registered before."""
         comparison = Comparison()
         while True:
             comparison = await self._compared(staged, new, caller, since=comparison)
-            admission = Admission(
+            registration = Registration(
                 dataset=staged.dataset, new=new, rows=staged.rows, caller=caller,
                 origin=staged.origin, sha256=staged.sha256, comparison=comparison,
                 manifest=staged.manifest,
             )  # fmt: skip
-            if await self._store.awrite(partial(self._register, admission)):
+            if await self._store.awrite(partial(self._register, registration)):
                 return
 
-    def _register(self, upload: Admission, work: UnitOfWork) -> bool:
+    def _register(self, upload: Registration, work: UnitOfWork) -> bool:
         """Register an upload; False when another one came first and is to be compared with."""
         upto = upload.comparison.upto
         if upload.sha256 is not None and work.datasets.lineages(after=upto, limit=1):
@@ -431,19 +433,19 @@ class DatasetService:
         register(upload, work)
         return True
 
-    def _check_free(self, new: NewDataset, person: str) -> Origin:
+    def _check_free(self, new: NewDataset, caller: Caller) -> Origin:
         self._store.require_clock()
         with self._store.reading() as reader:
             if new.overlap_reason is None:
-                self._refusals.require_left(reader, person)
+                self._refusals.require_left(reader, caller.person)
             if new.extends is not None:
                 reader.datasets.require_newest(new.extends.record.id)
             if new.replaces is not None:
-                require_replaceable(reader, new.replaces)
+                require_replaceable(reader, new.replaces, hidden=caller.hidden)
             named = reader.datasets.by_name(new.name)
             if named is not None and named.id != new.replaces:
                 raise Problem("name-taken", "Another data set has this name.")
-            return origin_in(reader, new)
+            return origin_in(reader, new, hidden=caller.hidden)
 
     def facts(self, dataset: str) -> DatasetFacts:
         """Return a data set's public facts.
@@ -501,11 +503,16 @@ class DatasetService:
         return DatasetView(facts, balance)
 
     def list(
-        self, *, before: int | None, limit: int, most_bytes: int
+        self, *, caller: Caller, before: int | None, limit: int, most_bytes: int
     ) -> tuple[Sequence[DatasetView], bool]:
-        """Return data sets, newest first, limited by size, and whether there are more."""
+        """Return the data sets that a caller may see, newest first, and whether there are more.
+
+        They are limited by size.
+        """
         with self._store.reading() as reader:
-            records, more = reader.datasets.page(before=before, limit=limit, most_bytes=most_bytes)
+            records, more = reader.datasets.page(
+                before=before, limit=limit, most_bytes=most_bytes, hidden=caller.hidden
+            )
             balances = {
                 account: reader.accounts.balance(account)
                 for account in {record.account for record in records}

@@ -11,15 +11,15 @@ is cleared away, as it is when the sender has more of them waiting than may be.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import anyio.to_thread
 
 from app.domain.ledger import sha256_hex
 from app.domain.sources import Source
-from app.domain.upload_problems import UploadReport
+from app.domain.upload_reports import UploadReport
 from app.services.datasets.storing import SourceService
 from app.uploads.drafting.drafts import Draft
 from app.vault.lineage import Origin
@@ -95,10 +95,8 @@ def doubts(report: UploadReport, budget: Epsilon | None) -> list[str]:
 # Drafts of specs, for the curator alone whose file it is
 
 
-class Drafting(Protocol):
-    """Drafts a spec in a process of its own."""
-
-    def draft(self, file: BinaryIO, name: str, dictionary: bytes = b"", /) -> Draft: ...
+Drafting = Callable[[BinaryIO, str, bytes], Draft]
+"""Drafts a spec of a file, its name and a dictionary, in a process of its own."""
 
 
 class DraftService:
@@ -127,9 +125,8 @@ class DraftService:
         Problem
             ``invalid-request``, about ``file`` or ``dictionary``; ``too-large``.
         """
-        drafting = self._drafting.draft
         return await anyio.to_thread.run_sync(
-            drafting, file, _stem(name), dictionary, limiter=self._threads
+            self._drafting, file, _stem(name), dictionary, limiter=self._threads
         )
 
     async def of_source(self, source: Source, dictionary: bytes = b"") -> tuple[Draft, str]:
@@ -146,7 +143,7 @@ class DraftService:
 
     def _first(self, source: Source, dictionary: bytes) -> tuple[Draft, str]:
         with self._sources.first_file(source) as (file, name, partitions):
-            draft = self._drafting.draft(file, _stem(name), dictionary)
+            draft = self._drafting(file, _stem(name), dictionary)
         columns: dict[str, Any] = dict(draft.spec["columns"])
         for each in partitions:
             columns.setdefault(each, {"type": "category", "values": []})

@@ -1,4 +1,4 @@
-"""Erasing the rows of archived and deleted data sets, once no charged release needs them any more.
+"""Archiving, deleting and editing data sets; erasing rows once no charged release needs them.
 
 A process that archives or deletes a data set erases it from the disk and its own memory. Other
 servers and workers on the same database may have read it too, and look for such
@@ -24,20 +24,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import anyio
 import anyio.to_thread
 
+from app.domain.policies import policy_json
 from app.domain.problems import Problem, invalid_request
+from app.domain.releases import ReleaseState
+from app.engine.data import DataEngine
 from app.logs import describe
-from app.services.datasets.datasets import DataPlane, DatasetService, DatasetView, facts_of
-from app.services.datasets.policies import policy_json
+from app.services.datasets.datasets import DatasetService, DatasetView, facts_of
 from app.services.people.keys import Caller
 from app.store import DatasetRecord, DatasetStatus, Store, UnitOfWork
+from app.vault.lineage import LineageFiles
 
 # Editing what is said of a data set: policy, description, notices, labels, checklist
 
@@ -107,20 +109,10 @@ LOOK_EVERY_S = 10.0
 _PAGE = 500
 
 
-class Digests(Protocol):
-    """Where row digests are kept."""
-
-    def kept(self) -> Sequence[str]:
-        """Return the data sets whose digests are there."""
-
-    def forget(self, dataset: str, /) -> None:
-        """Remove those of a data set."""
-
-
 class ErasingService:
     """Erases rows, and says which may not be."""
 
-    def __init__(self, store: Store, plane: DataPlane, digests: Digests) -> None:
+    def __init__(self, store: Store, plane: DataEngine, digests: LineageFiles) -> None:
         self._store = store
         self.plane = plane
         self._digests = digests
@@ -254,3 +246,63 @@ def _delete(dataset: str, caller: Caller, work: UnitOfWork) -> DatasetRecord:
     record = work.datasets.delete(dataset, principal=caller.person)
     work.accounts.close_if_empty(record.account, principal=caller.person)
     return record
+
+
+# Archiving: a data set takes no more charges, and its rows go; ledger and releases stay
+
+_ARCHIVED = "the data set has been archived"
+
+
+class ArchivingService:
+    """Archives data sets."""
+
+    def __init__(
+        self,
+        store: Store,
+        datasets: DatasetService,
+        finish_running: Callable[[], Awaitable[None]],
+        erasing: ErasingService,
+    ) -> None:
+        self._store = store
+        self._datasets = datasets
+        self._finish_running = finish_running
+        self._erasing = erasing
+
+    async def archive(self, dataset: str, *, caller: Caller) -> DatasetView:
+        """Close a data set to new charges, give back what waits for a review, and erase its rows.
+
+        All its versions are archived together: each has the rows of those before it.
+        Charged releases keep their right to a draw: the rows go when none is under way.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``dataset-archived`` for a deleted one.
+        """
+        # Closed first: whatever comes from here on is refused, and what is charged
+        # by now gets its draw.
+        records = await self._store.awrite(partial(_archive, dataset, caller))
+        for record in records:
+            self._datasets.remember(record)
+            _LOG.info("data set archived", extra={"dataset": record.id})
+        view = await anyio.to_thread.run_sync(self._datasets.view, dataset)
+        await self._finish_running()
+        for record in records:
+            await self._erasing.erase(record.id)
+        return view
+
+
+def _archive(dataset: str, caller: Caller, work: UnitOfWork) -> Sequence[DatasetRecord]:
+    """Archive all versions of a data set; what waits for a review could not be drawn any more."""
+    person = caller.person
+    work.by(caller.acting)
+    found = work.datasets.get(dataset)
+    if found is None:
+        raise Problem("not-found")
+    versions = [each.id for each in work.datasets.versions(found.first)]
+    if not versions:
+        raise Problem("dataset-archived")
+    # In the same transaction: nothing may be approved between the two.
+    for release in (each for name in versions for each in work.reviews.waiting_for(name)):
+        work.reviews.unreserve(release, ReleaseState.REJECTED, principal=person, reason=_ARCHIVED)
+    return [work.datasets.archive(name, principal=person) for name in versions]

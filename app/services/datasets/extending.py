@@ -33,7 +33,7 @@ import anyio.to_thread
 from app.domain.datasets import ColumnsSpec, TextFile
 from app.domain.problems import Problem, invalid_request
 from app.domain.sources import Source
-from app.domain.upload_problems import UploadReport
+from app.domain.upload_reports import UploadReport
 from app.services.datasets.admitting import Extension, NewDataset
 from app.services.datasets.datasets import (
     DatasetFacts,

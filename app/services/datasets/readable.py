@@ -16,12 +16,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import anyio
 import anyio.to_thread
 
 from app.domain.problems import DataUnreadableError, Problem
+from app.engine.data import DataEngine
 from app.logs import describe
 from app.services.datasets.datasets import require_active
 from app.store import DatasetRecord, Store
@@ -32,21 +32,6 @@ SOUND_S = 0.25
 PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 _THREADS = 2  # looks at once: they mostly wait for disks
-
-
-class Readable(Protocol):
-    """Where rows live, as far as this knows it."""
-
-    def require_readable(self, dataset_id: str, manifest: str | None) -> None:
-        """Pass for a data set that can be opened and is what was stored.
-
-        ``manifest`` is the SHA-256 of its manifest; None: it is not known.
-
-        Raises
-        ------
-        DataUnreadableError
-            It cannot, or is not.
-        """
 
 
 class ReadableData:
@@ -63,7 +48,7 @@ class ReadableData:
     """
 
     def __init__(
-        self, store: Store, plane: Readable, *, clock: Callable[[], float] = time.monotonic
+        self, store: Store, plane: DataEngine, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._store = store
         self._plane = plane

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import anyio
 import anyio.to_thread
@@ -16,10 +16,9 @@ import anyio.to_thread
 from app.domain.datasets import ColumnsSpec
 from app.domain.problems import invalid_request
 from app.domain.sources import InvalidSourceError, Root, Source, located, partitions_of
-from app.domain.upload_problems import UploadReport
 from app.services.people.keys import Caller
-from app.uploads.intake import Stop
-from app.uploads.sources.folders import Folders
+from app.uploads.sources.places import Folders
+from app.uploads.storing import Ingested, Intake, Stop
 
 # What curators may register by URL: what lies below the roots that the operator allows
 
@@ -99,53 +98,6 @@ Before = tuple[str, str | None] | None
 """A data set whose rows come first, and its manifest's SHA-256 if it is known."""
 
 
-class Stored(Protocol):
-    """What an upload came to."""
-
-    @property
-    def rows(self) -> int:
-        """Return how many rows were stored."""
-
-    @property
-    def report(self) -> UploadReport:
-        """Return the counts for the uploader."""
-
-    @property
-    def digests(self) -> bytes | None:
-        """Return the row digests, None where none are kept."""
-
-
-class Intake(Protocol):
-    """What takes uploads in, as far as the use cases know it."""
-
-    def store(
-        self,
-        dataset_id: str,
-        content: BinaryIO | Source,
-        spec: ColumnsSpec,
-        stop: Stop,
-        extends: Before,
-        /,
-    ) -> Stored:
-        """Store an upload, or what lies at a source, whole or not at all."""
-
-    def manifest(self, dataset_id: str) -> str:
-        """Return the SHA-256 of a stored upload's manifest."""
-
-    def staged_files(self, name: str) -> Sequence[bytes]:
-        """Return what the files of a name hold that uploads have in staging."""
-
-    def close(self) -> None:
-        """End the uploads that are being taken in."""
-
-
-class Erasing(Protocol):
-    """What erases the data of deleted data sets."""
-
-    async def erase_deleted(self, dataset: str) -> None:
-        """Erase a deleted data set's rows and digests."""
-
-
 async def stored_while_there(
     intake: Intake,
     dataset: str,
@@ -156,7 +108,7 @@ async def stored_while_there(
     leaving: Leaving,
     note: tuple[str, str] | None = None,
     turns: anyio.CapacityLimiter,
-) -> Stored:
+) -> Ingested:
     """Store an upload when its turn comes, unless its sender disconnects before it is stored.
 
     Until then a file in staging holds its progress: see :class:`Stop`.

@@ -5,7 +5,7 @@ cleared away it is taken over in a transaction, and it is registered only while 
 is its server's: so nothing is removed of what is registered, and nothing is registered
 of what has been removed.
 
-One that is stored may wait for its sender's word. Then a note says so (:mod:`app.vault.waiting`),
+One that is stored may wait for its sender's word. Then a note says so (:mod:`app.vault.stored`),
 and the process that takes the note decides: it is registered, or cleared away. Before a process
 takes the note to register, it has made the upload its own, so that no other clears it away.
 """
@@ -17,43 +17,21 @@ import re
 import time
 from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import anyio
 import anyio.to_thread
 
 from app.domain.problems import Problem
+from app.engine.data import DataEngine
 from app.logs import describe
 from app.store import Store, UnitOfWork, UnknownCommitError, read_digest_history
-from app.vault.waiting import WaitingFiles, WaitingNote
+from app.vault.lineage import LineageFiles
+from app.vault.stored import WaitingFiles, WaitingNote
+from app.vault.vault import Vault
 
 _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"\w+")
 _LOOK_EVERY_S = 10.0
-
-
-class Staging(Protocol):
-    """Where uploads are written."""
-
-    def staged(self) -> frozenset[str]:
-        """Return the ids of what is there."""
-
-    def unstage(self, dataset_id: str, /) -> None:
-        """Remove what is there of a data set."""
-
-
-class Published(Protocol):
-    """Where rows lie that have been written whole."""
-
-    def erase(self, dataset_id: str, /) -> None:
-        """Remove a data set's rows; nothing happens when there are none."""
-
-
-class Digests(Protocol):
-    """Where row digests are kept."""
-
-    def forget(self, dataset: str, /) -> None:
-        """Remove those of a data set."""
 
 
 class UnfinishedUploads:
@@ -75,9 +53,9 @@ class UnfinishedUploads:
         self,
         store: Store,
         *,
-        staging: Staging,
-        published: Published,
-        digests: Digests,
+        staging: Vault,
+        published: DataEngine,
+        digests: LineageFiles,
         waiting: WaitingFiles,
         worker: str,
     ) -> None:

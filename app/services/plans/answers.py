@@ -1,8 +1,24 @@
-"""The JSON of a release, as it is stored and answered byte for byte."""
+"""The JSON of a release, as it is stored and answered byte for byte.
+
+Which releases are jobs, and by when their answers are promised: the public rule.
+
+A release whose draw may outlast the response slot is a *job*: it is answered
+202, drawn in a process of its own, and shown at its public deadline. What is a
+job follows from the request and public facts alone: what the plan says of its
+draw's time and what the plan itself takes, both reckoned without the data, and
+whether the data set's policy has it reviewed. What a draw really takes depends
+on the noise, and for some statistics on the data, and changes nothing here.
+
+*How large a question may be, and how large its answer will about be: public rules.* An answer's
+bytes are reckoned and not counted: what is really stored, and when, depends on the draw.
+
+The error estimate that a release stores when it is planned, and what its answer shows of it.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -10,16 +26,214 @@ from functools import lru_cache
 from typing import Any
 
 from app.domain.ledger import sha256_hex
+from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
-from app.services.plans.deadlines import Job
-from app.services.plans.missing import column_members
-from app.services.plans.questions import Question
-from app.services.plans.stored_estimates import assumed_of, usefulness_before, usefulness_of
+from app.services.plans.missing import column_members, warned
+from app.services.plans.questions import Question, asked_json, read_question
 from app.store import ReleaseRecord
-from mechanisms.contract import Inference, Noise, Outcome, Plan, Term
+from app.tidy.names import words
+from mechanisms.catalog import written_guarantee
+from mechanisms.contract import Inference, Json, Noise, Outcome, Plan, Statistic, Term, with_drawn
+from mechanisms.domain import Schema
+from mechanisms.estimates.estimate import ErrorEstimate
+from mechanisms.estimates.trees import numbers
+from mechanisms.estimates.verdicts import (
+    Usefulness,
+    judged_by_noise,
+    judged_release,
+    known_errors,
+)
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.presentation import shown
 from mechanisms.privacy import ONE_ROW, Epsilon, Guarantee
+from mechanisms.statistics.questions import Question as RowQuestion
+from mechanisms.statistics.questions import viewed
+from mechanisms.statistics.stack import Stack
+
+_MOST_KEPT = 256
+"""As many expected errors are kept with a release; those of known laws are in its noise."""
+
+
+def kept_json(found: ErrorEstimate, assumed: Json) -> dict[str, object]:
+    """Return what a release keeps of it, and of what was assumed, ready for JSON."""
+    useful = found.usefulness
+    errors = None if useful.estimate == "closed form" else found.expected_error
+    if errors is not None and len(list(numbers(errors))) > _MOST_KEPT:
+        errors = None
+    scale = None if errors is None else found.scale
+    stored = {**useful.to_json(), "share": useful.share, "rows": useful.rows}
+    return {
+        "usefulness": stored,
+        "expected_error": errors,
+        "scale": scale,
+        "assume": assumed,
+    }
+
+
+@lru_cache(maxsize=64)
+def _read(plan: str) -> Mapping[str, Any]:
+    kept = json.loads(plan)
+    return {"estimate": kept.get("estimate"), "details": kept.get("details") or {}}
+
+
+def _kept(plan: str) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = _read(plan)["estimate"]
+    return found
+
+
+def assumed_of(plan: str) -> dict[str, object]:
+    """Return the member that says what was assumed; none for versions that did not store it."""
+    found = _kept(plan)
+    return {} if found is None or "assume" not in found else {"assume": found["assume"]}
+
+
+def _of_plan(plan: str) -> tuple[Usefulness, Json | None, Json | None] | None:
+    found = _kept(plan)
+    if found is None:  # of a version that did not know it
+        return None
+    useful: Mapping[str, object] = found["usefulness"]
+    return Usefulness.from_json(useful), found["expected_error"], found["scale"]
+
+
+def usefulness_before(plan: str) -> dict[str, object] | None:
+    """Return what a release without a result is worth; ``plan`` is the text it keeps."""
+    found = _of_plan(plan)
+    return None if found is None else warned(found[0], _read(plan)["details"]).to_json()
+
+
+def usefulness_of(plan: str, kinds: Sequence[str], outcome: Outcome) -> dict[str, object] | None:
+    """Return what released numbers are worth: from them, their edges, and public facts."""
+    found = _of_plan(plan)
+    if found is None:
+        return None
+    before, errors, scale = found
+    if outcome.noise is not None:
+        if errors is not None:
+            guessed = before.verdict == "depends"
+            known = known_errors(errors, outcome.noise.std, guessed=guessed)
+            before, errors = judged_by_noise(before, errors, known, scale), known
+        else:
+            errors = outcome.noise.expected_error
+    edges = frozenset(edge.place for edge in outcome.edges)
+    judged = judged_release(before, kinds, outcome.value, errors, edges=edges)
+    return warned(judged, _read(plan)["details"]).to_json()
+
+
+# The JSON of a release, as it is stored and answered byte for byte
+
+
+# How large a question may be, and how large its answer will about be: public rules
+
+_BYTES_PER_NUMBER = 384
+"""What one number takes in an answer with its interval, its noise and its name."""
+_OTHER_NUMBERS = 16
+"""As many numbers as the rest of an answer counts for."""
+
+
+def require_storable(question: Question, most: int) -> None:
+    """Pass for a question that may be stored.
+
+    Raises
+    ------
+    Problem
+        ``too-large``.
+    """
+    if len(question.canonical) > most:
+        raise Problem(
+            "too-large",
+            f"The question is larger than max_question_bytes ({most} bytes). Nothing was charged.",
+            limit="max_question_bytes",
+            maximum=most,
+        )
+
+
+def answer_bytes(question: Question, schema: Schema) -> int:
+    """Return about how many bytes an answer takes, for a question that fits the schema."""
+    each = _BYTES_PER_NUMBER * (1 if question.inference is None else 2)
+    return each * _numbers(question.statistic, schema)
+
+
+def _numbers(statistic: Statistic, schema: Schema) -> int:
+    if isinstance(statistic, Stack):
+        return sum(_numbers(part.statistic, schema) for part in statistic.parts)
+    asked = viewed(statistic, schema)
+    found, facts = asked.statistic, asked.view.schema
+    numbers = found.answer_numbers(facts) + _OTHER_NUMBERS
+    if isinstance(found, RowQuestion) and found.by:
+        return numbers * found.parting(facts).cells
+    return numbers
+
+
+# Which releases are jobs, and by when their answers are promised: the public rule
+
+LONGEST_INLINE_MS = 50.0
+"""A plan that expects more than this makes a job. It is no setting: a slot must not decide it."""
+
+LONGEST_DEADLINE_S = 3600
+"""No job's first deadline is later than this, however long its draw may take."""
+
+SHORTEST_DEADLINE_S = 2
+# Few draws take that many times the expected time, and those are shown at a doubling.
+_MARGIN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A release that is drawn in the background, and the first moment it may be shown.
+
+    Of 100 draws from realistic rows 95 take at most ``expected_s``, by the same public facts; None
+    where an earlier version planned it.
+    """
+
+    deadline_s: int
+    expected_s: int | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the job as JSON-ready fields."""
+        return {"deadline_s": self.deadline_s, "expected_s": self.expected_s}
+
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> Job:
+        """Return the inverse of :meth:`to_json`."""
+        return cls(stored["deadline_s"], stored.get("expected_s"))
+
+
+def job_of(plan: Plan, *, later: bool = False, planning_ms: float = 0.0) -> Job | None:
+    """Return the job a release is, or None when it is drawn while its client waits.
+
+    What is drawn on boxes is one however short it is expected to be, as data can make it
+    hundreds of times longer. ``later``: no client waits for the draw of this one, however
+    short. So it is with one that is reviewed first, and with one whose plan, which the
+    draw needs again, takes long: ``planning_ms``.
+    """
+    if not (later or plan.drawn_on_boxes or plan.expected_ms > LONGEST_INLINE_MS):
+        return None
+    bound_ms = plan.slowness * plan.expected_ms
+    expected_s = max(1, math.ceil((bound_ms + planning_ms) / 1000))
+    return Job(_deadline_s(max(_MARGIN * plan.expected_ms, bound_ms)), expected_s)
+
+
+def batched_ms(plan: Plan) -> float:
+    """Return about how many milliseconds of a batch a draw takes up; infinitely many: draw alone.
+
+    No other person's draw may wait for one whose time may depend on the data.
+    """
+    return math.inf if plan.time_depends_on_data else plan.expected_ms
+
+
+def _deadline_s(wanted_ms: float) -> int:
+    """Return the first deadline that is no earlier: a power of two, up to the longest."""
+    wanted_s = wanted_ms / 1000
+    # A power of two reveals little of the estimate, and few deadlines mean few different waits.
+    deadline_s = SHORTEST_DEADLINE_S
+    while deadline_s < min(wanted_s, LONGEST_DEADLINE_S):
+        deadline_s *= 2
+    return min(deadline_s, LONGEST_DEADLINE_S)
+
+
+# The JSON of a release, as it is stored and answered byte for byte
+
 
 # made once: json.dumps with these would make one for every call
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
@@ -29,6 +243,9 @@ _STATUS: Mapping[ReleaseState, str] = {
     ReleaseState.DEBITED: "running",
 }
 """The public word for a state, where it differs from the ledger's."""
+
+
+_NOTHING: Json = {}
 
 
 def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
@@ -43,6 +260,8 @@ def guarantee_json(guarantee: Guarantee) -> dict[str, object]:
         "theorem": guarantee.theorem,
         "exact": guarantee.exact,
     }
+    if not guarantee.is_pure:
+        stated["rho"] = decimal_text(guarantee.zcdp)
     if guarantee.reduction is not None:
         stated["reduction"] = guarantee.reduction
     return stated
@@ -120,7 +339,7 @@ def plan_json(plan: Plan, epsilon: Epsilon) -> dict[str, object]:
 
 
 def release_answer(
-    record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan, outcome: Outcome
+    record: ReleaseRecord, facts: DatasetFacts, question: Question, outcome: Outcome
 ) -> bytes:
     """Return the bytes of a released answer, which still lacks its receipt.
 
@@ -132,7 +351,9 @@ def release_answer(
     ValueError
         A number is not finite.
     """
-    asked, promised = _FIXED.texts(plan, question)
+    asked, promised = _fixed(record.request, record.plan)
+    if outcome.facts:
+        promised = _members(_promised(json.loads(record.plan), outcome.facts))
     # Of dates and moments, texts: the mechanisms know them as numbers.
     answer = shown(outcome, question.statistic, facts.schema)
     begins = _texts(id=record.id, dataset=record.dataset, status="released")
@@ -162,44 +383,29 @@ def _purpose(purpose: str | None) -> dict[str, object]:
     return {} if purpose is None else {"purpose": purpose}
 
 
-class _FixedTexts:
-    """The members of an answer that are the same for every release of a plan, as JSON.
-
-    Writing them takes longer than a small draw, so the last plans' are remembered.
-    """
-
-    def __init__(self, most: int = 64) -> None:
-        self._most = most
-        # The plan is kept with its texts, so that nothing else can have its identity.
-        self._known: dict[tuple[int, str], tuple[Plan, bytes, bytes]] = {}
-
-    def texts(self, plan: Plan, question: Question) -> tuple[bytes, bytes]:
-        """Return what precedes and what follows the drawn members."""
-        key = id(plan), question.canonical
-        known = self._known.get(key)
-        if known is None:
-            asked = {
-                "statistic": question.to_json()["statistic"],
-                "mechanism": plan.mechanism,
-                "norm": plan.norm,
-                "epsilon": str(question.epsilon),
-                **_purpose(question.purpose),
-            }
-            promised = {
-                "guarantee": guarantee_json(plan.guarantee),
-                "grid": plan.grid,
-                "details": plan.details,
-                "reason": plan.reason,
-                **column_members(plan.details),
-            }
-            known = plan, _members(asked), _members(promised)
-            if len(self._known) >= self._most:
-                self._known.clear()
-            self._known[key] = known
-        return known[1:]
+@lru_cache(maxsize=64)  # writing them takes longer than a small draw
+def _fixed(request: str, plan: str) -> tuple[bytes, bytes]:
+    """Return what precedes and what follows the drawn members, the same for all such releases."""
+    question, kept = read_question(request), json.loads(plan)
+    asked = {
+        **asked_json(question),
+        "mechanism": kept["mechanism"],
+        "norm": kept["norm"],
+        "epsilon": str(question.epsilon),
+        **_purpose(question.purpose),
+    }
+    return _members(asked), _members(_promised(kept))
 
 
-_FIXED = _FixedTexts()
+def _promised(kept: Mapping[str, Any], drawn: Json = _NOTHING) -> dict[str, object]:
+    """Return the members of an answer that say what a stored plan promises, and its draw chose."""
+    return {
+        "guarantee": guarantee_json(written_guarantee(kept)),
+        "grid": kept["grid"],
+        "details": with_drawn(kept["details"], drawn),
+        "reason": kept["reason"],
+        **column_members(kept["details"]),
+    }
 
 
 def unfinished_answer(record: ReleaseRecord) -> bytes:
@@ -227,11 +433,7 @@ def unfinished_answer(record: ReleaseRecord) -> bytes:
         "noise": None,
         "usefulness": usefulness_before(record.plan),
         **assumed_of(record.plan),
-        "guarantee": plan["guarantee"],
-        "grid": plan["grid"],
-        "details": plan["details"],
-        "reason": plan["reason"],
-        **column_members(plan["details"]),
+        **_promised(plan),
         **_job(record, plan),
         "requested_by": record.principal,
         "created_at": _second(record.created_at),
@@ -386,5 +588,5 @@ def _citation(record: ReleaseRecord, facts: DatasetFacts, question: Question) ->
 
 def _listed(kinds: Sequence[str]) -> str:
     """Return kinds as words: "mean", "mean and histogram", "mean, histogram and quantile"."""
-    words = [kind.replace("_", " ") for kind in dict.fromkeys(kinds)]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    named = list(map(words, dict.fromkeys(kinds)))
+    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)

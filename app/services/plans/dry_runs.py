@@ -21,18 +21,24 @@ from app.services.datasets.datasets import (
     require_askable,
 )
 from app.services.people.keys import Caller
-from app.services.plans.answers import edges_json, inference_json, noise_json, plan_json
+from app.services.plans.answers import (
+    edges_json,
+    inference_json,
+    kept_json,
+    noise_json,
+    plan_json,
+    usefulness_of,
+)
 from app.services.plans.missing import with_typical
-from app.services.plans.plans import PlanService, foretell, make_plan
+from app.services.plans.plans import PlanService, estimate_of, make_plan
 from app.services.plans.questions import Question, asked_json
-from app.services.plans.stored_estimates import kept_json, usefulness_of
-from app.tidy.csv_text import csv_text
-from mechanisms.domain import CategoryColumn, Column
-from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.dry_runs import MOST_ROWS, dry_rows, dry_run
-from mechanisms.foresight.foresee import foreseeing_ms
+from app.tidy.pivots import csv_text
+from mechanisms.contract import with_drawn
+from mechanisms.domain import CategoryColumn, Column, zone_named
+from mechanisms.estimates.accuracy import MOST_ROWS, dry_rows, dry_run
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import estimating_ms
 from mechanisms.presentation import shown
-from mechanisms.times import zone_named
 
 FILE_ROWS = 10_000
 """As many rows has a synthetic file at most."""
@@ -68,7 +74,7 @@ class DryRunService:
         made = min(assumed.rows_of(facts.schema), MOST_ROWS) * len(facts.schema.columns)
         expected_ms = (
             question.planning_ms(facts.schema)
-            + foreseeing_ms(question.statistic, facts.schema)
+            + estimating_ms(question.statistic, facts.schema)
             + _MS_PER_CELL * made
         )
         run = await self._plans.compute(
@@ -94,7 +100,7 @@ class DryRunService:
 
 
 def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> dict[str, object]:
-    found = foretell(facts, question, assumed)  # first, because it refuses what does not fit
+    found = estimate_of(facts, question, assumed)  # first, because it refuses what does not fit
     assumed = with_typical(assumed, facts.columns)
     run = dry_run(
         question.statistic,
@@ -102,10 +108,11 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
         assumed,
         lambda schema: make_plan(replace(facts, schema=schema), question),
     )
+    plan = replace(run.plan, details=with_drawn(run.plan.details, run.outcome.facts))
     answer = shown(run.outcome, question.statistic, facts.schema)
     told_assumed = assumed.to_json(facts.schema)
     kept = json.dumps(
-        {"foresight": kept_json(found, told_assumed), "details": run.plan.details}, allow_nan=False
+        {"estimate": kept_json(found, told_assumed), "details": plan.details}, allow_nan=False
     )
     name = sha256_hex(f"{facts.id} {question.canonical} {assumed!r}".encode())
     return {
@@ -122,7 +129,7 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
         **edges_json(answer),
         "inference": inference_json(answer.inference),
         "usefulness": usefulness_of(kept, question.kinds, replace(run.outcome, edges=answer.edges)),
-        **plan_json(run.plan, question.epsilon),
+        **plan_json(plan, question.epsilon),
         "created_at": None,
         "released_at": None,
         "citation": _CITATION,

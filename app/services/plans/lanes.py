@@ -29,7 +29,7 @@ import anyio
 import anyio.to_thread
 
 from app.domain.problems import Problem
-from app.uploads.intake import Stop
+from app.uploads.storing import Stop
 
 # How much CPU time a calculation may take, whatever the wall clock says
 
@@ -94,6 +94,9 @@ AT_ONCE = 2
 
 class Calculator(Protocol):
     """Other processes, in which what takes long is calculated."""
+
+    def start(self) -> None:
+        """Begin to load what calculations need."""
 
     def run(
         self,

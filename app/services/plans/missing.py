@@ -18,10 +18,12 @@ from app.domain.datasets import ColumnsSpec
 from app.services.datasets.datasets import DatasetFacts
 from mechanisms.available import parts_by_column
 from mechanisms.contract import Plan, Statistic
+from mechanisms.domain import Schema
+from mechanisms.estimates.assumptions import Assumptions, Spread
+from mechanisms.estimates.verdicts import Usefulness
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.presence import values_read
-from mechanisms.foresight.assumptions import Assumptions, Spread
-from mechanisms.foresight.verdicts import Usefulness
+from mechanisms.statistics.facts.readings import Sourced
 from mechanisms.statistics.questions import stored_columns_read, viewed
 from mechanisms.statistics.stack import Stack
 from mechanisms.words import listed
@@ -142,7 +144,7 @@ def fills_in_words(columns: ColumnsSpec) -> Mapping[str, str]:
 
 def _excluded(statistic: Statistic, facts: DatasetFacts) -> list[str]:
     found: dict[str, None] = {}
-    for each in _single(statistic):
+    for each in _single(statistic, facts.schema):
         for part in parts_by_column(each, facts.schema):
             excluded = viewed(part, facts.schema).facts.get("excludes_missing", ())
             found |= dict.fromkeys(cast(Sequence[str], excluded))
@@ -152,7 +154,9 @@ def _excluded(statistic: Statistic, facts: DatasetFacts) -> list[str]:
 def _fills(statistic: Statistic, facts: DatasetFacts) -> Iterator[tuple[str, tuple[object, str]]]:
     """Yield the columns whose missing cells are filled in: the value, and which bound it is."""
     read = dict.fromkeys(
-        name for each in _single(statistic) for name in stored_columns_read(each, facts.schema)
+        name
+        for each in _single(statistic, facts.schema)
+        for name in stored_columns_read(each, facts.schema)
     )
     for name in dict.fromkeys(base for each in read for base in _declared(each, facts.columns)):
         column = facts.columns.columns[name]
@@ -162,13 +166,20 @@ def _fills(statistic: Statistic, facts: DatasetFacts) -> Iterator[tuple[str, tup
 
 def _labels(statistic: Statistic, facts: DatasetFacts) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yield the columns whose values have labels: each value's, by the columns in their order."""
-    read = {name for each in _single(statistic) for name in stored_columns_read(each, facts.schema)}
+    read = {
+        name
+        for each in _single(statistic, facts.schema)
+        for name in stored_columns_read(each, facts.schema)
+    }
     for name, column in facts.columns.columns.items():
         if name in read and isinstance(column, CategorySpec) and column.labels:
             yield name, dict(column.labels)
 
 
-def _single(statistic: Statistic) -> Sequence[Statistic]:
+def _single(statistic: Statistic, schema: Schema) -> Sequence[Statistic]:
+    """Return the questions that are drawn: of a stack, or of what is read off one, its parts."""
+    if isinstance(statistic, Sourced):
+        statistic = statistic.source_question(schema)
     if isinstance(statistic, Stack):
         return [part.statistic for part in statistic.parts]
     return [statistic]

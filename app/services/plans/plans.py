@@ -2,6 +2,12 @@
 
 A data set's public facts never change, so neither does the plan of a
 question; the last few are remembered.
+
+The plan that a release is charged by: what the ledger keeps of it, and how it is read again.
+
+A plan is made once. The release keeps it as JSON, and the process that draws it reads it there: a
+draw process, this one after a restart, a worker of another version. It is drawn by the parameters
+that were charged for, or not at all.
 """
 
 from __future__ import annotations
@@ -12,14 +18,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from app.domain.policies import Review
-from app.domain.problems import Problem, invalid_request
+from app.domain.problems import Problem, ProcessLostError, invalid_request
 from app.services.datasets.datasets import DatasetFacts
-from app.services.plans.answers import plan_json
-from app.services.plans.charged_plan import as_charged, require_charged_plan
-from app.services.plans.deadlines import Job, answer_bytes, job_of, require_storable
+from app.services.plans.answers import (
+    Job,
+    answer_bytes,
+    job_of,
+    kept_json,
+    plan_json,
+    require_storable,
+)
 from app.services.plans.lanes import (
     FREE_S,
     LONGEST_CHARGED_S,
@@ -33,20 +44,55 @@ from app.services.plans.lanes import (
 )
 from app.services.plans.missing import with_column_facts, with_typical
 from app.services.plans.questions import Question, read_question, spelled, spelling_ms
-from app.store import ReleaseRecord
-from mechanisms.catalog import calibrate
+from app.store import DatasetRecord, ReleaseRecord
+from mechanisms.catalog import PlanChangedError, calibrate, read_plan, written_plan
 from mechanisms.contract import InvalidStatisticError, Plan
-from mechanisms.foresight.asked import Asked
-from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.choice import Choice, choose, decided, remember, undecided
-from mechanisms.foresight.foresee import Foresight, foresee
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import ErrorEstimate, estimate_error, estimating_ms
 from mechanisms.privacy import Adjacency
+
+
+def kept_plan(plan: Plan, question: Question, job: Job | None) -> str:
+    """Return what a release keeps of its plan and job: what is shown of it, and how it is drawn."""
+    drawn = written_plan(plan)
+    del drawn["alternatives"]  # only a preview shows what else could have been asked for
+    kept = {**plan_json(plan, question.epsilon), **drawn}
+    return json.dumps({**kept, "job": None if job is None else job.to_json()}, allow_nan=False)
+
+
+def charged_plan(record: ReleaseRecord, facts: DatasetFacts) -> tuple[Question, Plan]:
+    """Return the question of a stored release, and the plan it was charged or reserved for.
+
+    Raises
+    ------
+    PlanChangedError
+        Another version made it, in a form that this one does not read, or the question cannot be
+        read any more; it promises another loss than was charged.
+    """
+    try:
+        question = read_question(record.request)
+        asked = spelled(question, facts.schema)
+        plan = read_plan(json.loads(record.plan), asked.statistic, facts.schema)
+    except (Problem, KeyError, TypeError, ValueError):
+        raise PlanChangedError from None
+    promised = plan.guarantee
+    if (promised.epsilon, facts.meter.cost(promised)) != (question.epsilon, record.amount):
+        raise PlanChangedError
+    return question, plan
+
+
+# Plans: from a question to a calibrated release, on public facts alone
+
 
 T = TypeVar("T")
 
-_Key = tuple[str, str, Review]
+_Key = tuple[DatasetRecord, str, Review]
+_Estimated = tuple[str, str, Assumptions]
 
 _MAX_CACHED = 64
+_MAX_ESTIMATES = 256
+USUAL = Assumptions()
+"""What a release assumes, which says nothing."""
 LONGEST_SHORT_MS = 100.0
 """A plan that is expected to take longer than this is costly, and its release a job."""
 QUICK_MS = 25.0
@@ -59,41 +105,37 @@ _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon", "inference"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The job that a release is, what is charged for it, and what is kept of its plan.
+    """The plan of a release, the job that it is, and what is charged for it: a value.
 
-    ``plan`` is how it is drawn here, None where it was made in another process:
-    what is costly to plan is a job, and a job is not drawn here. ``reviewed``
-    says whether it waits for a review first. ``cost`` is in the account's unit;
-    ``text`` is what the release keeps of plan and job, as JSON. ``answer_bytes`` is
-    about how much the answer takes. ``foresight`` is what it is worth by the default
-    assumptions, where that was found out with the plan.
+    ``reviewed`` says whether it waits for a review first. ``cost`` is in the account's unit;
+    ``text`` is what the release keeps of plan and job, as JSON, and of the ``estimate``: what it
+    is worth by the usual assumptions, None where that has not been found out.
+    ``answer_bytes`` is about how much the answer takes, and ``planning_ms`` how long the plan took.
     """
 
-    plan: Plan | None
+    plan: Plan
     job: Job | None
     reviewed: bool
     cost: int
     text: str
     answer_bytes: int
-    foresight: Foresight | None = None
+    planning_ms: float
+    estimate: ErrorEstimate | None = None
 
-    def drawn_here(self) -> Plan:
-        """Return the plan.
-
-        Raises
-        ------
-        LookupError
-            It was made in another process.
-        """
-        if self.plan is None:
-            raise LookupError("the plan is not here")
-        return self.plan
+    def worth(self, found: ErrorEstimate, facts: DatasetFacts) -> Offer:
+        """Return the offer with an estimate in its text."""
+        assumed = with_typical(USUAL, facts.columns).to_json(facts.schema)
+        text = {**json.loads(self.text), "estimate": kept_json(found, assumed)}
+        return replace(self, text=json.dumps(text, allow_nan=False), estimate=found)
 
 
 class PlanService:
-    """Calibration, off the event loop, with a memory.
+    """Calibration and error estimates, off the event loop, with a memory of each.
 
-    What is free has lanes of its own, so that no release waits for it.
+    What is free has lanes of its own, so that no release waits for it. Laws that depend on the
+    data are simulated, which takes up to two seconds: that is done in another process. No release
+    waits for it: it shows the estimate that is known, or what a coarse simulation finds in a few
+    milliseconds, and says which. Nothing here is given data.
 
     Parameters
     ----------
@@ -127,6 +169,7 @@ class PlanService:
         self._charged = lanes(LONGEST_CHARGED_S, urgent=True)
         self._calculator = calculator
         self._known: OrderedDict[_Key, Offer] = OrderedDict()
+        self._estimates: OrderedDict[_Estimated, ErrorEstimate] = OrderedDict()
         self._spelled: OrderedDict[tuple[str, str], Question] = OrderedDict()
 
     async def spelled(
@@ -171,7 +214,8 @@ class PlanService:
     async def offer(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
         """Return what follows from a question before any data, and how it is drawn.
 
-        ``person`` is who asks: people take turns.
+        ``person`` is who asks: people take turns. The text says what the answer is worth; where
+        that could not be found out, the release goes on without it.
 
         Raises
         ------
@@ -179,8 +223,20 @@ class PlanService:
             ``invalid-request`` when the question does not fit the data set's
             public description or is not offered; ``empty-dataset``; ``too-large``; ``busy``.
         """
+        self.require_askable(question)  # as it was asked, which is what is stored
+        question = await self.spelled(facts, question, person=person)
         self.require_askable(question)
-        return await self._offer(facts, question, person=person, lanes=self._charged)
+        offer = await self._offer(facts, question, person=person, lanes=self._charged)
+        known = self.known_estimate(facts, question, USUAL) or offer.estimate
+        if known is None:
+            try:
+                known = await self._coarse(facts, question, person=person)
+            # an estimate is a courtesy: a release must not fail for want of one
+            except ProcessLostError:
+                return offer
+        if known is offer.estimate:
+            return offer
+        return self._remember(facts, question, offer.worth(known, facts))
 
     def require_askable(self, question: Question) -> None:
         """Pass for a question that is not too large for a new request.
@@ -199,27 +255,18 @@ class PlanService:
         *,
         person: str,
         lanes: Lanes,
-        patient: bool = False,
     ) -> Offer:
-        question = await self.spelled(
-            facts, question, person=person, free=lanes is self._free, patient=patient
-        )
+        """Return the offer of a question in its one spelling."""
         key = _key(facts, question)
         known = partial(self._known.get, key)
         found = known()
         if found is not None:
             self._known.move_to_end(key)
             return found
-        # First, as a plan is one of what this decides; it may take a simulation.
-        waiting = _undecided(facts, question)
-        if waiting:
-            remember(await lanes.processes.run(person, decided, waiting, patient=patient))
         if is_costly(facts, question):
-            found = await lanes.processes.run(
-                person, _offer_alone, facts, question, patient=patient, known=known
-            )
+            found = await lanes.processes.run(person, make_offer, facts, question, known=known)
         else:
-            found = await lanes.threads.run(person, make_offer, facts, question, patient=patient)
+            found = await lanes.threads.run(person, make_offer, facts, question)
         return self._remember(facts, question, found)
 
     def _remember(self, facts: DatasetFacts, question: Question, offer: Offer) -> Offer:
@@ -227,27 +274,6 @@ class PlanService:
         if len(self._known) > _MAX_CACHED:
             self._known.popitem(last=False)
         return offer
-
-    async def offer_again(
-        self, facts: DatasetFacts, record: ReleaseRecord
-    ) -> tuple[Question, Offer]:
-        """Return the question of a stored release, and its plan if it is still the one it has.
-
-        Raises
-        ------
-        PlanChangedError
-            It would be drawn otherwise than it was charged or reserved for.
-        Problem, KeyError, ValueError
-            The question cannot be read any more, or is not offered any more.
-        """
-        question = read_question(record.request)
-        asked = as_charged(question, record.plan)
-        # charged or reserved already: it waits for its turn however many are there
-        offer = await self._offer(
-            facts, asked, person=record.principal, lanes=self._charged, patient=True
-        )
-        require_charged_plan(record, plan=offer.text, cost=offer.cost)
-        return question, offer
 
     async def weigh(
         self,
@@ -272,13 +298,70 @@ class PlanService:
         if expected_ms <= QUICK_MS:
             offer = await self._offer(facts, question, person=person, lanes=lanes)
             return await lanes.threads.run(person, function, offer, facts, question, *arguments)
-        offer, choices, outcome = await lanes.processes.run(
+        offer, outcome = await lanes.processes.run(
             person, _weighed, function, facts, question, *arguments
         )
-        remember(choices)
-        if is_costly(facts, question):
-            self._remember(facts, question, offer)
+        self._remember(facts, question, offer)
         return cast(T, outcome)
+
+    async def estimate(
+        self, facts: DatasetFacts, question: Question, assumed: Assumptions, *, person: str
+    ) -> ErrorEstimate:
+        """Return what an answer would be worth under these assumptions; it is free.
+
+        Raises
+        ------
+        Problem
+            ``invalid-request`` when they do not fit the data set; ``busy``.
+        """
+        question = await self.spelled(facts, question, person=person, free=True)
+        found = self.known_estimate(facts, question, assumed)
+        if found is None:
+            planning_ms = question.planning_ms(facts.schema)
+            found = await self.compute(
+                estimate_of,
+                facts,
+                question,
+                assumed,
+                person=person,
+                expected_ms=planning_ms + estimating_ms(question.statistic, facts.schema),
+            )
+            self.remember_estimate(facts, question, assumed, found)
+        return found
+
+    def known_estimate(
+        self, facts: DatasetFacts, question: Question, assumed: Assumptions
+    ) -> ErrorEstimate | None:
+        """Return what is remembered of a question in its one spelling."""
+        key = facts.id, question.canonical, assumed
+        if key in self._estimates:
+            self._estimates.move_to_end(key)
+        return self._estimates.get(key)
+
+    def remember_estimate(
+        self, facts: DatasetFacts, question: Question, assumed: Assumptions, found: ErrorEstimate
+    ) -> None:
+        """Remember what has been found out of a question in its one spelling."""
+        self._estimates[facts.id, question.canonical, assumed] = found
+        if len(self._estimates) > _MAX_ESTIMATES:
+            self._estimates.popitem(last=False)
+
+    async def _coarse(
+        self, facts: DatasetFacts, question: Question, *, person: str
+    ) -> ErrorEstimate:
+        """Return what takes some milliseconds to find out, in a lane where nothing free is made."""
+        planning_ms = question.planning_ms(facts.schema)
+        takes_ms = estimating_ms(question.statistic, facts.schema, coarse=True)
+        return await self.compute(
+            partial(estimate_of, coarse=True),
+            facts,
+            question,
+            USUAL,
+            person=person,
+            expected_ms=planning_ms + takes_ms,
+            free=False,
+            patient=True,
+        )
 
     async def compute(
         self,
@@ -305,21 +388,9 @@ class PlanService:
         self._calculator.close()
 
 
-def _undecided(facts: DatasetFacts, question: Question) -> Sequence[Asked]:
-    """Return what a question leaves to "auto" that takes a simulation and is not known here."""
-    return undecided(
-        question.statistic,
-        facts.schema,
-        question.epsilon,
-        mechanism=question.mechanism,
-        norm=question.norm,
-        inference=question.inference,
-    )
-
-
 def _key(facts: DatasetFacts, question: Question) -> _Key:
-    """Return what an offer depends on; what is reviewed a curator may change."""
-    return facts.id, question.canonical, facts.policy.review
+    """Return what an offer depends on; labels, and what is reviewed, a curator may change."""
+    return facts.record, question.canonical, facts.policy.review
 
 
 def is_costly(facts: DatasetFacts, question: Question) -> bool:
@@ -348,14 +419,36 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
             norm=question.norm,
             inference=question.inference,
         )
-        return with_column_facts(plan, question.statistic, facts)
     except InvalidStatisticError as error:
         raise _refusal(error) from None
+    _require_intervals(plan)
+    return with_column_facts(plan, question.statistic, facts)
 
 
-def foretell(
+def _require_intervals(plan: Plan) -> None:
+    """Pass for a plan whose confidence intervals will say something, where they are paid for.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``, with the epsilon that would do.
+    """
+    parts = cast(Sequence[Mapping[str, Any]], plan.details.get("parts") or ())
+    for place, details in enumerate((plan.details, *(part.get("details", {}) for part in parts))):
+        enough = (details.get("inference") or {}).get("enough_epsilon")
+        if enough is not None:
+            of_part = f" of part {place}" if place else ""
+            raise invalid_request(
+                "inference",
+                f"most confidence intervals{of_part} would say nothing, even of features that fill "
+                f"their bounds: about epsilon {enough} would do{of_part and ' for it'}; without "
+                "inference the numbers alone are released",
+            )
+
+
+def estimate_of(
     facts: DatasetFacts, question: Question, assumed: Assumptions, *, coarse: bool = False
-) -> Foresight:
+) -> ErrorEstimate:
     """Return what an answer would be worth, under these assumptions.
 
     A simulation that takes longer than is free is given up for a coarse one, which ``coarse`` asks
@@ -367,15 +460,20 @@ def foretell(
         ``invalid-request`` when question or assumptions do not fit the data set.
     """
     try:
-        question = _with_choice(facts, spelled(question, facts.schema))
+        question = spelled(question, facts.schema)
+        asked = question.statistic
+        if question.inference is not None and question.mechanism == "auto":
+            # it decides what standard errors cost
+            question = replace(question, mechanism=make_plan(facts, question).mechanism)
         seen = partial(
-            foresee,
-            question.statistic,
+            estimate_error,
+            asked,
             facts.schema,
             question.spent_on_numbers,
             mechanism=question.mechanism,
             norm=question.norm,
             assumptions=with_typical(assumed, facts.columns),
+            inference=question.inference,
         )
         if not coarse:
             with suppress(OutOfTimeError), at_most(FREE_S):
@@ -383,20 +481,6 @@ def foretell(
         return seen(coarse=True)
     except InvalidStatisticError as error:
         raise _refusal(error) from None
-
-
-def _with_choice(facts: DatasetFacts, question: Question) -> Question:
-    """Return a question with what its "auto" stands for, where that is decided by simulation."""
-    if question.mechanism != "auto":
-        return question
-    choice = choose(
-        question.statistic,
-        facts.schema,
-        question.epsilon,
-        norm=question.norm,
-        inference=question.inference,
-    )
-    return question if choice is None else replace(question, mechanism=choice.mechanism)
 
 
 def make_offer(facts: DatasetFacts, question: Question) -> Offer:
@@ -411,37 +495,25 @@ def make_offer(facts: DatasetFacts, question: Question) -> Offer:
     plan = make_plan(facts, question)
     reviewed = facts.policy.review.covers(question.epsilon)
     later = reviewed or is_costly(facts, question)
-    job = job_of(plan, later=later, planning_ms=question.planning_ms(facts.schema))
-    kept = {
-        **plan_json(plan, question.epsilon),
-        "job": None if job is None else job.to_json(),
-    }
+    planning_ms = question.planning_ms(facts.schema)
+    job = job_of(plan, later=later, planning_ms=planning_ms)
     return Offer(
         plan=plan,
         job=job,
         reviewed=reviewed,
         cost=facts.meter.cost(plan.guarantee),
-        text=json.dumps(kept, allow_nan=False),
+        text=kept_plan(plan, question, job),
         answer_bytes=answer_bytes(question, facts.schema),
+        planning_ms=planning_ms,
     )
-
-
-def _offer_alone(facts: DatasetFacts, question: Question) -> Offer:
-    """Return an offer that may travel between processes: a plan may not."""
-    foresight = foretell(facts, question, Assumptions(), coarse=True)
-    return replace(make_offer(facts, question), plan=None, foresight=foresight)
 
 
 def _weighed(
     function: Callable[..., T], facts: DatasetFacts, question: Question, *arguments: object
-) -> tuple[Offer, Mapping[str, Choice], T]:
-    """Return an offer that may travel between processes, and what a function makes of it.
-
-    With what was decided on the way: it takes a simulation, which is not to be made again.
-    """
-    choices = decided(_undecided(facts, question))
+) -> tuple[Offer, T]:
+    """Return an offer, and what a function makes of it."""
     offer = make_offer(facts, question)
-    return replace(offer, plan=None), choices, function(offer, facts, question, *arguments)
+    return offer, function(offer, facts, question, *arguments)
 
 
 def _refusal(error: InvalidStatisticError) -> Problem:

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from decimal import Decimal, localcontext
 from functools import partial
 from math import ceil
+from typing import Any, NamedTuple
 
 from app.domain.problems import Problem
-from app.services.datasets.accounting import charge_json
+from app.services.datasets.accounting import Meter, charge_json
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_askable
 from app.services.people.keys import Caller
 from app.services.plans.answers import noise_json, plan_json
-from app.services.plans.foresights import ForesightService
 from app.services.plans.lanes import FREE_S, OutOfTimeError, at_most
 from app.services.plans.missing import warned, with_typical
-from app.services.plans.plans import Offer, PlanService, foretell, make_plan
+from app.services.plans.plans import Offer, PlanService, estimate_of, make_plan
 from app.services.plans.questions import Question, asked_json
 from mechanisms.contract import Noise
 from mechanisms.domain import Schema
-from mechanisms.foresight.asked import Asked, is_simulated
-from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.foresee import Foresight, foreseeing_ms
-from mechanisms.foresight.trees import numbers
-from mechanisms.foresight.verdicts import Estimate
-from mechanisms.foresight.wishes import USUALLY_TRIED, is_searched, smallest_epsilon
+from mechanisms.estimates.accuracy import USUALLY_TRIED, AskedAt, is_searched, smallest_epsilon
+from mechanisms.estimates.asked import Asked, Weighed, is_simulated, parts_asked
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import ErrorEstimate, estimating_ms
+from mechanisms.estimates.trees import numbers
+from mechanisms.estimates.verdicts import REACH, Estimate
 from mechanisms.privacy import MAX_EPSILON_NANOS, Epsilon
 from mechanisms.statistics.stack import Stack
 
@@ -34,9 +35,13 @@ NOTICE = (
     "The same question under a new Idempotency-Key is a new draw and a new charge; "
     "under the same key it is the same answer, free."
 )
+STUDY_NOTICE = (
+    "Nothing is charged or set aside by a plan. Each question is paid for when it is asked."
+)
+MOST_PLANNED = 20
+"""Questions of a study plan: each may be calculated for a while."""
+_EXACT_DIGITS = 60  # of sums of amounts: none is rounded
 _ONE = Epsilon.parse("1")
-_REACH = 2.5
-"""What 95% of errors are within, in their mean: 2.46 of normal ones, 3 of Laplace's."""
 _DIGITS = 4
 _MAX_STEPS = 60  # never reached: about 20 find four digits among all epsilons
 _MOST_CHOICES = 3
@@ -46,18 +51,20 @@ _TRIED = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PreviewOptions:
     """What a preview may ask beyond a release.
 
     ``accuracy``: the wanted half-width of the widest 95% interval, in the answer's units; where
     no law states one, 95% of simulated errors are to be within it. ``assume_rows``: the row count
     to assume for ratios, of the rows that the answer is about. ``assume``: the population that
-    errors are expected in.
+    errors are expected in. ``judged_by``: an accuracy that the verdict is about, where none is
+    searched for.
     """
 
     accuracy: float | None = None
     assume_rows: int | None = None
     assume: Assumptions = field(default_factory=Assumptions)
+    judged_by: float | None = None
 
     @property
     def assumed(self) -> Assumptions:
@@ -74,15 +81,12 @@ class Wish:
 class PreviewService:
     """Weighs questions. Everything here is a function of the request and public facts."""
 
-    def __init__(
-        self, datasets: DatasetService, plans: PlanService, foresights: ForesightService
-    ) -> None:
+    def __init__(self, datasets: DatasetService, plans: PlanService) -> None:
         self._datasets = datasets
         self._plans = plans
-        self._foresights = foresights
 
     async def preview(
-        self, dataset: str, question: Question, wish: Wish, *, caller: Caller
+        self, dataset: str, question: Question, options: PreviewOptions, *, caller: Caller
     ) -> dict[str, object]:
         """Return the preview as JSON-ready fields.
 
@@ -99,23 +103,23 @@ class PreviewService:
             await self._plans.spelled(facts, question, person=caller.person, free=True),
         )
         expected_ms = question.planning_ms(facts.schema)
-        if wish.accuracy is not None:
+        if options.accuracy is not None:
             # By the most that it may take: where it is calculated must not depend on
             # how the search goes.
             expected_ms *= 1 + _TRIED
             if is_simulated(question.statistic, facts.schema):
-                expected_ms += USUALLY_TRIED * foreseeing_ms(question.statistic, facts.schema)
-        known = self._foresights.known(facts, question, wish.assumed)
+                expected_ms += USUALLY_TRIED * estimating_ms(question.statistic, facts.schema)
+        known = self._plans.known_estimate(facts, question, options.assumed)
         if known is None:
-            expected_ms += foreseeing_ms(question.statistic, facts.schema)
+            expected_ms += estimating_ms(question.statistic, facts.schema)
         preview, found = await self._plans.weigh(
-            _preview, facts, question, wish, known, person=caller.person, expected_ms=expected_ms
+            _preview, facts, question, options, known, person=caller.person, expected_ms=expected_ms
         )
-        self._foresights.remember(facts, question, wish.assumed, found)
+        self._plans.remember_estimate(facts, question, options.assumed, found)
         return {**preview, **asked_json(asked)}
 
     async def preview_within(
-        self, dataset: str, question: Question, wish: Wish, *, caller: Caller
+        self, dataset: str, question: Question, options: PreviewOptions, *, caller: Caller
     ) -> tuple[dict[str, object], Question]:
         """Return the preview at the smallest epsilon that reaches an accuracy, and the question so.
 
@@ -130,21 +134,76 @@ class PreviewService:
         facts = await self._datasets.present(dataset)
         most = facts.policy.max_epsilon_per_release
         question = replace(question, epsilon=_ONE if most is None else min(_ONE, most))
-        preview = await self.preview(dataset, question, wish, caller=caller)
+        preview = await self.preview(dataset, question, options, caller=caller)
         for _ in range(_MOST_CHOICES):
             needed = _epsilon_told(preview["accuracy"])
             if needed is None or needed == question.epsilon:
                 break
             # Asked at that epsilon again: cost and noise shown must be those of the price shown.
             question = replace(question, epsilon=needed)
-            again = await self.preview(
-                dataset, question, replace(wish, accuracy=None), caller=caller
-            )
+            within = replace(options, accuracy=None, judged_by=options.accuracy)
+            again = await self.preview(dataset, question, within, caller=caller)
             if again["mechanism"] == preview["mechanism"]:
                 return {**again, "accuracy": preview["accuracy"]}, question
             # At that price "auto" takes another mechanism, which needs an epsilon of its own.
-            preview = await self.preview(dataset, question, wish, caller=caller)
+            preview = await self.preview(dataset, question, options, caller=caller)
         return preview, question
+
+    async def study(
+        self, dataset: str, planned: Sequence[PlannedQuestion], *, caller: Caller
+    ) -> Sequence[Mapping[str, object]]:
+        """Return the previews of several questions, one after the other.
+
+        Raises
+        ------
+        Problem
+            As :meth:`preview`; fields are of ``questions``, by their places from 0.
+        """
+        found: list[Mapping[str, object]] = []
+        for place, (question, options, priced) in enumerate(planned):
+            try:
+                if priced:
+                    found.append(await self.preview(dataset, question, options, caller=caller))
+                else:
+                    within = await self.preview_within(dataset, question, options, caller=caller)
+                    found.append(within[0])
+            except Problem as problem:
+                raise problem.inside(f"questions.{place}") from None
+        return found
+
+
+class PlannedQuestion(NamedTuple):
+    """A question of a study plan; ``priced`` says whether its epsilon was said."""
+
+    question: Question
+    options: PreviewOptions
+    priced: bool
+
+
+def study_json(
+    previews: Sequence[Mapping[str, Any]], *, meter: Meter, remaining: int
+) -> dict[str, object]:
+    """Return what questions cost together, in the account's unit, and whether there is as much.
+
+    Charges add up in any account, so the sum is exact. A question whose accuracy has no known
+    epsilon is counted at the one that its preview is weighed at, and named in ``unpriced``.
+    """
+    amounts = [Decimal(each["charge"]["amount"]) for each in previews]
+    with localcontext(prec=_EXACT_DIGITS):
+        charge, left = sum(amounts, Decimal()), Decimal(meter.text(remaining))
+        unpriced = [
+            place
+            for place, each in enumerate(previews)
+            if each["accuracy"] is not None and each["accuracy"]["epsilon"] is None
+        ]
+        return {
+            "questions": list(previews),
+            "charge": {"amount": f"{charge.normalize():f}", "unit": meter.unit},
+            "remaining": {"amount": f"{left.normalize():f}", "unit": meter.unit},
+            "fits": charge <= left,
+            "unpriced": unpriced,
+            "notice": STUDY_NOTICE,
+        }
 
 
 def _epsilon_told(accuracy: object) -> Epsilon | None:
@@ -154,27 +213,39 @@ def _epsilon_told(accuracy: object) -> Epsilon | None:
 
 
 def _preview(
-    offer: Offer, facts: DatasetFacts, question: Question, wish: Wish, known: Foresight | None
-) -> tuple[dict[str, object], Foresight]:
+    offer: Offer,
+    facts: DatasetFacts,
+    question: Question,
+    options: PreviewOptions,
+    known: ErrorEstimate | None,
+) -> tuple[dict[str, object], ErrorEstimate]:
     """Return the preview of what is offered, and what it would be worth, unless that is known."""
-    plan = offer.drawn_here()
-    found = known or foretell(facts, question, wish.assumed)
-    noise = plan.preview(wish.rows_of_ratios(facts.schema))
+    plan = offer.plan
+    found = known or estimate_of(facts, question, options.assumed)
+    noise = plan.preview(options.rows_of_ratios(facts.schema))
+    wanted = options.accuracy or options.judged_by
+    useful = found.usefulness if wanted is None else found.within(wanted)
     return {
         **_weighed(offer, facts, question, noise),
-        "accuracy": _accuracy(facts, question, wish, plan.mechanism, noise=noise, found=found),
-        "assume": with_typical(wish.assumed, facts.columns).to_json(facts.schema),
+        "accuracy": _accuracy(facts, question, options, plan.mechanism, noise=noise, found=found),
+        "assume": with_typical(options.assumed, facts.columns).to_json(facts.schema),
         "expected_error": found.expected_error,
+        "error_range": error_range(found),
         "possible_range": found.possible_range,
-        "usefulness": warned(found.usefulness, offer.drawn_here().details).to_json(),
+        "usefulness": warned(useful, plan.details).to_json(),
     }, found
+
+
+def error_range(found: ErrorEstimate) -> dict[str, object] | None:
+    """Return the least and the largest expected errors over several populations, if there are."""
+    return None if found.high is None else {"low": found.low, "high": found.high}
 
 
 def _weighed(
     offer: Offer, facts: DatasetFacts, question: Question, noise: Noise | None
 ) -> dict[str, object]:
     """Return what is said of the plan itself."""
-    plan = offer.drawn_here()
+    plan = offer.plan
     figure = plan.figure()
     return {
         "dataset": facts.id,
@@ -202,57 +273,59 @@ def _weighed(
 def _accuracy(
     facts: DatasetFacts,
     question: Question,
-    wish: Wish,
+    options: PreviewOptions,
     mechanism: str,
     *,
     noise: Noise | None,
-    found: Foresight,
+    found: ErrorEstimate,
 ) -> dict[str, object] | None:
     """Return what the wanted accuracy would cost by this mechanism, if one is wanted.
 
     Where a search would take longer than is free it follows from what is known at the question's
     epsilon.
     """
-    if wish.accuracy is None:
+    if options.accuracy is None:
         return None
     if question.mechanism == "auto" and not isinstance(question.statistic, Stack):
         question = replace(question, mechanism=mechanism)  # the one that is weighed
     law = None
     if noise is not None and _known(noise.interval_95) and not _depends_on_data(facts, question):
         law = noise
-    needed, estimate = _searched(facts, question, wish, law) or _coarsely(
-        question, wish.accuracy, law, found
+    needed, estimate = _searched(facts, question, options, law) or _coarsely(
+        question, options.accuracy, law, found
     )
     return {
-        "wanted": wish.accuracy,
+        "wanted": options.accuracy,
         "epsilon": None if needed is None else str(needed),
         "estimate": estimate,
     }
 
 
 def _searched(
-    facts: DatasetFacts, question: Question, wish: Wish, law: Noise | None
+    facts: DatasetFacts, question: Question, options: PreviewOptions, law: Noise | None
 ) -> tuple[Epsilon | None, Estimate] | None:
     """Return the smallest epsilon that is enough; None where a search takes longer than is free."""
+    if isinstance(question.statistic, Weighed):  # a p-value has no error in any units
+        return None, "coarse"
+    if law is None and not _depends_on_data(facts, question):  # the noise follows from the draw
+        return None, "coarse"
     with suppress(OutOfTimeError), at_most(FREE_S):
         if law is not None:
-            return _needed(facts, question, wish, law), "closed form"
-        if isinstance(question.statistic, Stack):  # whose parts state no law
-            return None, "simulated"
+            return _needed(facts, question, options, law), "closed form"
         asked_at = partial(_asked, facts, question)
-        assumed = with_typical(wish.assumed, facts.columns)
+        assumed = with_typical(options.assumed, facts.columns)
         if is_searched(question.epsilon, asked_at, assumed):
-            return _simulated(question, asked_at, assumed, wish), "simulated"
+            return _simulated(question, asked_at, assumed, options), "simulated"
     return None
 
 
 def _coarsely(
-    question: Question, wanted: float, law: Noise | None, found: Foresight
+    question: Question, wanted: float, law: Noise | None, found: ErrorEstimate
 ) -> tuple[Epsilon, Estimate]:
     """Return about the smallest epsilon that is enough, by the error at the question's own."""
     errors = () if found.expected_error is None else numbers(found.expected_error)
     largest = max((error for _, error in errors), default=0.0)
-    return _scaled(question, _REACH * largest if law is None else widest(law), wanted), "coarse"
+    return _scaled(question, REACH * largest if law is None else widest(law), wanted), "coarse"
 
 
 def _depends_on_data(facts: DatasetFacts, question: Question) -> bool:
@@ -295,14 +368,16 @@ def _scaled(question: Question, reach: float, wanted: float) -> Epsilon:
     return Epsilon(min(max(_round_up(ceil(nanos)), 1), MAX_EPSILON_NANOS))
 
 
-def _needed(facts: DatasetFacts, question: Question, wish: Wish, noise: Noise) -> Epsilon | None:
+def _needed(
+    facts: DatasetFacts, question: Question, options: PreviewOptions, noise: Noise
+) -> Epsilon | None:
     """Return the smallest epsilon, to 4 digits, whose widest interval is narrow enough.
 
     The half-width falls with epsilon: where it does not do so in proportion to the ``noise`` at
     the question's own, bisection on the logarithm finds it. None when no epsilon the service
     accepts is enough.
     """
-    wanted = wish.accuracy
+    wanted = options.accuracy
     if wanted is None:
         return None
 
@@ -311,7 +386,7 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish, noise: Noise) -
             plan = make_plan(facts, replace(question, epsilon=epsilon))
         except Problem:  # too little to be split
             return False
-        noise = plan.preview(wish.rows_of_ratios(facts.schema))
+        noise = plan.preview(options.rows_of_ratios(facts.schema))
         return noise is not None and widest(noise) <= wanted
 
     # Noise is in inverse proportion to epsilon, nearly: as a rule this is it, and the next is not.
@@ -340,21 +415,28 @@ def _needed(facts: DatasetFacts, question: Question, wish: Wish, noise: Noise) -
     return Epsilon(_round_up(high))
 
 
-def _asked(facts: DatasetFacts, question: Question, epsilon: Epsilon) -> Asked:
-    return Asked(
-        statistic=question.statistic,
-        schema=facts.schema,
-        epsilon=replace(question, epsilon=epsilon).spent_on_numbers,
-        mechanism=question.mechanism,
-        norm=question.norm,
+def _asked(facts: DatasetFacts, question: Question, epsilon: Epsilon) -> Sequence[Asked]:
+    """Return what is asked at an epsilon: a stack as its parts."""
+    return parts_asked(
+        Asked(
+            statistic=question.statistic,
+            schema=facts.schema,
+            epsilon=replace(question, epsilon=epsilon).spent_on_numbers,
+            mechanism=question.mechanism,
+            norm=question.norm,
+            inference=question.inference,
+        )
     )
 
 
 def _simulated(
-    question: Question, asked_at: Callable[[Epsilon], Asked], assumed: Assumptions, wish: Wish
+    question: Question,
+    asked_at: AskedAt,
+    assumed: Assumptions,
+    options: PreviewOptions,
 ) -> Epsilon | None:
     """Return the smallest epsilon, within about 10%, where a simulation estimates the error."""
-    wanted = wish.accuracy
+    wanted = options.accuracy
     if wanted is None:
         return None
     found = smallest_epsilon(question.epsilon, asked_at, assumed, wanted=wanted)

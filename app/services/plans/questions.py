@@ -19,9 +19,8 @@ from mechanisms.catalog import STATISTICS, settled
 from mechanisms.contract import Statistic
 from mechanisms.domain import Schema
 from mechanisms.inference import bought
-from mechanisms.privacy import Epsilon, PrivacyLoss, split
-from mechanisms.statistics.cells.deriving import Derived
-from mechanisms.statistics.cells.spelling import canonical
+from mechanisms.privacy import Epsilon, PrivacyLoss
+from mechanisms.statistics.cells.spelling import Derived, canonical
 from mechanisms.statistics.questions import (
     canonical_ms,
     deriving,
@@ -46,7 +45,14 @@ else:
     ]
 
 _RARE = frozenset({"derive", "formula", "where", "by", "weights"})
-_USUAL = {"base_measure": "auto", "missing": "complete", "outside": "cells"}
+_USUAL = {
+    "base_measure": "auto",
+    "clip": "none",
+    "loss": "auto",
+    "missing": "complete",
+    "outside": "cells",
+    "threshold": "auto",
+}
 """Fields that nearly all questions leave at this."""
 
 _STATISTIC: TypeAdapter[Any] = TypeAdapter(AnyStatistic)
@@ -84,11 +90,9 @@ class Question:
     def spent_on_numbers(self) -> PrivacyLoss:
         """Return what of epsilon the numbers are drawn with: all but what standard errors cost.
 
-        By the functional mechanism those cost nothing.
+        Of a stack it is all: each part with standard errors pays for its own.
         """
-        if self.inference is None or self.mechanism == "functional":
-            return self.epsilon
-        return split(self.epsilon, [1 - self.inference, self.inference])[0]
+        return bought.spent_on_numbers(self.statistic, self.mechanism, self.epsilon, self.inference)
 
     def planning_ms(self, schema: Schema) -> float:
         """Return about how many milliseconds of one core it takes to plan or preview it."""
@@ -118,12 +122,14 @@ class Question:
 def spelled(question: Question, schema: Schema) -> Question:
     """Return the one spelling of all questions that mean the same of a data set.
 
-    It names the mechanism that ``auto`` stands for, but for linear regressions: theirs a
-    simulation decides, so that ``auto`` and its choice are two questions.
+    It names the mechanism that ``auto`` stands for, but where errors decide it: for linear
+    regressions, and for noisy sums in accounts with a delta. There ``auto`` and its choice are two
+    questions.
 
     What is planned, cached, named and compared is in this spelling; answers say what was asked.
     """
-    statistic, mechanism = settled(canonical(question.statistic, schema), question.mechanism)
+    asked = canonical(question.statistic, schema)
+    statistic, mechanism = settled(asked, question.mechanism, zcdp=schema.zcdp)
     return replace(question, statistic=statistic, mechanism=mechanism)
 
 

@@ -7,17 +7,22 @@ from itertools import chain
 from typing import Any
 
 from app.services.plans.questions import Question
-from app.tidy.names import condition
+from app.tidy.names import condition, words
 from mechanisms.catalog import STATISTICS
 from mechanisms.expressions.parsing import parse
 
 _TOLD = frozenset(
     {
         "kind", "columns", "column", "target", "features", "formula", "where", "by", "parts",
-        "derive", "edges",
+        "derive", "edges", "time", "event", "score", "label",
     }
 )  # fmt: skip
-_NAMING = ("columns", "column", "target", "features", "where", "by", "weights")
+_AMOUNT_AND_FLAG = ("time", "event", "score", "label")
+"""The fields of a number column and a boolean one that are counted together."""
+_NAMING = (
+    "columns", "column", *_AMOUNT_AND_FLAG, "target", "features", "offset", "where", "by",
+    "weights", "groups",
+)  # fmt: skip
 """The fields that name columns; ``edges`` have those of ``columns``."""
 _MOST_NAMED = 4
 
@@ -31,12 +36,12 @@ def asked(statistic: Mapping[str, Any]) -> str:
     'linear regression of food on income'
     >>> asked({"kind": "mean", "columns": ["income"], "by": ["sex", "region"]})
     'mean income by sex and region'
+    >>> asked({"kind": "cox_regression", "time": "months", "event": "died", "features": ["age"]})
+    'Cox regression of months, died on age'
     """
     if "parts" in statistic:
         return "; ".join(asked(part["statistic"]) for part in statistic["parts"])
-    target = statistic.get("target")
-    names = [statistic["column"]] if "column" in statistic else statistic.get("columns") or ()
-    of = statistic.get("formula") or (_named(target) if target else _several(names))
+    of = statistic.get("formula") or _several(_counted(statistic))
     text = _kind_of(statistic) + (f"{_linked(statistic)}{of}" if of else "")
     if statistic.get("features") and not statistic.get("formula"):
         text += f" on {_several(statistic['features'])}"
@@ -46,7 +51,20 @@ def asked(statistic: Mapping[str, Any]) -> str:
 
 
 def _kind_of(statistic: Mapping[str, Any]) -> str:
-    return str(statistic["kind"]).replace("_", " ")
+    return words(str(statistic["kind"]))
+
+
+def _counted(statistic: Mapping[str, Any]) -> Sequence[object]:
+    """Return what a statistic is of: its target, its columns, or its pair of an amount and a flag.
+
+    >>> _counted({"kind": "roc", "score": "age", "label": "died"})
+    ['age', 'died']
+    """
+    for name in ("target", "column"):
+        if name in statistic:
+            return [statistic[name]]
+    pair = [statistic[name] for name in _AMOUNT_AND_FLAG if name in statistic]
+    return statistic.get("columns") or pair
 
 
 def _linked(statistic: Mapping[str, Any]) -> str:
@@ -121,7 +139,7 @@ def in_words(question: Question) -> str:
     if question.norm != "auto":
         parts.append(f"in the {question.norm} norm")
     if question.inference is not None:
-        parts.append(f"of which {question.inference} goes to standard errors")
+        parts.append(f"of which at most {question.inference} goes to standard errors")
     sentence = ", ".join(parts)
     return f"{sentence[0].upper()}{sentence[1:]}."
 
@@ -158,10 +176,9 @@ def _statistic(statistic: Mapping[str, Any]) -> Iterator[str]:
 def _subject(statistic: Mapping[str, Any]) -> str:
     if statistic.get("formula"):
         return f" of {statistic['formula']}"
-    if statistic.get("target"):
-        return f" of {_value(statistic['target'])} on {_value(statistic.get('features') or ())}"
-    columns = statistic.get("columns") or statistic.get("column")
-    return f"{_linked(statistic)}{_value(columns)}" if columns else ""
+    counted, features = _counted(statistic), statistic.get("features")
+    of = f"{_linked(statistic)}{_value(counted)}" if counted else ""
+    return f"{of} on {_value(features)}" if features else of
 
 
 def _value(value: object) -> str:
@@ -190,18 +207,20 @@ def _part(part: Mapping[str, Any]) -> str:
         return " × ".join(map(_value, part["product"]))
     if "log" in part:
         return f"log({part['log']})"
+    if not part.keys() & {"expr", "column", "step"}:  # numbers by name
+        return ", ".join(f"{name} {_value(each)}" for name, each in part.items())
     if "step" in part:
         return f"step {_value(part['step'])}"
     name = str(part.get("expr") or part.get("column"))
     if "op" in part:
         return f"{name} {part['op']} {_value(part['value'])}"
-    for member, words in (
+    for member, spelled in (
         ("reference", "relative to"),
         ("edges", "in bands of"),
         ("lower", "from"),
     ):
         if part.get(member) is not None:
-            name += f" {words} {_value(part[member])}"
+            name += f" {spelled} {_value(part[member])}"
     if part.get("outside") == "drop":
         name += " and no others"
     return f"{name} to {_value(part['upper'])}" if part.get("upper") is not None else name

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from html import escape
 
 from app.services.publishing.linked_data import schema_org
-from app.services.publishing.pictures import badge
-from app.services.publishing.published import Published
-from app.services.publishing.sentences import badge_text
+from app.services.publishing.published import Published, badge_text, loss_of
 from app.services.releases.public_moments import tidy_csv
 
 _PUBLISHER = "Release Desk"
@@ -78,10 +77,13 @@ def csl_json(published: Published, address: str) -> str:
 
 def _told(published: Published) -> str:
     adjacency = published.answer["guarantee"]["adjacency"]
-    return f"epsilon = {published.answer['epsilon']} ({adjacency})"
+    return f"{' = '.join(loss_of(published.answer['guarantee']))} ({adjacency})"
 
 
 # The formats of a public release: files, citations and pictures, by file extension
+
+_LETTER = 6.6
+"""The width of a letter of a badge, in pixels."""
 
 Form = Callable[[Published, str], bytes]
 """Makes a form of a public release; ``base`` is where the service is."""
@@ -99,6 +101,22 @@ def _linked(published: Published, base: str) -> bytes:
 def _badge(published: Published, base: str) -> bytes:
     del base
     return badge(*badge_text(published)).encode()
+
+
+def badge(left: str, right: str) -> str:
+    """Return a badge of two halves."""
+    first, second = (round(_LETTER * len(text)) + 12 for text in (left, right))
+    label = escape(f"{left}, {right}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{first + second}" height="20" role="img"'
+        f' aria-label="{label}"><title>{label}</title>'
+        f'<rect width="{first}" height="20" fill="#444"/>'
+        f'<rect x="{first}" width="{second}" height="20" fill="#0b5cad"/>'
+        '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11"'
+        ' text-anchor="middle">'
+        f'<text x="{first / 2}" y="14">{escape(left)}</text>'
+        f'<text x="{first + second / 2}" y="14">{escape(right)}</text></g></svg>'
+    )
 
 
 def _cited(make: Callable[[Published, str], str]) -> Form:

@@ -27,6 +27,7 @@ from app.services.releases.releases import ReleaseService
 from app.services.transparency.log import LogService
 from app.store import Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.publishing import PublicationRecord, Wanted
+from app.tidy.names import words
 
 __all__ = ["PublicPage", "PublicationRecord", "PublicationService", "Published", "Wanted"]
 
@@ -261,6 +262,7 @@ class PublicationService:
             release=release,
             dataset=facts.record.name,
             columns=columns_of(facts, _statistic(release)),
+            delta=facts.meter.delta,
             software=self._software,
         )
 
@@ -300,13 +302,15 @@ def _publish(
     question = read_question(found.request)
     columns = columns_of(facts, _statistic(found))
     labels = [str(column["label"]) for column in columns.values() if "label" in column]
-    kinds = [kind.replace("_", " ") for kind in question.kinds]
-    words = (facts.record.name, *kinds, *question.kinds, *columns, *labels, found.id)
+    kinds = [
+        each for kind in question.kinds for each in (kind, kind.replace("_", " "), words(kind))
+    ]
+    found_by = (facts.record.name, *kinds, *columns, *labels, found.id)
     return work.publications.publish(
         release=found.id,
         dataset=found.dataset,
         kinds=question.kinds,
-        words="\n".join(words).casefold(),
+        words="\n".join(found_by).casefold(),
         content=sha256_hex(found.result),
         principal=person,
         reason=reason,

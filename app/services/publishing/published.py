@@ -1,4 +1,4 @@
-"""A release that is public: its answer, and the public facts that say what it is about.
+"""A release that is public: its answer, the facts that say what it is about, and both in words.
 
 Facts are those of the columns that the question names, and no others: a page shows no more than
 the answer does but what the answer's own words mean.
@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote
@@ -32,8 +34,12 @@ from app.services.releases.receipts import Receipts
 from app.services.transparency.log import EntryProof, LogService
 from app.store import ReleaseRecord
 from app.store.publishing import PublicationRecord
-from app.tidy.names import Labels, labels_of
+from app.tidy.names import Labels, labels_of, words
 from app.tidy.rows import Row, rows_of
+from mechanisms.accounting import epsilon_of, units
+from mechanisms.catalog import written_guarantee
+from mechanisms.exact.fractions import decimal_text
+from mechanisms.privacy import Guarantee
 
 _TOLD = ("type", "lower", "upper", "values", "labels", "label", "unit_of_measure", "expr")
 """What is shown of a column; how cells were read is of no use to a reader."""
@@ -54,6 +60,8 @@ class Published:
         The name of its data set.
     columns
         The declared facts of the columns that it is about.
+    delta
+        That of its account; None where epsilons add up.
     software
         The version that serves it.
     """
@@ -62,6 +70,7 @@ class Published:
     release: ReleaseRecord
     dataset: str
     columns: Mapping[str, Mapping[str, Any]]
+    delta: Fraction | None
     software: str
 
     @property
@@ -105,6 +114,11 @@ class Published:
     def epsilon(self) -> str:
         """Return its privacy loss."""
         return str(json.loads(self.release.request)["epsilon"])
+
+    @property
+    def promise(self) -> Guarantee:
+        """Return what its plan guarantees."""
+        return written_guarantee(json.loads(self.release.plan))
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -166,8 +180,8 @@ def path_of(release: str) -> str:
 
 def listed(kinds: tuple[str, ...]) -> str:
     """Return kinds as words, the first letter large: "Mean and histogram"."""
-    words = [kind.replace("_", " ") for kind in kinds]
-    text = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    named = list(map(words, kinds))
+    text = " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
     return text[:1].upper() + text[1:]
 
 
@@ -243,3 +257,156 @@ def proof_json(log: LogService, proof: EntryProof) -> Mapping[str, Any]:
         "path": [each.hex() for each in proof.inclusion.path],
         "checkpoint": proof.checkpoint,
     } | stamped
+
+
+_MOST_READABLE = 20.0  # exp(20) is above a hundred million, which is said instead
+_NEARLY_SURE = 99.5  # what is above would be written as 100%
+_NOISY = (
+    "Every number has noise added on purpose, to protect every person in the data. "
+    "The same question asked again would give another number."
+)
+_NEIGHBOURS = {
+    "replace_one": "Replacing one person's data",
+    "add_remove": "Adding or removing one person",
+}
+
+
+def meaning(published: Published) -> tuple[str, ...]:
+    """Return what the numbers say and what they do not, a sentence or two each."""
+    sentences = [*published.about_missing, _NOISY]
+    if any(row.noise is not None for row in published.rows):
+        sentences.append(
+            "A noise interval says where a number would have been without the noise: it holds that "
+            "number in 95 of 100 releases. It says nothing of people who are not in the data."
+        )
+    else:
+        sentences.append(
+            "The law of the noise depends on the data here, so no noise interval is shown: it "
+            "would reveal something about the data."
+        )
+    if any(row.confidence is not None for row in published.rows):
+        sentences.append(
+            "A confidence interval says where the number of the whole population is, sampling "
+            "error and noise together. It is the wider one, and the one to draw conclusions from."
+        )
+    else:
+        sentences.append(
+            "There is no confidence interval, because none was asked for. So no interval here "
+            "covers the error of having seen a sample of the population only."
+        )
+    sentences.append(
+        "Values outside the declared bounds were moved to the nearest bound before anything was "
+        "computed. The bounds are public knowledge and were not read off the data."
+    )
+    return tuple(sentences)
+
+
+def guarantee(published: Published) -> str:
+    """Return the promise in words, with the factor that epsilon stands for."""
+    promised = published.answer["guarantee"]
+    changes = f"{changes_at_most(promised, published.delta)} Here {promised['protects']}."
+    if "rho" in promised:
+        return (
+            f"{changes} Rho is {promised['rho']}. This is zero-concentrated differential privacy: "
+            "it holds whatever else is known and whatever is computed from the result."
+        )
+    return (
+        f"{changes} Epsilon is {promised['epsilon']}. This is pure differential privacy: it has no "
+        "exceptions, whatever else is known and whatever is computed from the result."
+    )
+
+
+def changes_at_most(promised: Mapping[str, Any], delta: Fraction | None) -> str:
+    """Return by how much one person's data change the probability of any result.
+
+    ``promised`` is the guarantee of an answer, ``delta`` that of its account.
+    """
+    epsilon, and_more = Fraction(promised["epsilon"]), ""
+    if "rho" in promised and delta is not None:
+        epsilon = epsilon_of(units(Fraction(promised["rho"])), delta).fraction
+        and_more = f", and {decimal_text(delta)} more"
+    return (
+        f"{_NEIGHBOURS[promised['adjacency']]} changes the probability of any result by at most a "
+        f"factor of {_factor(float(epsilon))}{and_more}."
+    )
+
+
+_ALTERNATIVES = {
+    "replace_one": "which of two values one person has",
+    "add_remove": "whether one person is in the data",
+}
+
+
+def odds_at_most(epsilon: float, adjacency: str) -> str:
+    """Return what a privacy loss means for one person: how sure a guess at even odds may become.
+
+    By Bayes' rule the posterior odds are at most exp(epsilon) times the prior odds.
+
+    >>> odds_at_most(1.0, "add_remove")[-55:]
+    ', and is 50% sure before, is at most 73% sure after it.'
+    """
+    return (
+        f"Someone who guesses {_ALTERNATIVES[adjacency]}, and is 50% sure before, is at most"
+        f" {sure_at_most(epsilon)} sure after it."
+    )
+
+
+def sure_at_most(epsilon: float) -> str:
+    """Return how sure a guess at even odds may become, in percent.
+
+    >>> sure_at_most(0.5), sure_at_most(19)
+    ('62%', 'nearly 100%')
+    """
+    sure = 100 / (1 + math.exp(-epsilon))
+    return f"{sure:.0f}%" if sure < _NEARLY_SURE else "nearly 100%"
+
+
+def loss_of(promised: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the parameter that a guarantee limits, and its value: epsilon, or rho."""
+    name = "rho" if "rho" in promised else "epsilon"
+    return name, promised[name]
+
+
+def _factor(epsilon: float) -> str:
+    if epsilon > _MOST_READABLE:
+        return "a hundred million"
+    return f"{math.exp(epsilon):.3g}"
+
+
+def methods(published: Published) -> str:
+    """Return a paragraph for the methods section of a paper, ready to paste."""
+    answer = published.answer
+    promised = answer["guarantee"]
+    norm = f" in the {answer['norm']} norm" if answer.get("norm") else ""
+    exact = ", and drawn exactly, without rounding error" if promised["exact"] else ""
+    bounds = bounds_in_words(published)
+    return (
+        f"We report a {published.about} of the data set “{published.dataset}”, released under "
+        f"{promised['definition']} with {' = '.join(loss_of(promised))} and "
+        f"{promised['adjacency'].replace('_', '-')} adjacency ({promised['protects']}). "
+        f"What was asked, in full: {published.question}. "
+        f"{''.join(f'{each} ' for each in published.about_missing)}"
+        f"{f'Columns were clamped to public bounds: {bounds}. ' if bounds else ''}"
+        f"The noise was calibrated by the {answer['mechanism'].replace('_', '-')} mechanism{norm} "
+        f"({promised['theorem']}; sensitivity {promised['sensitivity']} "
+        f"{promised['sensitivity_unit']}){exact}. The release {published.id} is entry "
+        f"{published.release.seq} of account {published.release.account} in a hash-chained privacy "
+        f"ledger, and carries a signed receipt ({published.software})."
+    )
+
+
+def bounds_in_words(published: Published) -> str:
+    """Return the bounds of the columns, as "age 0 to 100 years"."""
+    return "; ".join(
+        f"{name} {column['lower']} to {column['upper']}"
+        + (f" {column['unit_of_measure']}" if "unit_of_measure" in column else "")
+        for name, column in published.columns.items()
+        if "lower" in column
+    )
+
+
+def badge_text(published: Published) -> tuple[str, str]:
+    """Return the two halves of a badge: "epsilon 0.5" and "pure DP", or "rho 0.125" and "zCDP"."""
+    promised = published.answer["guarantee"]
+    definition = promised["definition"].replace("epsilon-DP", "DP").replace("rho-zCDP", "zCDP")
+    return " ".join(loss_of(promised)), definition

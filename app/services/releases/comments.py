@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import anyio.to_thread
 
-from app.domain.policies import Role
+from app.domain.policies import Right
 from app.domain.problems import invalid_request
 from app.domain.releases import UNDECIDED, ReleaseState
 from app.domain.reviews import Count, Difference, Event, differences
@@ -21,8 +21,7 @@ from app.services.people.keys import Caller
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import gone_on
 from app.store import Reader, ReleaseRecord, Store, UnitOfWork
-from app.store.ledger.reviewing.comments import CommentRecord
-from app.store.ledger.reviewing.votes import VersionRecord
+from app.store.ledger.reviewing.votes import CommentRecord, VersionRecord
 
 __all__ = ["CommentRecord", "CommentService", "Version", "comments_for", "versions_in"]
 
@@ -60,12 +59,15 @@ class CommentService:
         Raises
         ------
         Problem
-            ``not-found``, for foreign and unknown ids alike; ``not-awaiting-review``;
+            ``not-found``, for foreign and unknown ids alike; ``forbidden`` to who neither asked
+            nor decides; ``not-awaiting-review``;
             ``invalid-request`` (a private comment of who asked); ``too-many-comments``;
             ``too-much-stored``.
         """
         found = await self._releases.get(release, caller=caller)
         own = found.principal == caller.person
+        if not own:
+            caller.require(Right.DECIDE)
         if own and private:
             raise invalid_request("private", "must be false for who asked: it is among reviewers")
 
@@ -149,7 +151,7 @@ def comments_for(
     """Return what a caller, who may see the release, may read of what has been said of it."""
     comments = reader.comments.of(record.id)
     own = record.principal == caller.person
-    if own or not caller.role.may_act_as(Role.CURATOR):
+    if own or not caller.role.may(Right.OVERSEE):
         return [each for each in comments if not each.private or each.person == caller.person]
     votes = Count.of(reader.votes.of(record.id), turn=record.turn, needed=needed)
     if needed == 1 or votes.complete or record.state is not ReleaseState.RESERVED:

@@ -22,19 +22,22 @@ from app.services.plans.plans import PlanService
 from app.services.plans.questions import read_question, statistic_json
 from app.services.releases.releases import ReleaseService
 from app.store import ReleaseRecord
+from mechanisms.catalog import written_guarantee
 from mechanisms.combined import combine, combining_ms
-from mechanisms.composition import THEOREM as COMPOSED
+from mechanisms.composition import THEOREM, THEOREM_OF_ZCDP
 from mechanisms.contract import InvalidStatisticError, Noise, Outcome, Statistic
 from mechanisms.derivations import Released, derive, deriving_ms
 from mechanisms.domain import Schema
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.presentation import counted, shown
-from mechanisms.privacy import NANOS_PER_EPSILON, Epsilon
+from mechanisms.privacy import NANOS_PER_EPSILON, PURE, ZCDP, Epsilon, definition_of
 
 _ALL_WORDING = (
     "Post-processing: least squares of the numbers of these releases, by the known law of their "
     "noise, without the data. It has the guarantee of all of them together, and costs nothing."
 )
 _TOGETHER = "together_with"
+_COMPOSED = {PURE: THEOREM, ZCDP: THEOREM_OF_ZCDP}
 
 WORDING = (
     "Post-processing: computed from the released numbers and public facts alone, without the data. "
@@ -114,7 +117,7 @@ class DerivationService:
 def _derivation(
     record: ReleaseRecord, facts: DatasetFacts, statistic: Statistic
 ) -> dict[str, object]:
-    answer = _answer_of(record, "release")
+    answer = answer_of_stored(record, "release")
     with _refused_in_words():
         outcome = derive(statistic, _released(record, answer, facts.schema), facts.schema)
         outcome = shown(outcome, statistic, facts.schema)
@@ -125,7 +128,7 @@ def _combined(
     records: Sequence[ReleaseRecord], facts: DatasetFacts, statistic: Statistic
 ) -> dict[str, object]:
     answers = {
-        each.id: _answer_of(each, "release" if each is records[0] else _TOGETHER)
+        each.id: answer_of_stored(each, "release" if each is records[0] else _TOGETHER)
         for each in records
     }
     # in one order, so that every answer made of the same releases agrees with the others
@@ -135,14 +138,19 @@ def _combined(
         outcome = combine(statistic, released, facts.schema)
         outcome = shown(outcome, statistic, facts.schema)
     epsilon = sum((each.epsilon.fraction for each in released), Fraction(0))
-    # Post-processing: the guarantee is that of all releases together, whose epsilons add up.
+    promised = [written_guarantee(json.loads(each.plan)) for each in records]
+    definition = definition_of(promised)
+    # Post-processing: the guarantee is that of all releases together, whose losses add up.
     guarantee = {
         **answers[records[0].id]["guarantee"],
+        "definition": definition,
         "epsilon": str(Epsilon(int(epsilon * NANOS_PER_EPSILON))),
         "sensitivity": "; ".join(answers[each.id]["guarantee"]["sensitivity"] for each in records),
         "sensitivity_unit": "one for each release, each in its own unit",
-        "theorem": f"{COMPOSED}; each release by its own theorem",
+        "theorem": f"{_COMPOSED[definition]}; each release by its own theorem",
     }
+    if definition == ZCDP:
+        guarantee["rho"] = decimal_text(sum((each.zcdp for each in promised), Fraction(0)))
     return _told(records, statistic, outcome, guarantee=guarantee, reason=_ALL_WORDING)
 
 
@@ -182,8 +190,14 @@ def _refused_in_words() -> Iterator[None]:
         ) from None
 
 
-def _answer_of(record: ReleaseRecord, place: str) -> dict[str, Any]:
-    """Return a stored answer; ``place`` is what the request calls the release."""
+def answer_of_stored(record: ReleaseRecord, place: str) -> dict[str, Any]:
+    """Return a stored answer; ``place`` is what the request calls the release.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``: there is none.
+    """
     if record.result is None:
         raise invalid_request(place, "the release has no result to derive from")
     return cast(dict[str, Any], json.loads(record.result))
@@ -197,6 +211,7 @@ def _released(record: ReleaseRecord, answer: Mapping[str, object], schema: Schem
     noise = counted_answer["noise"]
     return Released(
         statistic=question.statistic,
+        mechanism=kept["mechanism"],
         norm=kept["norm"],
         epsilon=question.epsilon,
         value=counted_answer["value"],

@@ -25,20 +25,15 @@ from typing import Protocol, TypeVar
 
 import anyio.to_thread
 
-from app.domain.problems import Problem, ProcessLostError, StorageError, is_of_storage
+from app.domain.problems import Problem, StorageError, is_of_storage
 from app.domain.releases import ReleaseState, may_be_redrawn
 from app.logs import describe
-from app.services.datasets.datasets import DatasetFacts, DatasetService
+from app.services.datasets.datasets import DatasetService
 from app.services.datasets.readable import ReadableData
-from app.services.plans.charged_plan import as_charged, told_as_charged
-from app.services.plans.deadlines import batched_ms
-from app.services.plans.plans import PlanService, make_plan
-from app.services.plans.questions import Question
-from app.services.releases.batches import MOST_MS, Batches
-from app.services.releases.charged_draws import ChargedDraws, ReadyDraw
-from app.services.releases.ledger_clock import LedgerClock
+from app.services.plans.answers import batched_ms
+from app.services.releases.charged_draws import MOST_MS, Batches, ChargedDraws, ReadyDraw
+from app.services.releases.public_moments import LedgerClock
 from app.store import DatasetRecord, Finish, ReleaseRecord, Store, Task, Void
-from mechanisms.contract import Plan
 
 # Charged releases that storage was in the way of: each is drawn again after a pause
 
@@ -170,7 +165,7 @@ class DrawService:
 
     Parameters
     ----------
-    store, datasets, readable, plans, charged_draws, ledger_clock
+    store, datasets, readable, charged_draws, ledger_clock
         What it works with. While the clock is behind no outcome is stored.
     threads
         How many draws that take long run at once; see :class:`Batches`.
@@ -186,7 +181,6 @@ class DrawService:
         store: Store,
         datasets: DatasetService,
         readable: ReadableData,
-        plans: PlanService,
         charged_draws: ChargedDraws,
         threads: int,
         worker: str,
@@ -199,13 +193,10 @@ class DrawService:
         self._store = store
         self._datasets = datasets
         self._readable = readable
-        self._plans = plans
         self._charged_draws = charged_draws
         self._batches = Batches(threads=threads, name="draw")
 
-    async def draw(
-        self, record: ReleaseRecord, facts: DatasetFacts, question: Question, plan: Plan
-    ) -> ReleaseRecord:
+    async def draw(self, record: ReleaseRecord, ready: ReadyDraw) -> ReleaseRecord:
         """Draw, make the result durable, and only then return it.
 
         Raises
@@ -213,15 +204,12 @@ class DrawService:
         StorageError
             The data could not be read, or the outcome not be written.
         """
-        expected_ms = batched_ms(plan)
+        dataset, expected_ms = ready.facts.record, batched_ms(ready.plan)
         manifest = await self._readable.manifest(record.dataset)
         small = self.small_draws
-        if small is not None and is_small(question, facts, expected_ms) and small.prepare():
+        if small is not None and is_small(ready, expected_ms) and small.prepare():
             try:
-                with self._store.expected():
-                    answer = await small.draw(
-                        record, facts.record, manifest, expected_ms=expected_ms
-                    )
+                answer = await small.draw(record, dataset, manifest, expected_ms=expected_ms)
                 return await self.finish(record, answer)
             except NoDrawProcessError:
                 pass  # it is drawn here
@@ -232,10 +220,9 @@ class DrawService:
                 record = await self.count_attempt(record)
                 if record.state is not ReleaseState.DEBITED:
                     return record
-        ready = ReadyDraw(facts, question, plan)
         try:
             result = await self._batches.submit(
-                *self._charged_draws.steps(record, facts.record, manifest, ready),
+                *self._charged_draws.steps(record, dataset, manifest, ready),
                 expected_ms=expected_ms,
             )
         except StorageError:
@@ -258,7 +245,7 @@ class DrawService:
     async def redraw(self, record: ReleaseRecord) -> ReleaseRecord:
         """Draw a release from what is stored of it, unless it is final; its attempt counts.
 
-        One that would not be drawn as what it was charged for is void.
+        One that cannot be drawn as what it was charged for is void.
 
         Raises
         ------
@@ -274,19 +261,12 @@ class DrawService:
         except Exception as error:  # a database that is away says nothing of the release
             raise StorageError("a data set's facts could not be read") from error
         try:
-            question, offer = await self._plans.offer_again(facts, record)
-            plan = offer.plan
-            if plan is None:  # no job in the version that charged it, and one in this
-                asked = as_charged(question, record.plan)
-                plan = await anyio.to_thread.run_sync(make_plan, facts, asked)
-            plan = told_as_charged(plan, record.plan)
-        except (ProcessLostError, StorageError) as error:
-            raise StorageError("a plan could not be made again") from error
+            ready = await anyio.to_thread.run_sync(self._charged_draws.ready, record, facts.record)
         except Exception as error:
             if is_of_storage(error):
-                raise StorageError("a plan could not be made again") from error
+                raise StorageError("a plan could not be read again") from error
             return await self.void(record, error)
-        return await self.draw(record, facts, question, plan)
+        return await self.draw(record, ready)
 
     async def again(self, record: ReleaseRecord) -> ReleaseRecord:
         """Draw a release of this process once more, if it has an attempt left."""
@@ -347,8 +327,8 @@ class DrawService:
             self.small_draws.close()
 
 
-def is_small(question: Question, facts: DatasetFacts, expected_ms: float) -> bool:
-    """Return whether a draw, and its plan in a process that does not know it yet, take little."""
+def is_small(ready: ReadyDraw, expected_ms: float) -> bool:
+    """Return whether a draw, and to read its plan in a process that has not yet, take little."""
     if expected_ms > MOST_MS:
         return False
-    return question.planning_ms(facts.schema) <= _LONGEST_PLAN_MS
+    return ready.planning_ms <= _LONGEST_PLAN_MS

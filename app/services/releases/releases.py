@@ -15,14 +15,13 @@ from typing import Any
 
 import anyio.to_thread
 
-from app.domain.policies import Role
+from app.domain.policies import Right
 from app.domain.problems import Problem, StorageError
 from app.domain.releases import ReleaseState
 from app.services.datasets.accounting import refusal_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_askable
 from app.services.datasets.readable import ReadableData
 from app.services.people.keys import Caller
-from app.services.plans.foresights import ForesightService
 from app.services.plans.plans import Offer, PlanService
 from app.services.plans.questions import (
     Question,
@@ -30,10 +29,10 @@ from app.services.plans.questions import (
     read_question,
     spelled,
 )
+from app.services.releases.charged_draws import ReadyDraw
 from app.services.releases.draws import DrawService
 from app.services.releases.jobs import JobRunner
-from app.services.releases.ledger_clock import LedgerClock
-from app.services.releases.public_moments import PublicMoments, job_of_record
+from app.services.releases.public_moments import LedgerClock, PublicMoments, job_of_record
 from app.services.releases.reviews import reserve
 from app.store import Debit, ReleasePage, ReleaseRecord, Store
 
@@ -103,7 +102,7 @@ class ReleaseService:
 
     Parameters
     ----------
-    store, datasets, readable, plans, foresights, draws, jobs, moments, ledger_clock
+    store, datasets, readable, plans, draws, jobs, moments, ledger_clock
         What it works with.
     max_waiting
         How many requests may be under way; above it one is refused as
@@ -123,7 +122,6 @@ class ReleaseService:
         datasets: DatasetService,
         readable: ReadableData,
         plans: PlanService,
-        foresights: ForesightService,
         draws: DrawService,
         jobs: JobRunner,
         moments: PublicMoments,
@@ -136,7 +134,6 @@ class ReleaseService:
         self._datasets = datasets
         self._readable = readable
         self._plans = plans
-        self._foresights = foresights
         self.draws = draws
         self._jobs = jobs
         self._max_waiting = max_waiting
@@ -241,7 +238,8 @@ class ReleaseService:
             else:
                 charged = await self._store.awrite(charge)
             if charged.fresh and offer.job is None:
-                draw = self.draws.draw(charged.record, facts, question, offer.drawn_here())
+                ready = ReadyDraw(facts, question, offer.plan, offer.planning_ms)
+                draw = self.draws.draw(charged.record, ready)
                 return await self._drawn(charged.record, draw)
             found = charged.record
         if not await anyio.to_thread.run_sync(self._is_same, found, facts, asked):
@@ -280,8 +278,7 @@ class ReleaseService:
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
-        self._plans.require_askable(question)  # as it was asked, which is what is stored
-        offer = await self._foresights.offer(facts, question, person=person)
+        offer = await self._plans.offer(facts, question, person=person)
         # Last: what cannot be drawn or dated now is not charged.
         await self._readable.require(facts.id)
         await self._ledger_clock.require()
@@ -335,7 +332,7 @@ class ReleaseService:
     def _get_for(self, release: str, caller: Caller) -> ReleaseRecord | None:
         """Look a release up; a foreign one is not read, so that it takes as long as none."""
         with self._store.reading() as reader:
-            if caller.role.may_act_as(Role.CURATOR):
+            if caller.role.may(Right.OVERSEE):
                 return reader.releases.get(release, self.moments.publicly)
             return reader.releases.of_person(release, caller.person, self.moments.publicly)
 
@@ -354,7 +351,7 @@ class ReleaseService:
         They end after ``limit``, or after a number of bytes of what is shown of them.
         ``state`` is one that no draw leads to or from: when that happens is not public.
         """
-        everybody = caller.role.may_act_as(Role.CURATOR)
+        everybody = caller.role.may(Right.OVERSEE)
         with self._store.reading() as reader:
             return reader.releases.page(
                 principal=None if everybody else caller.person,
@@ -364,6 +361,7 @@ class ReleaseService:
                 limit=limit,
                 most_bytes=most_bytes,
                 shown=self.moments.publicly,
+                hidden=caller.hidden,
             )
 
     def heads(
@@ -376,7 +374,7 @@ class ReleaseService:
         state: ReleaseState | None = None,
     ) -> ReleasePage:
         """Return what :meth:`list` does, without results: what a long list shows."""
-        everybody = caller.role.may_act_as(Role.CURATOR)
+        everybody = caller.role.may(Right.OVERSEE)
         with self._store.reading() as reader:
             return reader.releases.page_of_heads(
                 principal=None if everybody else caller.person,
@@ -385,6 +383,7 @@ class ReleaseService:
                 before=before,
                 limit=limit,
                 shown=self.moments.publicly,
+                hidden=caller.hidden,
             )
 
     async def finish_running(self, *, timeout_s: float | None = None) -> None:

@@ -28,15 +28,13 @@ from app.services.datasets.datasets import DatasetService, require_active, requi
 from app.services.datasets.readable import ReadableData
 from app.services.people.keys import Caller
 from app.services.plans.answers import status_of
-from app.services.plans.charged_plan import PlanChangedError
-from app.services.plans.foresights import ForesightService
-from app.services.plans.plans import PlanService
+from app.services.plans.plans import PlanService, charged_plan
 from app.services.plans.questions import Question
 from app.services.releases.jobs import JobRunner
-from app.services.releases.ledger_clock import LedgerClock
-from app.services.releases.public_moments import PublicMoments, job_of_record
+from app.services.releases.public_moments import LedgerClock, PublicMoments, job_of_record
 from app.store import Charged, Debit, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.records import text_of
+from mechanisms.catalog import PlanChangedError
 from mechanisms.privacy import Epsilon
 
 __all__ = ["Decision", "ReviewService", "Unchanged", "gone_on", "reserve"]
@@ -64,7 +62,7 @@ class ReviewService:
 
     Parameters
     ----------
-    store, datasets, readable, plans, jobs, moments, foresights, ledger_clock
+    store, datasets, readable, plans, jobs, moments, ledger_clock
         What it works with.
     longest
         After which time a release without a decision is given back.
@@ -81,7 +79,6 @@ class ReviewService:
         plans: PlanService,
         jobs: JobRunner,
         moments: PublicMoments,
-        foresights: ForesightService,
         ledger_clock: LedgerClock,
         longest: timedelta,
         most_bytes: int | None,
@@ -92,7 +89,6 @@ class ReviewService:
         self._plans = plans
         self._jobs = jobs
         self._moments = moments
-        self._foresights = foresights
         self._ledger_clock = ledger_clock
         self._longest = longest
         self._most_bytes = most_bytes
@@ -115,8 +111,8 @@ class ReviewService:
         ------
         Problem
             ``not-found``; ``own-request``; ``precondition``; ``not-awaiting-review``;
-            ``votes-complete``; ``plan-changed``, where it would now be drawn otherwise than it
-            says; ``paused``; ``dataset-unreadable``; ``clock-behind``.
+            ``votes-complete``; ``plan-changed``, where it cannot be drawn as it says any
+            more; ``paused``; ``dataset-unreadable``; ``clock-behind``.
         """
         # What has waited too long is over, even where no process has ended it yet.
         await self.expire_due()
@@ -154,11 +150,11 @@ class ReviewService:
             return gone_on(reader, found, unchanged)
 
     async def _check_plan(self, record: ReleaseRecord) -> None:
-        """Pass for a plan that is still the one that was reviewed; another version may differ."""
+        """Pass for a plan that can be drawn as it was reviewed; another version may not."""
         facts = await anyio.to_thread.run_sync(self._datasets.facts, record.dataset)
         try:
-            await self._plans.offer_again(facts, record)
-        except (PlanChangedError, Problem, KeyError, ValueError):
+            await anyio.to_thread.run_sync(charged_plan, record, facts)
+        except PlanChangedError:
             raise Problem("plan-changed") from None
 
     async def withdraw(self, release: str, *, caller: Caller) -> ReleaseRecord:
@@ -219,7 +215,7 @@ class ReviewService:
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         # A review that has begun goes on: planned as one that everything is reviewed under.
         always = replace(facts, policy=replace(facts.policy, review=Review(Epsilon(0))))
-        offer = await self._foresights.offer(always, question, person=caller.person)
+        offer = await self._plans.offer(always, question, person=caller.person)
         await self._readable.require(found.dataset)
         await self._ledger_clock.require()
 

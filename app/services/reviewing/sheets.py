@@ -13,40 +13,50 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
 
-from app.domain.policies import Policy
+from app.domain.policies import Policy, policy_json
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.domain.reviews import Count, Vote
 from app.logs import describe
+from app.services.datasets.accounting import delta_of, meter_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService
-from app.services.datasets.policies import policy_json
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, status_of
-from app.services.plans.foresights import ForesightService
 from app.services.plans.missing import warned
+from app.services.plans.plans import PlanService
 from app.services.plans.questions import Question, read_question
-from app.services.plans.wording import in_words
-from app.services.publishing.published import columns_of
+from app.services.plans.wording import columns_named, in_words
+from app.services.publishing.published import columns_of, odds_at_most, sure_at_most
 from app.services.releases.comments import CommentRecord, Version, comments_for, versions_in
 from app.services.releases.releases import ReleaseService
-from app.store import CapRecord, DatasetStatus, Reader, ReleaseRecord, Store, UnitOfWork
+from app.store import (
+    CapRecord,
+    DatasetRecord,
+    DatasetStatus,
+    Reader,
+    ReleaseRecord,
+    Store,
+    UnitOfWork,
+)
 from app.store.ledger.records import now
-from app.store.ledger.reviewing.comments import Sight, SightRecord
-from mechanisms.foresight.assumptions import Assumptions
-from mechanisms.foresight.foresee import Foresight
+from app.store.ledger.reviewing.votes import View, ViewRecord
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import ErrorEstimate
 
 # Who has seen results that are not public: noted once for each person, release, way and day
 
-__all__ = ["SightRecord", "SightService"]
+__all__ = ["ViewRecord", "ViewService"]
 
 _LOG = logging.getLogger(__name__)
 How = Literal["read", "listed", "derived", "downloaded"]
@@ -56,13 +66,13 @@ WRITE_EVERY_S = 2.0
 _MOST_REMEMBERED = 10_000  # what is forgotten is noted again, and the database keeps one of a day
 
 
-class SightService:
+class ViewService:
     """Notes who sees results, and lists it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._seen: dict[tuple[str, str, str, str], None] = {}
-        self._unwritten: list[Sight] = []
+        self._unwritten: list[View] = []
 
     def note(self, records: Iterable[ReleaseRecord], how: How, *, caller: Caller) -> None:
         """Note that somebody sees the results that some releases have."""
@@ -80,7 +90,7 @@ class SightService:
             self._seen.clear()
         self._seen[known] = None
         self._unwritten.append(
-            Sight(release=release, person=caller.person, how=how, key=caller.key, at=at)
+            View(release=release, person=caller.person, how=how, key=caller.key, at=at)
         )
 
     async def write(self) -> None:
@@ -91,26 +101,32 @@ class SightService:
 
         def write(work: UnitOfWork) -> None:
             public = work.publications.public({each.release for each in taken})
-            work.sights.note([each for each in taken if each.release not in public])
+            work.views.note([each for each in taken if each.release not in public])
 
         try:
             await self._store.awrite(write)
         except BaseException:
-            # Also of a task that is cancelled: a sight is forgotten by a crash alone.
+            # Also of a task that is cancelled: a view is lost by a crash alone.
             self._unwritten = taken + self._unwritten
             raise
 
     async def list(
-        self, *, before: int | None, limit: int, release: str | None
-    ) -> Sequence[SightRecord]:
-        """Return who has seen what, newest first."""
+        self, *, caller: Caller, before: int | None, limit: int, release: str | None
+    ) -> Sequence[ViewRecord]:
+        """Return who has seen what, as far as a caller may see it, newest first."""
         await self.write()
+        return await anyio.to_thread.run_sync(
+            partial(self.written, caller=caller, before=before, limit=limit, release=release)
+        )
 
-        def read() -> Sequence[SightRecord]:
-            with self._store.reading() as reader:
-                return reader.sights.list(before=before, limit=limit, release=release)
-
-        return await anyio.to_thread.run_sync(read)
+    def written(
+        self, *, caller: Caller, before: int | None, limit: int, release: str | None = None
+    ) -> Sequence[ViewRecord]:
+        """Return what has been written down, newest first; in a thread of the caller's."""
+        with self._store.reading() as reader:
+            return reader.views.list(
+                before=before, limit=limit, release=release, hidden=caller.hidden
+            )
 
     async def keep_writing(self) -> None:
         """Write down what has been noted, while somebody serves."""
@@ -123,22 +139,30 @@ class SightService:
         try:
             await self.write()
         except Problem as problem:  # busy, or frozen
-            _LOG.info("sights not written yet", extra={"code": problem.code})
+            _LOG.info("views not written yet", extra={"code": problem.code})
         except Exception as error:
-            _LOG.error("sights not written yet", extra=describe(error))
+            _LOG.error("views not written yet", extra=describe(error))
 
 
 # The review sheet: all that a reviewer needs of one release, on one screen
 
 MOST_EARLIER = 100
-"""How many earlier releases a sheet looks at: the newest, of the data set and of who asks."""
+"""How many earlier releases of a data set a sheet looks at: the newest."""
+MOST_LINKED = 25
+"""How many data sets about the same people a sheet looks at: the newest."""
+_DATASET = re.compile(r"\bds_[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """An earlier release of the same data set that touches some of the same columns."""
+    """An earlier release about the same people that touches columns of the same names.
+
+    ``dataset`` and ``name`` are of its data set, which may be another one.
+    """
 
     id: str
+    dataset: str
+    name: str
     kinds: tuple[str, ...]
     epsilon: str
     status: str
@@ -182,6 +206,31 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What has been released of an account that holds data of the same people.
+
+    Attributes
+    ----------
+    account
+        Its id.
+    datasets
+        The id and the name of each of its data sets that are linked with this one.
+    releases, spent
+        How many releases were charged, at most :data:`MOST_EARLIER` for each data set, and what the
+        account has spent, as an epsilon.
+    asked, spent_by_requester
+        What the requester has asked of these data sets, by status, and has spent of the account.
+    """
+
+    account: str
+    datasets: tuple[tuple[str, str], ...]
+    releases: int
+    spent: str
+    asked: Mapping[str, int]
+    spent_by_requester: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Votes:
     """The votes that the reader may see, and how many decide."""
 
@@ -205,10 +254,12 @@ class Sheet:
     about_missing: Sequence[str]
     request: Mapping[str, Any]
     cost: Cost
-    expected: Foresight
+    expected: ErrorEstimate
     bounds: Mapping[str, Mapping[str, Any]]
     earlier: Sequence[Earlier]
     overlaps: Sequence[Overlap]
+    uses: Sequence[Use]
+    for_one_person: Sequence[str]
     policy: Mapping[str, object]
     policy_says: Sequence[str]
     versions: Sequence[Version]
@@ -224,12 +275,12 @@ class SheetService:
         store: Store,
         datasets: DatasetService,
         releases: ReleaseService,
-        foresights: ForesightService,
+        plans: PlanService,
     ) -> None:
         self._store = store
         self._datasets = datasets
         self._releases = releases
-        self._foresights = foresights
+        self._plans = plans
 
     async def sheet(self, release: str, *, caller: Caller) -> Sheet:
         """Return the sheet of a release under review, to somebody who may see every release.
@@ -245,7 +296,7 @@ class SheetService:
             raise Problem("not-awaiting-review", release_status=status_of(found.state))
         facts = await self._datasets.present(found.dataset)
         question = read_question(found.request)
-        expected = await self._foresights.of(facts, question, Assumptions(), person=caller.person)
+        expected = await self._plans.estimate(facts, question, Assumptions(), person=caller.person)
 
         def read() -> Sheet:
             with self._store.reading() as reader:
@@ -259,18 +310,22 @@ class SheetService:
         found: ReleaseRecord,
         facts: DatasetFacts,
         *,
-        expected: Foresight,
+        expected: ErrorEstimate,
         caller: Caller,
     ) -> Sheet:
         request, question = json.loads(found.request), read_question(found.request)
         needed, details = facts.policy.reviewers, json.loads(found.plan)["details"]
         bounds = columns_of(facts, request["statistic"])
+        overlaps = _overlaps(reader, facts, caller.hidden)
+        linked = _linked(reader, facts, overlaps)
+        heads = {each.id: self._heads(reader, each.id) for each in linked}
+        uses = _uses(reader, found, linked, heads)
         return Sheet(
             record=found,
             facts=facts,
             status=status_of(found.state),
             etag=etag_of(found),
-            asker=self._history(reader, found, facts),
+            asker=_history(reader, found, facts, uses),
             purpose=question.purpose,
             words=in_words(question),
             about_missing=details.get("about_missing", ()),
@@ -278,8 +333,14 @@ class SheetService:
             cost=_cost(reader, found, facts, question),
             expected=replace(expected, usefulness=warned(expected.usefulness, details)),
             bounds=bounds,
-            earlier=self._earlier(reader, found, facts, tuple(bounds)),
-            overlaps=_overlaps(reader, facts),
+            earlier=[
+                each
+                for dataset in linked
+                for each in _earlier(found, dataset, heads[dataset.id], bounds)
+            ],
+            overlaps=overlaps,
+            uses=uses,
+            for_one_person=_for_one_person(found, facts, question, uses),
             policy=policy_json(facts.policy),
             policy_says=_said(facts.policy, question),
             versions=versions_in(reader, found),
@@ -287,58 +348,110 @@ class SheetService:
             comments=comments_for(reader, found, caller, needed=needed),
         )
 
-    def _history(self, reader: Reader, found: ReleaseRecord, facts: DatasetFacts) -> History:
-        account, person, meter = found.account, found.principal, facts.meter
-        records = self._heads(reader, person=person)
-        cap: CapRecord | None = reader.accounts.cap(account, person)
-        limit = None if cap is None else cap.amount
-        return History(
-            person=person,
-            asked=Counter(status_of(each.state) for each in records if each.id != found.id),
-            spent=str(meter.epsilon(reader.accounts.spent_by(account, person))),
-            cap=None if limit is None else str(meter.epsilon(limit)),
-            used=None if limit is None or cap is None else str(meter.epsilon(cap.used)),
-        )
-
-    def _earlier(
-        self,
-        reader: Reader,
-        found: ReleaseRecord,
-        facts: DatasetFacts,
-        columns: Sequence[str],
-    ) -> Sequence[Earlier]:
-        """Return the matrix of earlier releases that touch the same columns."""
-        rows: list[Earlier] = []
-        for each in self._heads(reader, dataset=found.dataset):
-            if each.number >= found.number:
-                continue
-            request = json.loads(each.request)
-            touched = columns_of(facts, request["statistic"])
-            if touched.keys() & set(columns):
-                rows.append(
-                    Earlier(
-                        id=each.id,
-                        kinds=read_question(each.request).kinds,
-                        epsilon=request["epsilon"],
-                        status=status_of(each.state),
-                        requested_by=each.principal,
-                        created_at=each.created_at,
-                        columns=tuple(name in touched for name in columns),
-                    )
-                )
-        return rows
-
-    def _heads(
-        self, reader: Reader, *, person: str | None = None, dataset: str | None = None
-    ) -> Sequence[ReleaseRecord]:
-        """Return the newest releases of somebody or of a data set, without their results."""
+    def _heads(self, reader: Reader, dataset: str) -> Sequence[ReleaseRecord]:
+        """Return the newest releases of a data set, without their results."""
         page = reader.releases.page_of_heads(
-            principal=person,
-            dataset=dataset,
-            limit=MOST_EARLIER,
-            shown=self._releases.moments.publicly,
+            dataset=dataset, limit=MOST_EARLIER, shown=self._releases.moments.publicly
         )
         return page.records
+
+
+def _linked(
+    reader: Reader, facts: DatasetFacts, overlaps: Sequence[Overlap]
+) -> Sequence[DatasetRecord]:
+    """Return a data set and those about the same people, itself first."""
+    others = [reader.datasets.get(each.dataset) for each in overlaps]
+    known = [each for each in others if each is not None and each.id != facts.id]
+    return [facts.record, *known[:MOST_LINKED]]
+
+
+def _uses(
+    reader: Reader,
+    found: ReleaseRecord,
+    linked: Sequence[DatasetRecord],
+    heads: Mapping[str, Sequence[ReleaseRecord]],
+) -> Sequence[Use]:
+    """Return what has been released of each account that holds data of the same people."""
+    uses = []
+    for account in dict.fromkeys(each.account for each in linked):
+        datasets = [each for each in linked if each.account == account]
+        records = [each for dataset in datasets for each in heads[dataset.id]]
+        own = [each for each in records if each.principal == found.principal]
+        meter = meter_of(delta_of(json.loads(datasets[0].spec).get("delta")))
+        charged = [each for each in records if each.state not in (*UNDECIDED, *GIVEN_BACK)]
+        uses.append(
+            Use(
+                account=account,
+                datasets=tuple((each.id, each.name) for each in datasets),
+                releases=len(charged),
+                spent=str(meter.epsilon(reader.accounts.balance(account).spent)),
+                asked=Counter(status_of(each.state) for each in own if each.id != found.id),
+                spent_by_requester=str(
+                    meter.epsilon(reader.accounts.spent_by(account, found.principal))
+                ),
+            )
+        )
+    return uses
+
+
+def _history(
+    reader: Reader, found: ReleaseRecord, facts: DatasetFacts, uses: Sequence[Use]
+) -> History:
+    account, person, meter = found.account, found.principal, facts.meter
+    cap: CapRecord | None = reader.accounts.cap(account, person)
+    limit = None if cap is None else cap.amount
+    own = next(each for each in uses if each.account == account)
+    return History(
+        person=person,
+        asked=own.asked,
+        spent=own.spent_by_requester,
+        cap=None if limit is None else str(meter.epsilon(limit)),
+        used=None if limit is None or cap is None else str(meter.epsilon(cap.used)),
+    )
+
+
+def _earlier(
+    found: ReleaseRecord,
+    dataset: DatasetRecord,
+    records: Sequence[ReleaseRecord],
+    columns: Collection[str],
+) -> Iterator[Earlier]:
+    """Yield the releases of a data set before this one that touch columns of these names."""
+    for each in records:
+        request = json.loads(each.request)
+        touched = columns_named(request["statistic"])
+        if each.number < found.number and not touched.isdisjoint(columns):
+            yield Earlier(
+                id=each.id,
+                dataset=dataset.id,
+                name=dataset.name,
+                kinds=read_question(each.request).kinds,
+                epsilon=request["epsilon"],
+                status=status_of(each.state),
+                requested_by=each.principal,
+                created_at=each.created_at,
+                columns=tuple(name in touched for name in columns),
+            )
+
+
+def _for_one_person(
+    found: ReleaseRecord, facts: DatasetFacts, question: Question, uses: Sequence[Use]
+) -> Sequence[str]:
+    """Return what the release means for one person, and with all before it; a sentence each.
+
+    Nothing is said where an account has a delta: its guarantee has exceptions.
+    """
+    if facts.meter.delta is not None:
+        return ()
+    adjacency = facts.schema.adjacency.value
+    own, spent = float(str(question.epsilon)), sum(float(each.spent) for each in uses)
+    charged = found.state not in (*UNDECIDED, *GIVEN_BACK)
+    alone, others = odds_at_most(own, adjacency), spent - own if charged else spent
+    if others <= 0:
+        return (alone,)
+    where = "the linked data sets" if len(uses) > 1 else "this account"
+    together = f"Together with all other releases of {where} (epsilon {others:g}):"
+    return alone, f"{together} {sure_at_most(own + others)} at most."
 
 
 def _cost(reader: Reader, found: ReleaseRecord, facts: DatasetFacts, question: Question) -> Cost:
@@ -356,17 +469,25 @@ def _cost(reader: Reader, found: ReleaseRecord, facts: DatasetFacts, question: Q
     )
 
 
-def _overlaps(reader: Reader, facts: DatasetFacts) -> Sequence[Overlap]:
-    """Return the data sets about the same people, as far as the ledger knows."""
+def _overlaps(reader: Reader, facts: DatasetFacts, hidden: Collection[str]) -> Sequence[Overlap]:
+    """Return the data sets about the same people, as far as the ledger knows.
+
+    Those of ``hidden`` accounts are left out.
+    """
     overlapping = [
         Overlap(dataset=each.id, name=each.name, why="shares the budget account")
         for each in reader.datasets.of_account(facts.record.account)
         if each.id != facts.id and each.status is not DatasetStatus.DELETED
     ]
     for entry in reader.entries.of_system("overlap_override"):
-        note = entry.note or ""
-        if facts.id in note.partition(":")[0]:
-            overlapping.append(Overlap(dataset=facts.id, name=facts.record.name, why=note))
+        about, _, reason = (entry.note or "").partition(":")
+        named = _DATASET.findall(about)
+        others = dict.fromkeys(each for each in named if each != facts.id)
+        for other in others if facts.id in named else ():
+            known = reader.datasets.get(other)
+            if known is not None and known.account not in hidden:
+                why = f"registered although it overlaps; the reason given:{reason}"
+                overlapping.append(Overlap(dataset=other, name=known.name, why=why))
     return overlapping
 
 

@@ -28,8 +28,7 @@ from app.domain.checkpoints import (
     read_checkpoint,
     verifier_key,
 )
-from app.domain.ledger import Entry
-from app.domain.merkle import audit_path, consistency_path
+from app.domain.ledger import Entry, audit_path, consistency_path
 from app.domain.problems import Problem, SignerLostError, invalid_request
 from app.logs import describe
 from app.services.releases.receipts import PublicKey

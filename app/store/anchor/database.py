@@ -23,7 +23,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 
 from app.domain.ledger import SYSTEM_ACCOUNT
-from app.store.anchor.records import (
+from app.store.anchor.file import (
     as_text,
     from_text,
     positions_of,

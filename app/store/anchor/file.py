@@ -15,31 +15,25 @@ A transaction costs one write and one flush, whatever the number of accounts.
 The file is rewritten at the first one after a start, and when it has grown
 well beyond a list of the accounts. It is filled up with zeros in advance,
 because flushing a file that does not grow takes half the time.
+
+What anchors write: states and transactions as JSON objects, and results as they are.
 """
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
+import json
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
-from app.store.anchor.records import (
-    as_bytes,
-    from_bytes,
-    from_text,
-    positions_of,
-    state_of,
-    state_record,
-    step_of,
-    step_record,
-)
 from app.store.anchor.standing import (
     Anchored,
     AnchorError,
@@ -49,14 +43,112 @@ from app.store.anchor.standing import (
     Step,
 )
 from app.store.errors import DirectoryLockedError
-from app.store.ledger.entries import Position
-from app.vault.waiting import flush
+from app.store.ledger.entries import Move, Position
+from app.vault.stored import flush
+
+Results = Mapping[str, bytes | None]
+_NONE: Results = {}
+
+
+def state_record(state: LedgerState | None) -> dict[str, Any]:
+    """Return a whole state, or the lack of one."""
+    if state is None:
+        return {"state": None}
+    return {
+        "state": {
+            "ledger": state.ledger,
+            "epoch": state.epoch,
+            "unfinished": state.unfinished,
+            "accounts": _listed(state.accounts),
+        }
+    }
+
+
+def state_of(fields: dict[str, Any] | None) -> LedgerState | None:
+    """Return the state that was written."""
+    if fields is None:
+        return None
+    return LedgerState(**{**fields, "accounts": positions_of(fields["accounts"])})
+
+
+def step_record(step: Step, *, kept: bool) -> dict[str, Any]:
+    """Return a transaction but for its results; ``kept``: the one before it was committed."""
+    return {
+        "kept": kept,
+        "moves": _listed({name: move.pending for name, move in step.moves.items()}),
+        "unfinished": step.unfinished_change,
+    }
+
+
+def step_bytes(step: Step, *, kept: bool) -> bytes:
+    """Return a transaction and its results as :func:`as_bytes` does."""
+    return as_bytes(step_record(step, kept=kept), step.results)
+
+
+def step_of(record: dict[str, Any], before: Mapping[str, Position]) -> Step:
+    """Return the transaction that was written, its results in bytes, given where accounts were."""
+    pending = positions_of(record["moves"])
+    return Step(
+        moves={name: Move(before.get(name), at) for name, at in pending.items()},
+        unfinished_change=record["unfinished"],
+        results=record["results"],
+    )
+
+
+def as_bytes(record: Mapping[str, Any], results: Results = _NONE) -> bytes:
+    """Return a record as a line of JSON, which says how long results are, and after it those."""
+    sizes = {name: None if result is None else len(result) for name, result in results.items()}
+    line = json.dumps({**record, "results": sizes}, separators=(",", ":")).encode()
+    # JSON escapes line breaks, so the first one ends the line whatever the results hold.
+    return b"".join((line, b"\n", *filter(None, results.values())))
+
+
+def from_bytes(content: bytes) -> dict[str, Any]:
+    """Return the record that was written, with its results."""
+    line, _, rest = content.partition(b"\n")
+    record: dict[str, Any] = json.loads(line)
+    at, results = 0, {}
+    for name, size in record["results"].items():
+        results[name] = None if size is None else rest[at : at + size]
+        at += size or 0
+    return {**record, "results": results}
+
+
+def as_text(record: Mapping[str, Any], results: Results = _NONE) -> str:
+    """Return a record as JSON throughout, its results in Base64."""
+    encoded = {
+        name: None if result is None else base64.b64encode(result).decode()
+        for name, result in results.items()
+    }
+    return json.dumps({**record, "results": encoded})
+
+
+def from_text(text: str | bytes) -> dict[str, Any]:
+    """Return the record that was written, with its results."""
+    record: dict[str, Any] = json.loads(text)
+    results = {
+        name: None if result is None else base64.b64decode(result)
+        for name, result in record.get("results", {}).items()
+    }
+    return {**record, "results": results}
+
+
+def positions_of(accounts: Mapping[str, Any]) -> dict[str, Position]:
+    """Return where accounts are."""
+    return {name: Position(*at) for name, at in accounts.items()}
+
+
+def _listed(accounts: Mapping[str, Position]) -> dict[str, tuple[int, str, int]]:
+    return {name: (at.seq, at.head, at.spent) for name, at in accounts.items()}
+
+
+# An anchor in a directory of its own: an append-only file of checksummed records
+
 
 LOG_NAME = "anchor.log"
 LOCK_NAME = "anchor.lock"
 MAGIC = b"release-desk anchor 2\n"
 
-_Check = Callable[[bytes, bytes], bytes]
 _HEADER = struct.Struct(">I16s")
 # Zeros ahead of the end, so that most flushes need not write the file's length.
 _SPARE = 1 << 18
@@ -66,18 +158,6 @@ _REWRITE_FACTOR = 8  # rewriting a file costs its length: seldom, so that it cos
 
 def _checksum(before: bytes, payload: bytes) -> bytes:
     return hashlib.sha256(before + payload).digest()[:16]
-
-
-# Of files that the first version wrote; only read.
-def _first_checksum(before: bytes, payload: bytes) -> bytes:
-    return hashlib.blake2b(before + payload, digest_size=16).digest()
-
-
-# By a file's magic: how its records are checked, and read. Only the newest is written.
-_FORMATS: Mapping[bytes, tuple[_Check, Callable[[bytes], dict[str, Any]]]] = {
-    MAGIC: (_checksum, from_bytes),
-    b"release-desk anchor 1\n": (_first_checksum, from_text),
-}
 
 
 class FileAnchor:
@@ -144,7 +224,7 @@ class FileAnchor:
         for name, move in step.moves.items():
             if self._accounts.get(name) != move.before:
                 raise AnchorMismatchError(f"account {name} is not where the anchor left it")
-        record = as_bytes(step_record(step, kept=self._last_kept), step.results)
+        record = step_bytes(step, kept=self._last_kept)
         try:
             if self._log is None or self._log.is_long:
                 self._rewrite(as_bytes(self._state_json()), record)
@@ -317,19 +397,18 @@ def _locked(directory: Path) -> int:
 def _records(content: bytes) -> Iterator[dict[str, Any]]:
     """Yield the records up to the first that is not whole."""
     checksum, at = content[: len(MAGIC)], len(MAGIC)
-    if checksum not in _FORMATS:
+    if checksum != MAGIC:
         return
-    check, read = _FORMATS[checksum]
     while at + _HEADER.size <= len(content):
         length, expected = _HEADER.unpack_from(content, at)
         at += _HEADER.size
         payload = content[at : at + length]
-        checksum = check(checksum, payload)
+        checksum = _checksum(checksum, payload)
         # Zeros not written over yet, or a record that a crash has torn.
         if length == 0 or checksum != expected:
             return
         at += length
-        yield read(payload)
+        yield from_bytes(payload)
 
 
 def _replayed(records: Iterator[dict[str, Any]]) -> Anchored | None:

@@ -200,7 +200,8 @@ def _serial(engine: Engine, begin: str) -> Engine:
     @event.listens_for(engine, "begin")
     def begin_transaction(connection: Connection) -> None:
         number, life, *_ = connection.exec_driver_sql(begin).one()
-        connection.info["transaction"] = Numbered(number, life)
+        # Not on the driver's connection, which may be gone once COMMIT has failed.
+        connection.execution_options(transaction=Numbered(number, life))
 
     return engine
 
@@ -244,8 +245,8 @@ def _require_role(connection: psycopg.Connection[tuple[object, ...]], role: str)
 
 
 def numbered(connection: Connection) -> Numbered | None:
-    """Return by what the server knows the writer's present transaction."""
-    found: Numbered | None = connection.info.get("transaction")
+    """Return by what the server knows the writer's present transaction, or its last one."""
+    found: Numbered | None = connection.get_execution_options().get("transaction")
     return found
 
 
@@ -385,8 +386,8 @@ _CONDITIONS: Mapping[str, str] = {
         "(((note IS NULL) = (withdrawn_at IS NULL))"
         " AND ((withdrawn_by IS NULL) = (withdrawn_at IS NULL)))"
     ),
-    "ck_api_key_role": "(role = ANY (ARRAY['analyst'::text, 'curator'::text, 'admin'::text,"
-    " 'metrics'::text]))",
+    "ck_api_key_role": "(role = ANY (ARRAY['metrics'::text, 'auditor'::text, 'analyst'::text,"
+    " 'reviewer'::text, 'curator'::text, 'admin'::text]))",
     "ix_dataset_name": "(status = 'active'::text)",
     "ix_expiring_due": "(expired_seq IS NULL)",
     "ix_release_reserved": "(state = 'reserved'::text)",

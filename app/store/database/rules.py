@@ -180,8 +180,12 @@ ELSE EXISTS (
 ) AND (
     NEW.role = 'admin'
     OR NEW.role = 'curator'
-    AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override'))
-    OR NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn', 'release_returned')
+    AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override', 'group_set',
+        'groups_given', 'sign_in_allowed'))
+    OR NEW.role = 'reviewer' AND NEW.kind IN ('unreserve', 'review_vote', 'release_approved',
+        'release_rejected', 'release_changes_requested')
+    OR NEW.role = 'analyst' AND NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn',
+        'release_returned')
 ) END"""
 
 _SAME_KEY_IS_REVOKED = """

@@ -9,22 +9,37 @@ public facts: no record. All else is what the entries say.
 *The tables of reviews: turns, versions, votes, comments, notices, and who saw what.* A release's
 own row says what it costs and whether it still waits; these say what reviewers and the requester
 have said since. What binds them to the ledger are its entries.
+
+What tables are made of: their registry, and the types of their columns.
 """
 
 from __future__ import annotations
 
+import sqlalchemy
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
     Column,
     ForeignKeyConstraint,
     Index,
+    Integer,
     LargeBinary,
+    MetaData,
     PrimaryKeyConstraint,
     Table,
     UniqueConstraint,
 )
 
-from app.store.database.metadata import Int, Text, metadata
+metadata = MetaData()
+
+Int = BigInteger().with_variant(Integer(), "sqlite")
+# Bytes decide, not a language: a new version of the operating system's collations would
+# leave unique indexes of text in the wrong order, and let an Idempotency-Key in twice.
+Text = sqlalchemy.Text().with_variant(sqlalchemy.Text(collation="C"), "postgresql")
+
+
+# Tables next to the ledger: work under way, what is counted, and browsers
+
 
 # The table of versions: data sets that hold the rows of an earlier one and more
 

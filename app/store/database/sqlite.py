@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from functools import partial
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.pool import NullPool, QueuePool
@@ -40,7 +41,7 @@ _READER_PRAGMAS: Mapping[str, tuple[str, object]] = {**PRAGMAS, "query_only": ("
 _SIZE_PAGES = "PRAGMA page_size = 8192"
 
 _READERS = 16  # connections that are kept; reading blocks no other connection
-_EXTRA_READERS = 48  # 64 in all: app.descriptors counts on no more
+_EXTRA_READERS = 48  # 64 in all: app.constants counts on no more
 
 
 def writing_engine(url: URL) -> Engine:
@@ -69,10 +70,7 @@ def _prepared(engine: Engine, pragmas: Mapping[str, tuple[str, object]], *, begi
         connection.isolation_level = None
         set_pragmas(connection, pragmas)
 
-    @event.listens_for(engine, "begin")
-    def begin_transaction(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
-
+    event.listen(engine, "begin", partial(Connection.exec_driver_sql, statement=begin))
     return engine
 
 

@@ -21,9 +21,10 @@ from sqlalchemy import (
     text,
 )
 
-from app.store.database.metadata import Int, Text, metadata
 from app.store.database.rules import create_rules
 from app.store.database.side_tables import (
+    Int,
+    Text,
     allowance,
     comment,
     dataset_edit,
@@ -35,6 +36,7 @@ from app.store.database.side_tables import (
     log_checkpoint,
     log_part,
     log_stamp,
+    metadata,
     notice,
     notice_read,
     pause,
@@ -99,9 +101,9 @@ entry = Table(
     Column("at", Text, nullable=False),
     Column("prev", Text, nullable=False),
     Column("hash", Text, nullable=False),
-    # What made it. Those written up to version 0.1 have neither, and a hash of another form.
+    # What made it: the service itself has no key.
     Column("key", Text),
-    Column("role", Text),
+    Column("role", Text, nullable=False),
     PrimaryKeyConstraint("account", "seq", name="pk_entry"),
     # NULLs are all different: only debits and reserves have a key. Nothing but
     # what the account's foreign key refers to.
@@ -318,7 +320,10 @@ api_key = Table(
     PrimaryKeyConstraint("number", name="pk_api_key"),
     UniqueConstraint("id", name="uq_api_key_id"),
     UniqueConstraint("secret_hash", name="uq_api_key_secret_hash"),
-    CheckConstraint("role IN ('analyst', 'curator', 'admin', 'metrics')", name="ck_api_key_role"),
+    CheckConstraint(
+        "role IN ('metrics', 'auditor', 'analyst', 'reviewer', 'curator', 'admin')",
+        name="ck_api_key_role",
+    ),
     sqlite_strict=True,
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
@@ -18,6 +18,7 @@ from app.domain.ledger import EntryKind
 from app.domain.problems import BudgetExceededError
 from app.domain.releases import ReleaseState
 from app.store.database import tables
+from app.store.ledger.entries import change_rows
 from app.store.ledger.records import CapRecord, shown
 
 CAP_SET = "cap_set"
@@ -72,9 +73,8 @@ _SET = (
     .values(amount=bindparam("to"), used=bindparam("so_far"))
 )
 _USE = (
-    update(tables.cap)
-    .where(_cap.account == bindparam("of"), _cap.person == bindparam("by"))
-    .values(used=_cap.used + bindparam("more"))
+    "UPDATE cap SET used = used + column3 FROM (VALUES {values}) AS step"
+    " WHERE account = column1 AND person = column2"
 )
 
 
@@ -161,10 +161,14 @@ class PersonCaps:
         if (account, person) in self._records:
             self._taken[account, person] = self._taken.get((account, person), 0) + amount
 
+    def rows(self) -> Mapping[str, Sequence[Sequence[object]]]:
+        """Return the rows that write down what was taken, by their statement."""
+        return {_USE: [(*of, amount) for of, amount in self._taken.items()]}
+
     def write(self) -> None:
         """Write down what was taken."""
-        for (account, person), amount in self._taken.items():
-            self._connection.execute(_USE, {"of": account, "by": person, "more": amount})
+        for statement, rows in self.rows().items():
+            change_rows(self._connection, statement, rows)
         self._taken.clear()
 
 

@@ -8,7 +8,7 @@ is left here of a dead server is to be removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from sqlalchemy import (
 from app.domain.ledger import SYSTEM_ACCOUNT, digest_of
 from app.domain.problems import Problem
 from app.store.database import tables
+from app.store.ledger.access import is_seen
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.jobs import LIVE_WORKERS
 from app.store.ledger.records import (
@@ -36,7 +37,9 @@ from app.store.ledger.records import (
     DatasetStatus,
     LineageRecord,
     VersionRecord,
+    are_newest,
     fitting,
+    has_word,
     new_id,
     now,
     shown,
@@ -220,9 +223,11 @@ class DatasetPage(NamedTuple):
     more: bool
 
 
-def _below(query: Select[Any], before: int | None) -> Select[Any]:
+def _below(query: Select[Any], before: int | None, hidden: Collection[str] = ()) -> Select[Any]:
     """Return a query of data sets, newest first, whose number is below ``before``."""
     newest_first = query.order_by(_dataset.number.desc())
+    if hidden:
+        newest_first = newest_first.where(is_seen(_dataset.account, hidden))
     return newest_first if before is None else newest_first.where(_dataset.number < before)
 
 
@@ -242,20 +247,47 @@ class Datasets:
         """Return the data set of this name that is not archived, or None."""
         return _record(self._connection.execute(_BY_NAME, {"wanted": name}).one_or_none())
 
-    def list(self, *, before: int | None = None, limit: int = 100) -> tuple[DatasetRecord, ...]:
-        """Return data sets, newest first, whose number is below ``before``."""
-        query = _below(_DATASETS, before).limit(limit)
+    def list(
+        self, *, before: int | None = None, limit: int = 100, hidden: Collection[str] = ()
+    ) -> tuple[DatasetRecord, ...]:
+        """Return data sets, newest first, whose number is below ``before``.
+
+        Those of ``hidden`` accounts are left out.
+        """
+        query = _below(_DATASETS, before, hidden).limit(limit)
         return tuple(dataset_of(row) for row in self._connection.execute(query))
 
-    def page(self, *, before: int | None, limit: int, most_bytes: int) -> DatasetPage:
+    def page(
+        self, *, before: int | None, limit: int, most_bytes: int, hidden: Collection[str] = ()
+    ) -> DatasetPage:
         """Return what :meth:`list` does, limited to a number of bytes, but at least one.
 
         Lengths are asked for first, so no more than that is read.
         """
-        sizes = self._connection.execute(_below(select(_SIZE), before).limit(limit + 1))
+        sizes = self._connection.execute(_below(select(_SIZE), before, hidden).limit(limit + 1))
         found = sizes.scalars().all()
         shown = min(fitting(found, most_bytes), limit)
-        return DatasetPage(self.list(before=before, limit=shown), more=shown < len(found))
+        records = self.list(before=before, limit=shown, hidden=hidden)
+        return DatasetPage(records, more=shown < len(found))
+
+    def named(
+        self, words: Sequence[str], *, newest: int, limit: int, hidden: Collection[str] = ()
+    ) -> tuple[DatasetRecord, ...]:
+        """Return the newest data sets whose id, name, spec or edits have every word in them.
+
+        Only the ``newest`` data sets of all are searched; those of ``hidden`` accounts are left
+        out.
+        """
+        query = _below(_DATASETS, None, hidden).where(are_newest(_dataset.number, newest))
+        for word in words:
+            edits = func.coalesce(_LAST_EDIT, "")
+            query = query.where(has_word(word, _dataset.id, _dataset.name, _dataset.spec, edits))
+        return tuple(dataset_of(row) for row in self._connection.execute(query.limit(limit)))
+
+    def names(self, datasets: Collection[str]) -> Mapping[str, str]:
+        """Return the names of data sets by their ids."""
+        query = select(_dataset.id, _dataset.name).where(_dataset.id.in_(sorted(datasets)))
+        return {row.id: row.name for row in self._connection.execute(query)}
 
     def without_rows(self) -> frozenset[str]:
         """Return the ids of all data sets that have been archived or deleted."""

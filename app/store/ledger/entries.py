@@ -2,28 +2,36 @@
 
 Nothing else in the code inserts an entry or moves an account.
 
-*Where the entries of the first form end, which say neither key nor role.* A ledger that an earlier
-version began has such entries. The first start of this version records in the system account the
-last of each chain. So none can be added later: neither to a chain that nothing has been added to
-since, nor as a chain of its own.
+Many rows in one statement, for the writer's batched path.
+
+A statement that carries its rows is one call of the driver: it takes the
+interpreter's lock once and not once per row, which is what bounds a writer
+thread next to a busy event loop. The list of rows is filled up with NULLs to one
+of a few sizes, so that few texts are ever prepared: a statement must pass over
+a row whose first column is NULL. Its columns are ``column1``, ``column2`` and so
+on, on both databases.
+
+*Rows that wait.* What a group commit writes is known before most of it is written. Such rows wait,
+by statement, until the anchor's note is under way, so that its flush and the statements take their
+time together; or until something needs to read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, text
+from sqlalchemy import Connection, CursorResult, Row, bindparam, func, insert, select, text
 
 from app.domain.ledger import (
     GENESIS,
-    SECOND_FORM,
     SYSTEM_ACCOUNT,
     Balance,
     Entry,
     EntryKind,
-    digest_of,
     hash_of_columns,
 )
 from app.domain.policies import SERVICE, Acting
@@ -31,54 +39,87 @@ from app.domain.problems import Problem
 from app.store.database import tables
 from app.store.errors import LostUpdateError
 from app.store.ledger import expiries
-from app.store.ledger.multi_row import change_rows, insert_of
 from app.store.ledger.records import AccountRecord, now
-from app.store.loop_batching import Writes
 
-# Where the entries of the first form end, which say neither key nor role
-
-# One account after the other: a join of all may begin with every entry.
-_OF_FIRST_FORM = text(
-    "SELECT a.id FROM account AS a WHERE EXISTS"
-    " (SELECT 1 FROM entry AS f WHERE f.account = a.id AND f.seq = 1 AND f.role IS NULL)"
-    " ORDER BY a.id"
-)
-_LAST = text(
-    "SELECT account, seq, hash FROM entry WHERE account = :of AND role IS NULL"
-    " ORDER BY seq DESC LIMIT 1"
-)
-_BEGUN = text(
-    "SELECT 1 FROM account AS a JOIN entry AS e ON e.account = a.id AND e.seq = a.seq"
-    " WHERE e.role IS NOT NULL LIMIT 1"
-)
+_MOST = 256  # rows of a statement: databases limit how many values one may have
 
 
-def begin_second_form(entries: EntriesWriter, connection: Connection) -> None:
-    """Record where the entries of the first form end, once; a new ledger has none."""
-    ends = _ends_digest(connection)
-    if ends is not None and not entries.of_system(SECOND_FORM):
-        occasion = Occasion(principal=SYSTEM, fingerprint=ends, note="entries say key and role")
-        entries.append_system(SECOND_FORM, occasion)
+def insert_of(table: str, columns: Sequence[str]) -> str:
+    """Return the statement that inserts a list of rows."""
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)})"  # noqa: S608 - names of ours
+        " SELECT * FROM (VALUES {values}) AS given WHERE column1 IS NOT NULL"
+    )
 
 
-def form_faults(connection: Connection, recorded: Sequence[str | None]) -> Iterator[str]:
-    """Fault what is of the first form, going by the digests that have been recorded."""
-    ends = _ends_digest(connection)
-    expected = [] if ends is None else [ends]
-    begun = bool(recorded) or connection.execute(_BEGUN).first() is not None
-    if begun and [*recorded] != expected:
-        yield "the ledger: entries of the first form are not those that were recorded"
+def change_rows(connection: Connection, statement: str, rows: Sequence[Sequence[object]]) -> int:
+    """Run a statement on a list of rows, given where it holds ``{values}``; count what changed."""
+    return sum(result.rowcount for result in _run(connection, statement, rows))
 
 
-def _ends_digest(connection: Connection) -> str | None:
-    """Return the digest of the last entries of the first form; None where there are none."""
-    accounts = connection.execute(_OF_FIRST_FORM).scalars().all()
-    rows = [connection.execute(_LAST, {"of": account}).one() for account in accounts]
-    parts = [part for row in rows for part in row]
-    return digest_of("release-desk first form 1", *parts) if rows else None
+def select_rows(
+    connection: Connection, statement: str, rows: Sequence[Sequence[object]]
+) -> list[Row[Any]]:
+    """Run a query on a list of rows, given where it holds ``{values}``."""
+    return [row for result in _run(connection, statement, rows) for row in result.fetchall()]
+
+
+def _run(
+    connection: Connection, statement: str, rows: Sequence[Sequence[object]]
+) -> Iterator[CursorResult[Any]]:
+    for start in range(0, len(rows), _MOST):
+        part = rows[start : start + _MOST]
+        size, width = _size(len(part)), len(part[0])
+        text = _text(statement, size, width, connection.dialect.paramstyle)
+        nothing = (None,) * (width * (size - len(part)))
+        yield connection.exec_driver_sql(text, (*itertools.chain.from_iterable(part), *nothing))
+
+
+def _size(rows: int) -> int:
+    """Return the least power of two, or three quarters of one, that is at least ``rows``."""
+    power = 1 << (rows - 1).bit_length()
+    return power * 3 // 4 if power > 2 and rows <= power * 3 // 4 else power
+
+
+@cache
+def _text(statement: str, rows: int, width: int, paramstyle: str) -> str:
+    mark = "?" if paramstyle == "qmark" else "%s"
+    row = f"({', '.join([mark] * width)})"
+    return statement.format(values=", ".join([row] * rows))
+
+
+class WaitingRows:
+    """Rows that are still to be written, by statement, in the order the statements came in."""
+
+    __slots__ = ("_connection", "by_statement")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.by_statement: dict[str, list[Sequence[object]]] = {}
+
+    def add(self, rows: Mapping[str, Sequence[Sequence[object]]]) -> None:
+        """Have rows wait, given by their statements; each must change just one row."""
+        for statement, added in rows.items():
+            if added:
+                self.by_statement.setdefault(statement, []).extend(added)
+
+    def write(self) -> None:
+        """Write what waits.
+
+        Raises
+        ------
+        LostUpdateError
+            What a row was to change is not as it was read.
+        """
+        waiting, self.by_statement = self.by_statement, {}
+        for statement, rows in waiting.items():
+            changed = sum(result.rowcount for result in _run(self._connection, statement, rows))
+            if changed != len(rows):
+                raise LostUpdateError("a row changed under the writer")
 
 
 # Ledger entries: reading them and appending the next one of an account
+
 
 SYSTEM = "system"
 """The principal of what the service does by itself."""
@@ -200,7 +241,7 @@ class Chain:
         self.balance = before.balance
         self.debits = 0
         self.rows: list[tuple[Any, ...]] = []
-        self.expired: list[tuple[int, int]] = []
+        self.expired: list[tuple[str, int, int]] = []
 
     def expire(self, grant: expiries.Due) -> None:
         """Add the entry that ends a grant whose time is over."""
@@ -209,7 +250,7 @@ class Chain:
         )
         after = self.balance.after(EntryKind.EXPIRE, grant.amount)
         self.add(EntryKind.EXPIRE, grant.amount, after, occasion)
-        self.expired.append((grant.seq, self.seq))
+        self.expired.append((self.before.id, grant.seq, self.seq))
 
     def add(
         self,
@@ -227,13 +268,11 @@ class Chain:
         columns = (
             self.before.id, self.seq, self._identity.epoch, str(kind), occasion.principal,
             occasion.release, occasion.idem, occasion.fingerprint, occasion.note, amount,
-            after.total, after.spent, after.reserved, self._at, self.head,
+            after.total, after.spent, after.reserved, self._at, self.head, *acting,
         )  # fmt: skip
-        key, role = acting
-        self.head = hash_of_columns(columns, self._identity.id, key=key, role=role)
-        # In the order of the table's columns: the hash comes after what it binds,
-        # key and role last.
-        self.rows.append((*columns, self.head, key, role))
+        self.head = hash_of_columns(columns, self._identity.id)
+        # In the order of the table's columns: key and role come last.
+        self.rows.append((*columns[:-2], self.head, *acting))
         return self.head
 
     @property
@@ -257,35 +296,66 @@ class Chain:
         return Position(self.seq, self.head, self.balance.spent)
 
 
-class _Taken(NamedTuple):
-    """Where a chain has taken an account, and how many releases it has charged for."""
+class Changes:
+    """What the present transaction has done: the anchor is notified of it before COMMIT.
 
-    account: str
-    to: Position
-    debits: int
+    Attributes
+    ----------
+    acting
+        Whom entries are made by.
+    before
+        Where accounts were before it, as far as it has read them; None for those that it opens.
+    pending
+        Where it has taken accounts.
+    debits
+        How many releases it has charged for.
+    settled
+        Results that it has stored, and None for what is void.
+    unsealed
+        Numbers and leaves of results that no entry holds yet.
+    rows
+        What is still to be written.
+    """
+
+    __slots__ = ("acting", "before", "debits", "pending", "rows", "settled", "unsealed")
+
+    def __init__(self, connection: Connection) -> None:
+        self.rows = WaitingRows(connection)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the transaction before."""
+        self.acting = SERVICE
+        self.before: dict[str, Position | None] = {}
+        self.pending: dict[str, Position] = {}
+        self.debits = 0
+        self.settled: dict[str, bytes | None] = {}
+        self.unsealed: list[tuple[int, str]] = []
+        self.rows.by_statement.clear()
+
+    def moves(self) -> Mapping[str, Move]:
+        """Return what it has done to each account that it has moved."""
+        return {account: Move(self.before[account], to) for account, to in self.pending.items()}
 
 
 class EntriesWriter(Entries):
     """Appends the next entries of an account and moves the account to them."""
 
-    __slots__ = ("_identity", "_kept", "_steps", "_touched", "acting", "writes")
+    __slots__ = ("_identity", "changes")
 
-    def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
+    def __init__(
+        self, connection: Connection, identity: LedgerIdentity, changes: Changes | None = None
+    ) -> None:
         super().__init__(connection)
         self._identity = identity
-        self.writes = Writes()
-        self._kept: list[Chain] = []
-        self.acting = SERVICE
-        # Where accounts were before the transaction, and where it has taken them since.
-        self._touched: dict[str, Position | None] = {}
-        self._steps: list[_Taken] = []
+        self.changes = changes or Changes(connection)
 
     def open_account(
         self, account: str, total: int, occasion: Occasion, *, at: str | None = None
     ) -> Entry:
         """Insert an account and its first entry."""
         # None: it was not there before the transaction.
-        self._touched.setdefault(account, None)
+        self.changes.before.setdefault(account, None)
         nothing = AccountRecord(id=account, seq=0, total=0, spent=0, reserved=0, head=GENESIS)
         chain = Chain(nothing, self._identity, at or now())
         after, acting = chain.balance.after(EntryKind.OPEN, total), self._by(occasion)
@@ -293,8 +363,8 @@ class EntriesWriter(Entries):
         # The rule lets an account open empty only: seq 1, with its total as the first entry says.
         opened = {"id": account, "seq": 1, "total": total, "spent": 0, "reserved": 0}
         self._connection.execute(_OPEN, {**opened, "head": chain.head})
-        self._insert([chain])
-        self._steps.append(_Taken(account, chain.end, chain.debits))
+        change_rows(self._connection, _APPEND, chain.rows)
+        self.changes.pending[account] = chain.end
         return chain.last
 
     def append(
@@ -331,7 +401,7 @@ class EntriesWriter(Entries):
 
     def _by(self, occasion: Occasion) -> Acting:
         """Return whom an entry is made by; what the service does by itself has no key."""
-        return SERVICE if occasion.principal == SYSTEM else self.acting
+        return SERVICE if occasion.principal == SYSTEM else self.changes.acting
 
     def chain(self, account: str, at: str) -> Chain:
         """Return the chain that continues an account with entries of one time.
@@ -344,6 +414,7 @@ class EntriesWriter(Entries):
         Problem
             ``not-found``.
         """
+        self.changes.rows.write()
         # Locked where several processes write: no process moves it between this read and the
         # update.
         row = self._connection.execute(_BEFORE, {"of": account}).one_or_none()
@@ -354,7 +425,8 @@ class EntriesWriter(Entries):
     def chain_from(self, before: AccountRecord, at: str, *, due: bool) -> Chain:
         """Return the chain of an account just read; ``due``: grants may be over."""
         # The first read of a transaction is where the account was before it.
-        self._touched.setdefault(before.id, Position(before.seq, before.head, before.spent))
+        if before.id not in self.changes.before:
+            self.changes.before[before.id] = Position(before.seq, before.head, before.spent)
         chain = Chain(before, self._identity, at)
         for grant in expiries.due(self._connection, before.id, at) if due else ():
             chain.expire(grant)
@@ -368,75 +440,31 @@ class EntriesWriter(Entries):
         LostUpdateError
             The account is not where the chain began, or the budget does not cover it.
         """
-        self.write_all([chain])
+        self.write_later([chain])
+        self.changes.rows.write()
         return chain.last
 
-    def write_all(self, chains: Sequence[Chain]) -> None:
-        """Do what :meth:`write` does for the chains of several accounts, or for none of them."""
+    def write_later(self, chains: Sequence[Chain]) -> None:
+        """Have the rows of what :meth:`write` does wait, for the chains of several accounts."""
+        changes = self.changes
         for chain in chains:
-            self._steps.append(_Taken(chain.before.id, chain.end, chain.debits))
-        if not self.writes.kept:
-            self._move(chains)
-            return
-        # With those that come later, in one statement, and before what refers to their entries.
-        if not self._kept:
-            self.writes.add(self._move_kept)
-        self._kept += chains
-
-    def _move_kept(self) -> None:
-        kept, self._kept = self._kept, []
-        self._move(kept)
-
-    def _move(self, chains: Sequence[Chain]) -> None:
+            changes.pending[chain.before.id] = chain.end
+            changes.debits += chain.debits
         # Accounts before entries: a rule refuses an entry that is ahead of its account.
-        moved = change_rows(self._connection, _MOVE, [chain.move for chain in chains])
-        if moved != len(chains):
-            raise LostUpdateError("an account changed under the writer")
-        self._insert(chains)
-
-    def begin(self) -> None:
-        """Forget the moves of the transaction before, and whom it acted for."""
-        self.acting = SERVICE
-        self._touched.clear()
-        self._steps.clear()
-        self._kept.clear()
-        self.writes.begin()
-
-    def moves(self) -> Mapping[str, Move]:
-        """Return what the present transaction has done to each account that it has moved."""
-        return {step.account: Move(self._touched[step.account], step.to) for step in self._steps}
-
-    @property
-    def debits(self) -> int:
-        """Return how many releases the present transaction has charged for."""
-        return sum(step.debits for step in self._steps)
-
-    @property
-    def steps(self) -> int:
-        """Return how often the present transaction has moved an account."""
-        return len(self._steps)
-
-    def forget_since(self, steps: int) -> None:
-        """Forget all moves after the first ``steps``: they have been rolled back."""
-        # What was touched stays: an account that was read is still where it was.
-        del self._steps[steps:]
-
-    @property
-    def moved(self) -> Collection[str]:
-        """Return the accounts that the present transaction has touched."""
-        return self._touched.keys()
+        changes.rows.add(
+            {
+                _MOVE: [chain.move for chain in chains],
+                _APPEND: [row for chain in chains for row in chain.rows],
+                expiries.EXPIRED: [row for chain in chains for row in chain.expired],
+            }
+        )
 
     def positions_before(self, accounts: Sequence[str]) -> Mapping[str, Position]:
         """Return where accounts were before the present transaction, where they were there."""
-        touched = {name: self._touched[name] for name in accounts if name in self._touched}
+        before = self.changes.before
+        touched = {name: before[name] for name in accounts if name in before}
         others = {"wanted": [name for name in accounts if name not in touched]}
         found = {name: at for name, at in touched.items() if at is not None}
         for row in self._connection.execute(_WHERE, others):
             found[row.id] = Position(row.seq, row.head, row.spent)
         return found
-
-    def _insert(self, chains: Sequence[Chain]) -> None:
-        change_rows(self._connection, _APPEND, [row for chain in chains for row in chain.rows])
-        for chain in chains:
-            for grant, by in chain.expired:
-                expiries.expired(self._connection, chain.before.id, grant, by)

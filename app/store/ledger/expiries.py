@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select
 
 from app.domain.ledger import Balance, EntryKind, digest_of
 from app.store.database import tables
@@ -46,15 +46,11 @@ _GRANTS_AND_ENDS = (
     .order_by(_entry.account, _entry.seq)
 )
 _REGISTER = insert(tables.expiring)
-_EXPIRED = (
-    update(tables.expiring)
-    .where(
-        _expiring.account == bindparam("of"),
-        _expiring.seq == bindparam("grant"),
-        _expiring.expired_seq.is_(None),
-    )
-    .values(expired_seq=bindparam("by"))
+EXPIRED = (
+    "UPDATE expiring SET expired_seq = column3 FROM (VALUES {values}) AS step"
+    " WHERE account = column1 AND seq = column2 AND expired_seq IS NULL"
 )
+"""Notes the entries that have ended grants: an account, the grant's number, and the entry's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +99,6 @@ def register(
             "expired_seq": None,
         },
     )
-
-
-def expired(connection: Connection, account: str, grant: int, by: int) -> None:
-    """Note the entry that has ended a grant."""
-    connection.execute(_EXPIRED, {"of": account, "grant": grant, "by": by})
 
 
 def faults(connection: Connection, closed: Mapping[str, str | None]) -> Iterator[str]:

@@ -17,7 +17,7 @@ the database's own, so that the clocks of several machines need not agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import (
@@ -38,6 +38,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.store.database import tables
+from app.store.ledger.entries import insert_of
 from app.store.ledger.pauses import is_paused
 
 # Workers: processes that draw releases, each known to be alive for as long as its lease
@@ -147,6 +148,9 @@ _NEXT = (
     .order_by(func.coalesce(_THEIRS.c.number, 0), func.coalesce(_OWN.c.number, 0), _release.number)
     .limit(1)
 )
+ENTER = insert_of("job", ("number", "deadline_s"))
+"""Puts jobs into the queue: the numbers of releases, and their deadlines in seconds."""
+
 _NEXT_TURN = select(func.coalesce(func.max(_turn.number), 0) + 1).scalar_subquery()
 _AGAIN = (
     update(tables.turn)
@@ -195,13 +199,6 @@ def take_turn(connection: Connection, *, person: str, dataset: str) -> None:
     # Most people have had a turn before: an insert is the exception.
     if connection.execute(_AGAIN, served).rowcount == 0:
         connection.execute(_FIRST, served)
-
-
-def enter(connection: Connection, jobs: Sequence[tuple[int, int]]) -> None:
-    """Put jobs into the queue: the numbers of releases, and their deadlines in seconds."""
-    if jobs:
-        rows = [{"number": number, "deadline_s": deadline_s} for number, deadline_s in jobs]
-        connection.execute(insert(tables.job), rows)
 
 
 def leave(connection: Connection, release: str) -> None:

@@ -14,7 +14,7 @@ from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.records import KeyRecord, new_id, now
 
-_key = tables.api_key.c
+_key, _OTHER = tables.api_key.c, tables.api_key.alias("other")
 
 _GET = select(tables.api_key).where(_key.id == bindparam("wanted"))
 _BY_SECRET = select(tables.api_key).where(_key.secret_hash == bindparam("wanted"))
@@ -51,6 +51,18 @@ _PERSON_OF = (
     .limit(1)
 )
 _PERSONS = select(_key.person).distinct().order_by(_key.person)
+# The service itself makes no other keys.
+_OF_SIGN_INS = (
+    select(_key.id)
+    .where(
+        _key.person.in_(
+            select(_OTHER.c.person).where(_OTHER.c.id == bindparam("wanted")).scalar_subquery()
+        ),
+        _key.created_by == SYSTEM,
+        _key.revoked_at.is_not(None),
+    )
+    .order_by(_key.number)
+)
 _HOLDERS = _PERSONS.where(_key.revoked_at.is_(None))
 _IS_PERSON = select(_key.number).where(_key.person == bindparam("wanted")).limit(1)
 
@@ -83,6 +95,10 @@ class Keys:
         """Return the keys of a role that somebody made under their own name, not revoked."""
         found = self._connection.execute(_OF_THEMSELVES, {"named": name, "of": role.value})
         return tuple(key_of(row) for row in found)
+
+    def of_sign_ins(self, key: str) -> tuple[str, ...]:
+        """Return the revoked keys of sign-ins that the person of a key has, by their ids."""
+        return tuple(self._connection.execute(_OF_SIGN_INS, {"wanted": key}).scalars())
 
     def persons(self) -> tuple[str, ...]:
         """Return everybody who has had a key."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -14,7 +15,17 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Select, and_, case, func, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    case,
+    func,
+    literal_column,
+    or_,
+    select,
+)
 
 from app.domain.ledger import SYSTEM_ACCOUNT, Balance, digest_of
 from app.domain.policies import Role
@@ -34,7 +45,10 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(16)}"
 
 
-def release_ids(first: int, count: int = 1) -> Iterator[str]:
+RELEASE_ID_LENGTH = 36
+
+
+def release_ids(first: int, count: int = 1) -> list[str]:
     """Return ids of releases, numbered from ``first`` on: 32 bits of a neighbourhood, 96 random.
 
     What is made together lies together in the indexes, so that a million releases
@@ -43,9 +57,10 @@ def release_ids(first: int, count: int = 1) -> Iterator[str]:
     how long another draw took. Many ids together reveal which were made close to each other.
     """
     bits = os.urandom(12 * count).hex()
-    for place in range(count):
-        shared = _neighbourhood((first + place) // _NEIGHBOURS)
-        yield f"rel_{shared}{bits[24 * place : 24 * place + 24]}"
+    return [
+        f"rel_{_neighbourhood((first + place) // _NEIGHBOURS)}{bits[24 * place : 24 * place + 24]}"
+        for place in range(count)
+    ]
 
 
 @lru_cache(maxsize=4)
@@ -307,6 +322,33 @@ class KeyRecord:
             self.number, self.id, self.name, self.role.value, self.person, self.secret_hash,
             self.expires_at,
         )  # fmt: skip
+
+
+def has_word(word: str, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that a word is in one of some columns, in small or capital letters.
+
+    In JSON it may be written with escapes instead of its letters. SQLite knows the small letters
+    of ASCII alone, so of other letters a word is found in small ones, in capitals, or with the
+    first one a capital.
+    """
+    cased = (word.lower(), word.upper(), word.capitalize())
+    spelled = {
+        re.sub("[A-Z]", lambda letter: letter[0].lower(), each)
+        for text in cased
+        for each in (text, json.dumps(text)[1:-1])
+    }
+    return or_(
+        *(
+            func.lower(column).contains(each, autoescape=True)
+            for column in columns
+            for each in sorted(spelled)
+        )
+    )
+
+
+def are_newest(number: ColumnElement[int], newest: int) -> ColumnElement[bool]:
+    """Return the condition that a row is one of the newest of its table."""
+    return number > select(func.max(number)).scalar_subquery() - newest
 
 
 def fitting(sizes: Sequence[int], most: int) -> int:

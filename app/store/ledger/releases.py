@@ -4,17 +4,24 @@
 client may ask for a release whose draw has ended and whose outcome is not public yet. How long the
 answer takes must not reveal that it has ended, so the statements that are run then are the ones of
 a release still under way: none of them reads a result.
+
+*Results in the chain: each is a leaf, and an entry holds the root over those of one commit.* An
+entry of kind ``result`` in the system account seals what one transaction stored: its
+fingerprint is the Merkle root over the leaves, its note how many leaves there are since the
+beginning. So editing a result and signing it again requires writing the system account's chain
+again. Leaves are numbered without gaps, and are what proofs for others can be made of. These
+entries are not shown over HTTP, and neither their number nor their hashes: an answer has a
+public moment, and when it was stored would reveal how long its draw took.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, Update, bindparam, func, select, update
 
-from app.domain.merkle import result_leaves
+from app.domain.ledger import SYSTEM_ACCOUNT, result_leaves, tree_root
 from app.domain.problems import Problem
 from app.domain.releases import (
     TRANSITIONS,
@@ -26,19 +33,28 @@ from app.domain.releases import (
 from app.store.database import tables
 from app.store.errors import SomeRefusedError
 from app.store.ledger import jobs
+from app.store.ledger.access import is_seen
 from app.store.ledger.accounts import AccountsWriter
-from app.store.ledger.entries import SYSTEM
+from app.store.ledger.entries import (
+    SYSTEM,
+    EntriesWriter,
+    Occasion,
+    change_rows,
+    insert_of,
+    select_rows,
+)
 from app.store.ledger.jobs import next_to_draw
-from app.store.ledger.multi_row import change_rows, insert_of, select_rows
 from app.store.ledger.records import (
     IS_RETURNED,
+    AccountRecord,
     ReleaseRecord,
+    are_newest,
     fitting,
+    has_word,
     now,
     release_of,
     select_releases,
 )
-from app.store.loop_batching import Writes
 
 # Reading releases: what is public of each comes first, and results only where they are shown
 
@@ -52,10 +68,12 @@ _release, _entry = tables.release.c, tables.entry.c
 _GET = select_releases().where(_release.id == bindparam("wanted"))
 _OF_PERSON = _GET.where(_release.principal == bindparam("by"))
 _GET_MANY = select_releases().where(_release.id.in_(bindparam("wanted", expanding=True)))
-_KNOWN = (
+KNOWN = (
     "SELECT entry.principal, entry.idem, entry.release FROM (VALUES {values}) AS asked"
     " JOIN entry ON entry.principal = asked.column1 AND entry.idem = asked.column2"
 )
+"""Finds people's Idempotency-Keys: rows for :meth:`Releases.of_keys`."""
+
 _DEBITED = (
     select_releases().where(_release.state == ReleaseState.DEBITED.value).order_by(_release.number)
 )
@@ -111,9 +129,11 @@ class Releases:
 
         A key may be sent again at any time, also before the outcome is public.
         """
-        rows = select_rows(self._connection, _KNOWN, [*keys])
-        if not rows:
-            return {}
+        rows = select_rows(self._connection, KNOWN, [*keys])
+        return self.of_keys(rows) if rows else {}
+
+    def of_keys(self, rows: Sequence[Row[Any]]) -> Mapping[tuple[str, str], ReleaseRecord]:
+        """Return what :meth:`known` does, of keys that were found."""
         found = _by_id(self._heads(_GET_MANY, {"wanted": [row.release for row in rows]}))
         # A key and its release are written in one transaction, so each is found.
         return {(row.principal, row.idem): found[row.release] for row in rows}
@@ -126,9 +146,13 @@ class Releases:
         state: ReleaseState | None = None,
         before: int | None = None,
         limit: int = 100,
+        hidden: Collection[str] = (),
     ) -> tuple[ReleaseRecord, ...]:
-        """Return releases, newest first, whose number is below ``before``."""
-        query = _listed(select_releases(), principal, dataset, state, before)
+        """Return releases, newest first, whose number is below ``before``.
+
+        Those of ``hidden`` accounts are left out.
+        """
+        query = _listed(select_releases(), principal, dataset, state, before, hidden=hidden)
         return tuple(self._read(query.limit(limit)))
 
     def page_of_heads(
@@ -140,9 +164,10 @@ class Releases:
         before: int | None = None,
         limit: int,
         shown: Shown = _as_stored,
+        hidden: Collection[str] = (),
     ) -> ReleasePage:
         """Return what :meth:`list` does as it is shown, no results read."""
-        query = _listed(select_releases(), principal, dataset, state, before)
+        query = _listed(select_releases(), principal, dataset, state, before, hidden=hidden)
         # One more than is wanted, to know whether there are more.
         found = self._heads(query.limit(limit + 1), shown=shown)
         return ReleasePage(tuple(found[:limit]), more=len(found) > limit)
@@ -157,6 +182,7 @@ class Releases:
         limit: int,
         most_bytes: int,
         shown: Shown = _as_stored,
+        hidden: Collection[str] = (),
     ) -> ReleasePage:
         """Return what :meth:`list` does as it is shown, limited to a number of bytes.
 
@@ -164,19 +190,45 @@ class Releases:
         more than that is read; a result that is not shown does not count.
         """
         sizes = self._connection.execute(
-            _listed(select(_release.number, _SIZE), principal, dataset, state, before).limit(
-                limit + 1
-            )
+            _listed(
+                select(_release.number, _SIZE), principal, dataset, state, before, hidden=hidden
+            ).limit(limit + 1)
         ).all()
         # Requests and plans are counted first, since they are read whether a result
         # is shown or not.
         own = [row.size for row in sizes[:limit]]
-        query = _listed(select_releases(), principal, dataset, state, before)
+        query = _listed(select_releases(), principal, dataset, state, before, hidden=hidden)
         found = self._heads(query.limit(fitting(own, most_bytes)), shown=shown)
         lengths = self._lengths(found)
         each = [size + lengths.get(head.id, 0) for size, head in zip(own, found, strict=False)]
         records = self._with_results(found[: fitting(each, most_bytes)])
         return ReleasePage(tuple(records), more=len(records) < len(sizes))
+
+    def named(
+        self,
+        words: Sequence[str],
+        *,
+        newest: int,
+        limit: int,
+        principal: str | None = None,
+        hidden: Collection[str] = (),
+        shown: Shown = _as_stored,
+    ) -> tuple[ReleaseRecord, ...]:
+        """Return the newest releases whose id, request or data set's name has every word in it.
+
+        Only the ``newest`` releases of all are searched; no results are read.
+        """
+        query = _listed(select_releases(), principal, None, None, None, hidden=hidden)
+        query = query.where(are_newest(_release.number, newest))
+        name = (
+            select(tables.dataset.c.name)
+            .where(tables.dataset.c.id == _release.dataset)
+            .scalar_subquery()
+        )
+        for word in words:
+            inside = has_word(word, _release.id, _release.request, _release.principal)
+            query = query.where(inside | has_word(word, name))
+        return tuple(self._heads(query.limit(limit), shown=shown))
 
     def to_draw(
         self, *, longest_s: int | None = None, without: Collection[str] = ()
@@ -231,6 +283,8 @@ def _listed(
     dataset: str | None,
     state: ReleaseState | None,
     before: int | None,
+    *,
+    hidden: Collection[str],
 ) -> Select[Any]:
     """Return a query on releases as one on some of them, newest first."""
     query = query.order_by(_release.number.desc())
@@ -248,6 +302,8 @@ def _listed(
         )
     if before is not None:
         query = query.where(_release.number < before)
+    if hidden:
+        query = query.where(is_seen(_release.account, hidden))
     return query
 
 
@@ -268,17 +324,41 @@ ENDED_AS: Mapping[ReleaseState, str] = {
 }
 """The kind of the system entry that says how a release, its note, ended without a result."""
 
+RESULT = "result"
+"""The kind of the system entry that seals the results of one transaction."""
+
 REPEATED = "release_repeated"
 """The kind of the system entry that says of a release that another attempt has begun."""
 
 
-_INSERT = insert_of(
+INSERT = insert_of(
     "release",
     (
         "id", "account", "seq", "dataset", "principal", "state", "attempts", "request", "plan",
         "fingerprint", "created_at", "worker", "number",
     ),
 )  # fmt: skip
+"""Inserts releases that begin, each given by :func:`row_of`."""
+
+
+def row_of(begun: ReleaseRecord) -> tuple[object, ...]:
+    """Return the row of a release that begins."""
+    return (
+        begun.id, begun.account, begun.seq, begun.dataset, begun.principal, begun.state.value,
+        begun.attempts, begun.request, begun.plan, begun.fingerprint, begun.created_at,
+        begun.worker, begun.number,
+    )  # fmt: skip
+
+
+# Where the system account stands, and how many leaves there are: in one statement of the bare
+# driver, since one of these is run with each commit of results.
+_SEALED = (
+    "SELECT id, seq, total, spent, reserved, head,"
+    " (SELECT coalesce(max(number), 0) FROM leaf) AS leaves"
+    " FROM (VALUES {values}) AS asked JOIN account ON account.id = asked.column1"
+)
+_SEALED_LOCKED = {"sqlite": _SEALED, "postgresql": f"{_SEALED} FOR UPDATE OF account"}
+_INSERT_LEAVES = insert_of("leaf", ("number", "release", "hash"))
 _LAST_NUMBER = select(func.coalesce(func.max(_release.number), 0))
 
 
@@ -314,30 +394,23 @@ _ATTEMPT = _DRAWN.values(attempts=_release.attempts + 1)
 class ReleasesWriter(Releases):
     """Charging, finishing and voiding releases."""
 
-    __slots__ = ("_accounts", "_settled", "_unsealed", "_writes")
+    __slots__ = ("_accounts", "_changes", "_entries")
 
-    def __init__(self, connection: Connection, accounts: AccountsWriter, writes: Writes) -> None:
+    def __init__(
+        self, connection: Connection, accounts: AccountsWriter, entries: EntriesWriter
+    ) -> None:
         super().__init__(connection)
         self._accounts = accounts
-        self._writes = writes
-        self._settled: dict[str, bytes | None] = {}
-        self._unsealed: dict[str, tuple[int, str]] = {}
+        self._entries = entries
+        self._changes = entries.changes
 
     def next_number(self) -> int:
         """Return the number of the next release; the writers of a ledger take turns."""
         return int(self._connection.execute(_LAST_NUMBER).scalar_one()) + 1
 
-    def insert(self, begun: Sequence[ReleaseRecord]) -> None:
-        """Insert releases that begin, each with the entry that has just been written for it."""
-        rows = [
-            (
-                each.id, each.account, each.seq, each.dataset, each.principal, each.state.value,
-                each.attempts, each.request, each.plan, each.fingerprint, each.created_at,
-                each.worker, each.number,
-            )
-            for each in begun
-        ]  # fmt: skip
-        self._writes.add(partial(change_rows, self._connection, _INSERT, rows))
+    def insert(self, begun: ReleaseRecord) -> None:
+        """Insert a release that begins, with the entry that has just been written for it."""
+        change_rows(self._connection, INSERT, [row_of(begun)])
 
     def finish(self, release: str, result: bytes) -> ReleaseRecord:
         """Store the answer's bytes; the release is ``released`` and never changes again.
@@ -369,7 +442,7 @@ class ReleasesWriter(Releases):
             return {}
         # The anchor keeps these bytes: should the COMMIT be lost, they are stored
         # again and never redrawn.
-        self._settled.update(results)
+        self._changes.settled.update(results)
         if known is None or not results.keys() <= known.keys():
             stored = self.get_all([*results])
         else:
@@ -379,39 +452,35 @@ class ReleasesWriter(Releases):
             }
         charges = [stored[release].entry_hash for release in results]
         leaves = result_leaves(results, charges, results.values())
-        for release, leaf in zip(results, leaves, strict=True):
-            self._unsealed[release] = stored[release].number, leaf
+        numbers = [stored[release].number for release in results]
+        self._changes.unsealed += zip(numbers, leaves, strict=True)
         return stored
 
-    def begin(self) -> None:
-        """Forget what the transaction before has settled."""
-        self._settled.clear()
-        self._unsealed.clear()
-
-    def settled(self) -> Mapping[str, bytes | None]:
-        """Return what the present transaction has settled: results, and None for what is void."""
-        return dict(self._settled)
-
-    @property
-    def settlements(self) -> int:
-        """Return how many releases the present transaction has settled."""
-        return len(self._settled)
-
-    def forget_since(self, count: int) -> None:
-        """Forget all that was settled after the first ``count``: it has been rolled back."""
-        while len(self._settled) > count:
-            release, _ = self._settled.popitem()
-            self._unsealed.pop(release, None)
-
-    def take_unsealed(self) -> Sequence[tuple[int, str]]:
-        """Return numbers and leaves of the releases whose results were stored since last asked."""
-        taken = [*self._unsealed.values()]
-        self._unsealed.clear()
-        return taken
+    def seal(self) -> None:
+        """Have an entry hold the results stored so far: once before each COMMIT is enough."""
+        leaves, self._changes.unsealed = self._changes.unsealed, []
+        if not leaves:
+            return
+        # Locked where there are several writers: the leaves' numbers follow from this count.
+        query = _SEALED_LOCKED[self._connection.dialect.name]
+        [row] = select_rows(self._connection, query, [(SYSTEM_ACCOUNT,)])
+        account = {**row._mapping}
+        before = int(account.pop("leaves"))
+        # The system account has no grants that could end.
+        chain = self._entries.chain_from(AccountRecord(**account), now(), due=False)
+        occasion = Occasion(
+            principal=SYSTEM,
+            fingerprint=tree_root([leaf for _, leaf in leaves]),
+            note=str(before + len(leaves)),
+        )
+        chain.add(RESULT, 0, chain.balance, occasion)
+        self._entries.write_later([chain])
+        rows = [(number, *leaf) for number, leaf in enumerate(leaves, start=before + 1)]
+        self._changes.rows.add({_INSERT_LEAVES: rows})
 
     def settled_before(self, releases: Sequence[str]) -> bool:
         """Return whether any of these was settled before the present transaction."""
-        wanted = {"wanted": [name for name in releases if name not in self._settled]}
+        wanted = {"wanted": [name for name in releases if name not in self._changes.settled]}
         return self._connection.execute(_FINAL, wanted).first() is not None
 
     def void(self, release: str) -> ReleaseRecord:
@@ -436,7 +505,7 @@ class ReleasesWriter(Releases):
         if not self._step_all(_VOID, [(release, at) for release in releases]):
             return {}
         # None: given up, and so no longer waiting either.
-        self._settled.update(dict.fromkeys(releases))
+        self._changes.settled.update(dict.fromkeys(releases))
         kind = ENDED_AS[ReleaseState.VOID]
         for release in releases:
             self._accounts.system_entry(kind, principal=SYSTEM, note=release, at=at)

@@ -25,10 +25,10 @@ from app.domain.releases import (
 from app.domain.reviews import Event, event_of
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
-from app.store.ledger.allowances import ENTRY_BYTES, allow
 from app.store.ledger.caps import PersonCaps
-from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
-from app.store.ledger.jobs import enter
+from app.store.ledger.commands import ENTRY_BYTES, allow
+from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion, change_rows
+from app.store.ledger.jobs import ENTER
 from app.store.ledger.pauses import Pauses
 from app.store.ledger.records import ReleaseRecord, now, release_ids
 from app.store.ledger.releases import ENDED_AS, ReleasesWriter
@@ -155,7 +155,7 @@ class ReviewsWriter(Reviews):
         """
         allow(self._connection, principal, size, most_bytes, at=now())
         number = self._releases.next_number()
-        (release,) = release_ids(number)
+        [release] = release_ids(number)
         fingerprint = request_fingerprint(dataset=dataset, request=request)
         occasion = Occasion(
             principal=principal,
@@ -181,7 +181,7 @@ class ReviewsWriter(Reviews):
             amount=amount,
             reserved=True,
         )
-        self._releases.insert([made])
+        self._releases.insert(made)
         self._notices.notify(
             event_of(None, made.state), made, actor=principal, reason=None, at=entry.at
         )
@@ -228,7 +228,7 @@ class ReviewsWriter(Reviews):
         )
         self._connection.execute(_APPROVE, {"wanted": found.id, "charge": entry.seq, "by": worker})
         if deadline_s is not None:
-            enter(self._connection, [(found.number, deadline_s)])
+            change_rows(self._connection, ENTER, [(found.number, deadline_s)])
         note = found.id if reason is None else f"{found.id}: {reason}"
         # Of the charge's own moment, by which lists find the approval of a charge.
         self._accounts.system_entry(APPROVED, principal=principal, note=note, at=entry.at)
@@ -303,7 +303,7 @@ class ReviewsWriter(Reviews):
         taken = freed.after(EntryKind.RESERVE, amount)
         slices.take(account, person, amount)
         acting, fingerprint = (
-            self._entries.acting,
+            self._entries.changes.acting,
             request_fingerprint(dataset=found.dataset, request=request),
         )
         before = Occasion(

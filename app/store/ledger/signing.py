@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.serialization import (
 from app.domain.ledger import sha256_hex
 from app.store.errors import StoreError
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
-from app.vault.waiting import flush
+from app.vault.stored import flush
 
 # Reading a receipt: what it says, and whether a key of the ledger has signed it
 

@@ -16,11 +16,10 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, select, text
 
 from app.domain.checkpoints import leaf_hash
-from app.domain.ledger import SYSTEM_ACCOUNT
-from app.domain.merkle import HASH_BYTES, RootOf, root_over
+from app.domain.ledger import HASH_BYTES, SYSTEM_ACCOUNT, RootOf, root_over
 from app.store.database import tables
 from app.store.ledger.entries import SYSTEM, EntriesWriter, Occasion
-from app.store.seals import RESULT
+from app.store.ledger.releases import RESULT
 
 # The tree over the log's leaves, of which most is computed once and remembered
 

@@ -1,6 +1,6 @@
 """Time stamps of checkpoints, by an authority outside: when each was there at the latest.
 
-They are made after their checkpoint, in the order of sizes. Where the log is older than the wish
+They are made after their checkpoint, in the order of sizes. Where the log is older than the request
 for stamps, the newest checkpoint is the first to get one.
 """
 

@@ -14,9 +14,7 @@ A block that does not pass is looked at row by row, which finds and words the fa
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from itertools import accumulate, chain, count, islice, repeat
 from operator import methodcaller
@@ -30,10 +28,9 @@ from app.domain.ledger import (
     MAX_TOTAL,
     OF_RELEASES,
     chain_start,
-    hash_of_columns,
     may_hold,
+    result_leaves,
 )
-from app.domain.merkle import result_leaves
 from app.domain.releases import plan_digest, request_fingerprint, result_digests
 
 # Rows as the driver gives them, a page at a time, which a walk over millions of them needs
@@ -105,8 +102,8 @@ class EntryRow(NamedTuple):
 
     @property
     def chained(self) -> Row:
-        """Return the columns up to ``prev``, which a hash is made of, key and role aside."""
-        return self[:_CHAINED]
+        """Return what a hash is made of: all columns but the hash."""
+        return *self[:_HASH], *self[_HASH + 1 :]
 
 
 class ReleaseRow(NamedTuple):
@@ -145,7 +142,7 @@ RELEASE_COLUMNS = tuple(name for name in ReleaseRow._fields[:-1] if not name.sta
 CHARGE_COLUMNS = tuple(
     name.removeprefix("charge_") for name in ReleaseRow._fields if name.startswith("charge_")
 )
-_CHAINED = ENTRY_COLUMNS.index("hash")
+_HASH = ENTRY_COLUMNS.index("hash")
 _INTEGERS = frozenset({"seq", "epoch", "amount", "total_after", "spent_after", "reserved_after"})
 _GROWS = {
     "grant": "total_after", "debit": "spent_after", "burn": "spent_after",
@@ -169,16 +166,9 @@ _NOTHING = f"{chr(0) * 8}n"
 
 def entry_hashes(columns: Sequence[Column], ledger: str) -> tuple[str, ...]:
     """Return the hashes of a block of entries, given as :class:`EntryRow` has them."""
-    block, count = EntryRow(*columns), len(columns[0])
-    roles = Counter(block.role)
-    if 0 < roles[None] < count:  # of both forms
-        rows = map(EntryRow._make, zip(*columns, strict=True))
-        return tuple(hash_of_columns(x.chained, ledger, key=x.key, role=x.role) for x in rows)
-    hashed = dict(zip(ENTRY_COLUMNS, block.chained, strict=False))
-    if not roles[None]:
-        hashed |= {"key": block.key, "role": block.role}
-    start = chain_start(ledger, second_form=not roles[None])
-    return tuple([sha256(each).hexdigest() for each in _contents(start, hashed)])
+    hashed = dict(zip(ENTRY_COLUMNS, columns, strict=True))
+    del hashed["hash"]
+    return tuple([sha256(each).hexdigest() for each in _contents(chain_start(ledger), hashed)])
 
 
 def leaf_hashes(columns: Sequence[Column], ledger: str, seed: str) -> tuple[bytes, ...]:
@@ -260,7 +250,6 @@ def all_follow(columns: Sequence[Column], last: EntryRow | None) -> bool:
         and is_one(block.epoch, last.epoch)
         and seqs == tuple(range(last.seq + 1, last.seq + 1 + len(seqs)))
         and block.prev == (last.hash, *block.hash[:-1])
-        and (last.role is None or None not in block.role)
         and (is_one(block.amount, 0) if kind == "result" else min(block.amount) > 0)
         and getattr(block, grows) == sums
         and all(is_one(getattr(block, name), getattr(last, name)) for name in stays)
@@ -272,11 +261,11 @@ def all_follow(columns: Sequence[Column], last: EntryRow | None) -> bool:
     )
 
 
-def all_answered(columns: Sequence[Column], before: int, *, sealed: bool) -> bool:
+def all_answered(columns: Sequence[Column], before: int) -> bool:
     """Return whether a block of releases is what was charged for, each at once, and answered.
 
     The block is given as :class:`ReleaseRow` has them, and is to be numbered from after
-    ``before``; where results are ``sealed`` each has its leaf.
+    ``before``; each result has its leaf.
     """
     block = ReleaseRow(*columns)
     charge = (block.charge_release, block.charge_principal, block.charge_fingerprint)
@@ -288,23 +277,16 @@ def all_answered(columns: Sequence[Column], before: int, *, sealed: bool) -> boo
         and (block.id, block.principal, block.fingerprint) == charge
         and block.created_at == block.charge_at
         and block.fingerprint == _each(fingerprint_of, block.dataset, block.request)
-        and block.charge_note == _each(plan_digest_of, block.plan)
+        and block.charge_note == _each(plan_digest, block.plan)
         and None not in (*block.result, *block.finished_at)
         and block.result_hash == result_digests(block.result, block.finished_at)
-        and (not sealed or block.leaf == result_leaves(block.id, block.charge_hash, block.result))
+        and block.leaf == result_leaves(block.id, block.charge_hash, block.result)
     )
 
 
-@lru_cache(maxsize=64)
 def fingerprint_of(dataset: str, request: str) -> str:
-    """Return :func:`app.domain.releases.request_fingerprint`, which is often asked for again."""
+    """Return :func:`app.domain.releases.request_fingerprint`."""
     return request_fingerprint(dataset=dataset, request=request)
-
-
-@lru_cache(maxsize=64)
-def plan_digest_of(plan: str) -> str:
-    """Return :func:`app.domain.releases.plan_digest`, which is often asked for again."""
-    return plan_digest(plan)
 
 
 def _each(function: Callable[..., str], *columns: Column) -> Column:

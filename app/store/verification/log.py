@@ -25,18 +25,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection, text
 
 from app.domain.checkpoints import Checkpoint, origin_of, read_checkpoint
-from app.domain.ledger import SYSTEM_ACCOUNT
-from app.domain.merkle import HASH_BYTES, Peaks, tree_root
+from app.domain.ledger import HASH_BYTES, SYSTEM_ACCOUNT, Peaks, tree_root
+from app.store.ledger.releases import RESULT
 from app.store.merkle_log.parts import CHECKPOINT
-from app.store.seals import RESULT, RESULT_KEPT
 from app.store.verification.blocks import ENTRY_COLUMNS, Row, leaf_hashes, rows
 from app.store.verification.walks import place_of
 
 # The leaves of results against the entries that seal them, by ranges of the system account
 
 _SEALS = (
-    "SELECT e.seq, e.kind, e.fingerprint, e.note FROM entry AS e"  # noqa: S608 - constants
-    f" WHERE e.account = '{SYSTEM_ACCOUNT}' AND e.kind IN ('{RESULT}', '{RESULT_KEPT}')"
+    "SELECT e.seq, e.fingerprint, e.note FROM entry AS e"  # noqa: S608 - constants
+    f" WHERE e.account = '{SYSTEM_ACCOUNT}' AND e.kind = '{RESULT}'"
 )
 _SEAL_BEFORE = f"{_SEALS} AND e.seq <= :after ORDER BY e.seq DESC LIMIT 1"
 _LEAVES = "SELECT f.number, f.hash FROM leaf AS f WHERE f.number > :after"
@@ -61,12 +60,11 @@ class SealRange:
             if index > len(seals):
                 yield "the results: there are leaves that no entry seals"
             elif numbers == tuple(range(sizes[index - 1] + 1, sizes[index] + 1)) and (
-                seals[index - 1][2] == tree_root(hashes)
+                seals[index - 1][1] == tree_root(hashes)
             ):
                 sound.add(index)
-        for index, (seq, kind, *_) in enumerate(seals, start=1):
-            first = index == 1 and not earlier
-            if index not in sound or (kind == RESULT_KEPT and not first):
+        for index, (seq, *_) in enumerate(seals, start=1):
+            if index not in sound:
                 yield f"{place_of(SYSTEM_ACCOUNT, seq)}: it does not hold its results' leaves"
 
     def _seals(self, connection: Connection) -> Iterator[Row]:
@@ -95,7 +93,7 @@ def cut_seals(last: int, *, length: int) -> Iterator[SealRange]:
 
 def _size(seal: Row) -> int:
     """Return how many leaves there are up to a seal; none where it does not say."""
-    note = str(seal[3])
+    note = str(seal[2])
     return int(note) if note.isdecimal() and len(note) < 19 else 0
 
 

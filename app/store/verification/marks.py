@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, func, select, text
 
-from app.domain.ledger import SYSTEM_ACCOUNT
-from app.domain.merkle import HASH_BYTES, Peaks
+from app.domain.ledger import HASH_BYTES, SYSTEM_ACCOUNT, Peaks
 from app.domain.releases import ReleaseState
 from app.store.database import tables
 from app.store.ledger.records import shown
@@ -172,7 +171,7 @@ Task = _Known | EntryRange | ReleaseRange | SealRange | PartRange | Checkpoints
 
 
 def tasks_since(
-    connection: Connection, mark: Mark, *, epoch: int, keys: Mapping[str, str] | None, sealed: bool
+    connection: Connection, mark: Mark, *, epoch: int, keys: Mapping[str, str] | None
 ) -> list[Task]:
     """Return what is to be walked of what has come since a mark."""
     tasks: list[Task] = [_Known(mark)]
@@ -184,9 +183,7 @@ def tasks_since(
                     ledger=mark.ledger, epoch=epoch, after=(row.id, seq), until=(row.id, _END)
                 )
             )
-    tasks.append(
-        ReleaseRange(ledger=mark.ledger, keys=keys, sealed=sealed, after=mark.releases, until=None)
-    )
+    tasks.append(ReleaseRange(ledger=mark.ledger, keys=keys, after=mark.releases, until=None))
     system = mark.accounts.get(SYSTEM_ACCOUNT, (0, ""))[0]
     tasks.append(SealRange(after=system, until=None))
     tasks.append(PartRange(ledger=mark.ledger, after=mark.part, until=_END))

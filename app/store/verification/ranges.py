@@ -126,7 +126,6 @@ class ReleaseRange:
 
     ledger: str
     keys: Mapping[str, str] | None
-    sealed: bool
     after: int | None
     until: int | None
 
@@ -138,9 +137,7 @@ class ReleaseRange:
         where = "WHERE " * bool(given) + " AND ".join(condition for condition, _ in given.values())
         query = f"{_RELEASES} {where} ORDER BY r.number"
         values = {name: value for name, (_, value) in given.items()}
-        walk = ReleaseWalk(
-            ledger=self.ledger, keys=self.keys, before=self.after or 0, sealed=self.sealed
-        )
+        walk = ReleaseWalk(ledger=self.ledger, keys=self.keys, before=self.after or 0)
         yield from walk.walk(blocks(connection, query, values))
         ((leaves,),) = rows(
             connection, f"{_LEAVES} {where.replace('r.number', 'f.release')}", values
@@ -208,7 +205,6 @@ def cut_releases(
     ledger: str,
     keys: Mapping[str, str] | None,
     length: int,
-    sealed: bool,
 ) -> Iterator[ReleaseRange]:
     """Cut all releases into ranges of about a length; the first and the last are open."""
     number = tables.release.c.number
@@ -216,7 +212,7 @@ def cut_releases(
     length = max(length, 0 if low is None else (high - low) // _MOST_RANGES)
     cuts = [] if low is None else [*range(low - 1, high, length)][1:]
     for after, until in zip([None, *cuts], [*cuts, None], strict=True):
-        yield ReleaseRange(ledger=ledger, keys=keys, sealed=sealed, after=after, until=until)
+        yield ReleaseRange(ledger=ledger, keys=keys, after=after, until=until)
 
 
 def _between(

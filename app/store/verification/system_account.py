@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping
 
 from sqlalchemy import Connection, Select, bindparam, exists, select, text
 
-from app.domain.ledger import SECOND_FORM, SYSTEM_ACCOUNT
+from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.policies import SERVICE, Acting
 from app.store import publishing
 from app.store.database import tables
-from app.store.ledger import caps, entries, expiries, pauses
+from app.store.ledger import caps, expiries, pauses
 from app.store.ledger.accounts import CLOSED
 from app.store.ledger.datasets import DATASET_DELETED, EXTENDED, dataset_of, version_faults
 from app.store.ledger.entries import entry_of
@@ -49,15 +49,10 @@ def is_authorised(
     keys: Mapping[str, tuple[str, str]],
     kind: str,
     key: str | None,
-    role: str | None,
+    role: str,
     principal: str | None,
 ) -> bool:
-    """Return whether an entry may have been made so; None for ``principal`` is any person.
-
-    Of an entry of the first form nothing is known.
-    """
-    if role is None:
-        return key is None
+    """Return whether an entry may have been made so; None for ``principal`` is any person."""
     if not Acting(key, role).may_make(kind):
         return False
     if role == SERVICE.role:
@@ -147,9 +142,6 @@ class Register:
             self._connection,
             self._recorded[publishing.PUBLISHED],
             self._recorded[publishing.WITHDRAWN],
-        )
-        yield from entries.form_faults(
-            self._connection, [made[2] for made in self._recorded[SECOND_FORM].values()]
         )
         yield from review_faults(self._connection)
 

@@ -15,6 +15,8 @@ Each process reads a snapshot of its own, none of them older than the one that
 the ranges were cut from; entries are append-only and a range begins at the entry
 before it, so what one process sees continues what another saw. A server may go
 on during it.
+
+The note of how far `audit verify` has found a ledger sound, from which the next run goes on.
 """
 
 from __future__ import annotations
@@ -26,24 +28,24 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
+from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine, event, func, select, text
 
 from app.domain.ledger import SYSTEM_ACCOUNT, ledger_head
-from app.store.anchor.check import standing_to
-from app.store.anchor.standing import AnchorError, Standing, Witness
+from app.store.anchor.standing import AnchorError, Standing, Witness, standing_to
 from app.store.database import tables
 from app.store.database.engines import reading_engine
 from app.store.database.migrate import reference_faults, schema_faults
 from app.store.errors import UnsupportedDatabaseError
 from app.store.ledger.records import AccountRecord
+from app.store.ledger.releases import RESULT
 from app.store.merkle_log.parts import CHECKPOINT
-from app.store.seals import RESULT, has_sealed
 from app.store.verification.log import Checkpoints, cut_log, cut_seals
 from app.store.verification.marks import Mark, mark_of, records_digest, tasks_since
 from app.store.verification.ranges import cut_entries, cut_releases
@@ -230,13 +232,10 @@ def verify(
             if since is None:
                 tasks = _tasks(connection, accounts, ledger.id, epoch=ledger.epoch, keys=keys)
             else:
-                sealed = has_sealed(connection)
                 tasks = [_Schema()]
                 if since.records != digest:
                     tasks.append(_Records(makers=True))
-                tasks += tasks_since(
-                    connection, since, epoch=ledger.epoch, keys=keys, sealed=sealed
-                )
+                tasks += tasks_since(connection, since, epoch=ledger.epoch, keys=keys)
     except Exception:
         # Whatever a damaged file makes fail is the finding.
         faults.append(_UNREADABLE)
@@ -300,8 +299,7 @@ def _tasks(
     tasks.append(Checkpoints(ledger=ledger, epoch=epoch, keys=keys))
     sizes = [(account.id, account.seq) for account in accounts]
     tasks += cut_entries(sizes, ledger=ledger, epoch=epoch, length=_PIECE)
-    sealed = has_sealed(connection)
-    tasks += cut_releases(connection, ledger=ledger, keys=keys, length=_PIECE, sealed=sealed)
+    tasks += cut_releases(connection, ledger=ledger, keys=keys, length=_PIECE)
     system = next((account.seq for account in accounts if account.id == SYSTEM_ACCOUNT), 0)
     tasks += cut_seals(system, length=_PIECE)
     tasks += cut_log(connection, ledger=ledger, length=_PIECE)
@@ -371,3 +369,35 @@ def _engine(url: str) -> Engine:
             connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
 
     return engine
+
+
+# The note of how far `audit verify` has found a ledger sound, from which the next run goes on
+
+
+VERIFIED = "verified.json"
+"""The note's name in the data directory."""
+
+LARGE = 5_000
+"""A ledger of no more entries is always walked from its beginning, which takes no time."""
+
+
+def earlier_mark(note: Path, *, signed: bool) -> Mark | None:
+    """Return where a verification may go on from, with signatures or without; None: nowhere."""
+    try:
+        mark = Mark.of_json(note.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    # A walk without the keys has not looked at receipts: one with them starts again.
+    if mark is None or mark.size <= LARGE or (signed and not mark.signed):
+        return None
+    return mark
+
+
+def keep_mark(note: Path, found: Verification) -> None:
+    """Note how far a ledger was found sound; where a note cannot be written, there is none."""
+    if found.mark is not None and found.mark.size > LARGE:
+        fresh = note.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):
+            fresh.touch(mode=0o600)
+            fresh.write_text(found.mark.to_json(), "utf-8")
+            fresh.replace(note)  # at once: no process reads half a note

@@ -21,9 +21,9 @@ from app.domain.ledger import (
     Balance,
     hash_of_columns,
     may_hold,
+    result_leaves,
 )
-from app.domain.merkle import result_leaves
-from app.domain.releases import MAX_ATTEMPTS, UNDECIDED, ReleaseState, result_digest
+from app.domain.releases import MAX_ATTEMPTS, UNDECIDED, ReleaseState, plan_digest, result_digest
 from app.store.ledger.records import shown
 from app.store.ledger.releases import ENDED_AS
 from app.store.ledger.signing import answer_digest, read_token, split
@@ -36,7 +36,6 @@ from app.store.verification.blocks import (
     all_follow,
     entry_hashes,
     fingerprint_of,
-    plan_digest_of,
 )
 from app.store.verification.system_account import UNAUTHORISED, is_authorised
 
@@ -145,7 +144,6 @@ class EntryWalk:
                 and row.prev == last.hash
                 and row.release is not None
                 and row.fingerprint is not None
-                and (row.role is None) == (last.role is None)
                 and row.amount > 0
                 and row.spent_after == last.spent_after + row.amount
                 and row.reserved_after == last.reserved_after >= 0
@@ -167,9 +165,7 @@ class EntryWalk:
             fault = "an entry before it is missing"
         elif row.prev != before.hash:
             fault = "it does not continue the entry before it"
-        elif not hashed and row.hash != hash_of_columns(
-            row.chained, self._ledger, key=row.key, role=row.role
-        ):
+        elif not hashed and row.hash != hash_of_columns(row.chained, self._ledger):
             fault = "it has been edited"
         elif (row.kind == "open") != (last is None):
             fault = "only an account's first entry opens it"
@@ -179,8 +175,6 @@ class EntryWalk:
             fault = "its epoch does not follow"
         elif not _is_of_its_kind(row):
             fault = "its account or its columns do not fit its kind"
-        elif row.role is None and before.role is not None:
-            fault = "its form is an earlier one than the entry's before it"
         return fault
 
     def _close(self, last: EntryRow) -> Iterator[str]:
@@ -224,15 +218,10 @@ class ReleaseWalk:
         The public keys of receipts, by name; None where results need no receipt.
     before
         The number before the first one: the writer leaves no gaps, and nothing is removed.
-    sealed
-        Whether the ledger has begun to seal results in its chain.
     """
 
-    def __init__(
-        self, *, ledger: str, keys: Mapping[str, str] | None, before: int, sealed: bool
-    ) -> None:
+    def __init__(self, *, ledger: str, keys: Mapping[str, str] | None, before: int) -> None:
         self._ledger = ledger
-        self._sealed = sealed
         self.leaves = 0
         """How many releases have a leaf."""
         self.number = before
@@ -251,7 +240,7 @@ class ReleaseWalk:
             columns = ReleaseRow(*zip(*block, strict=True))
             yield from self._out_of_order(columns)
             self.leaves += len(columns.leaf) - columns.leaf.count(None)
-            if all_answered(columns, self.number, sealed=self._sealed):
+            if all_answered(columns, self.number):
                 self.number = columns.number[-1]
             else:
                 yield from self._one_by_one(block, self._fault_of)
@@ -287,7 +276,7 @@ class ReleaseWalk:
             self.repeated[row.id] = row.attempts
         before, self.number = self.number, row.number
         fault = next((fault for holds, fault in _checks(row, before) if not holds), None)
-        if fault is None and self._sealed and row.leaf != _leaf_of(row):
+        if fault is None and row.leaf != _leaf_of(row):
             fault = "its result is not the one in the chain"
         return fault
 
@@ -321,7 +310,7 @@ def _checks(row: ReleaseRow, before: int) -> Iterator[tuple[bool, str]]:
     yield row.charge_principal == row.principal, "it belongs to another person than was charged"
     fingerprint = fingerprint_of(row.dataset, row.request)
     yield fingerprint == row.fingerprint, "its request has been edited"
-    yield plan_digest_of(row.plan) == row.charge_note, "its plan has been edited"
+    yield plan_digest(row.plan) == row.charge_note, "its plan has been edited"
     yield _CHARGED_BY.get(row.state) == row.charge_kind, "its state does not fit its charge"
     released, ended = row.state == ReleaseState.RELEASED, row.finished_at is not None
     yield released == (row.result is not None), "its state does not fit"

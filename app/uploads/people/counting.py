@@ -37,11 +37,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.uploads.people.spill import GROUPS
-from app.uploads.people.wire import WORDS, Words, digests_of
+from app.uploads.people.wire import GROUPS, WORDS, Words, digests_of
 from app.uploads.prf import Prf
 from app.uploads.samples import Digests
-from app.uploads.sketching import File
+from app.vault.stored import Attached
 
 # At most k rows of each person, chosen by a keyed hash of that person's own rows alone
 
@@ -177,7 +176,7 @@ class RowsStored:
     """
 
     def __init__(
-        self, attach: Callable[[str, bytes], None], earlier: Mapping[str, File] | None = None
+        self, attach: Callable[[str, bytes], None], earlier: Mapping[str, Attached] | None = None
     ) -> None:
         self._attach = attach
         self._earlier = earlier or {}

@@ -19,8 +19,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator
 
 from app.domain.problems import Problem, invalid_request
-from app.web.requests.fields import Fields
-from app.web.requests.validation import validation_problem
+from app.web.requests.validation import Fields, validation_problem
 
 Model = TypeVar("Model", bound=BaseModel)
 

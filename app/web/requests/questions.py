@@ -1,31 +1,46 @@
-"""The bodies of what is asked of a data set: releases, previews, dry runs and derivations."""
+"""The bodies of what is asked of a data set: releases, previews, dry runs and derivations.
+
+What the bodies of requests are made into: short ones here, longer ones in another process.
+
+A hostile body of a MiB takes seconds of one core and, in between, hundreds of MB, and a sound
+one half a second. On the event loop, or in a thread that holds the interpreter's lock, that
+would keep everybody else waiting; so it happens in a calculating process, and only what
+comes of it comes back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
 
-from app.domain.problems import invalid_request
-from app.services.plans.previews import Wish
+from app.domain.problems import Problem, invalid_request
+from app.services.datasets.admitting import NewDataset
+from app.services.plans.lanes import ProcessLane
+from app.services.plans.previews import MOST_PLANNED, PlannedQuestion, PreviewOptions
 from app.services.plans.questions import AnyStatistic, Question, with_derived
-from app.web.requests.fields import Request
-from app.web.requests.values import Name, Reason, ReleaseEpsilon, Share
+from app.services.releases.receipts import SentAnswer, sent_answer
+from app.services.releases.synthetic import MOST_SEED, Format, Wanted
+from app.web.requests.exact_json import SHORT_BYTES, read_json, read_model
+from app.web.requests.schemas import DatasetSpec, with_contradictions
+from app.web.requests.uploads import SourcedDatasetSpec
+from app.web.requests.values import Name, Reason, ReleaseEpsilon, RequestBody, Share
 from mechanisms.contract import InvalidStatisticError
+from mechanisms.estimates.assumptions import DEFAULT_R_SQUARED, Assumptions, Spread
 from mechanisms.expressions.parsing import LONGEST
-from mechanisms.foresight.assumptions import DEFAULT_R_SQUARED, Assumptions, Spread
 from mechanisms.privacy import Epsilon
-from mechanisms.statistics.cells.deriving import Derived
+from mechanisms.statistics.cells.spelling import Derived
 from mechanisms.statistics.stack import MechanismName, NormName
+from mechanisms.tables.model import MOST_ROWS
 
 # The assumptions of a preview about rows, which it may not read
 
 _MAX_NUMBER = 1e300  # sums and differences of such numbers are still floats
 
 
-class SpreadSpec(Request):
+class SpreadSpec(RequestBody):
     """Where the values of a number column lie: normally distributed, clamped to the bounds."""
 
     mean: float = Field(ge=-_MAX_NUMBER, le=_MAX_NUMBER, examples=[980])
@@ -34,7 +49,7 @@ class SpreadSpec(Request):
     """Their standard deviation, in the column's units."""
 
 
-class SharesSpec(Request):
+class SharesSpec(RequestBody):
     """How often the values of a category column occur."""
 
     shares: dict[Name, Annotated[float, Field(ge=0, le=1)]] = Field(
@@ -55,12 +70,12 @@ ColumnAssumption = Annotated[
 """What is assumed of one column. Whichever form it has, it is refused for what that form lacks."""
 
 
-class AssumeSpec(Request):
+class AssumeSpec(RequestBody):
     """The people that a preview imagines, since it may not look at the real ones."""
 
     rows: int | None = Field(default=None, ge=1, le=10**12, examples=[1000])
-    """How many rows the data set has, under add_remove: 1000, or `max_rows` if that is less,
-    by default. Under replace_one the public row count is taken."""
+    """How many rows the data set has, under add_remove: half of `max_rows` by default. Under
+    replace_one the public row count is taken."""
     population: Literal["typical", "uniform"] | dict[Name, ColumnAssumption] = Field(
         default="typical",
         examples=[{"income": {"mean": 980, "std": 520}, "sex": {"shares": {"f": 0.1, "m": 0.9}}}],
@@ -118,7 +133,7 @@ _PRICE_OR_ACCURACY: dict[str, JsonValue] = {
 }
 
 
-class InferenceRequest(Request):
+class InferenceRequest(RequestBody):
     """Standard errors and confidence intervals, within the release's epsilon."""
 
     share: Share
@@ -126,7 +141,7 @@ class InferenceRequest(Request):
     rest. By `functional` nothing is, as its noisy moments give them."""
 
 
-class ReleaseRequest(Request):
+class ReleaseRequest(RequestBody):
     """A question and its price."""
 
     statistic: AnyStatistic
@@ -143,7 +158,8 @@ class ReleaseRequest(Request):
     """Columns derived for this question, by name. It is the same as the statistic's own `derive`,
     and is that of each part of a stack."""
     inference: InferenceRequest | None = Field(default=None, examples=[{"share": "1/3"}])
-    """Standard errors, for linear and logistic regressions and quantiles; null for none."""
+    """Standard errors, for linear and logistic regressions and quantiles, and such parts of a
+    stack, each at this share of its own epsilon; null for none."""
 
     purpose: Reason | None = Field(default=None, examples=["Table 2 of the annual report"])
     """What the numbers are for, in words for reviewers. It is kept with the release; who may see
@@ -177,13 +193,29 @@ class ReleaseRequest(Request):
         return self
 
 
-class DerivationRequest(Request):
+class DerivationRequest(RequestBody):
     """What to compute from a release that is out."""
 
     statistic: AnyStatistic
     together_with: list[Name] = Field(default=[], max_length=_MOST_RELEASES, examples=[[]])
     """Further releases of the same data set, by their ids. All of them are combined by least
     squares of their noise: of counts, histograms, sums, means and moments."""
+
+
+class SyntheticRequest(RequestBody):
+    """Which synthetic rows to make of a release of tables."""
+
+    rows: int = Field(ge=1, le=MOST_ROWS, examples=[10_000])
+    """How many; at most 2,000,000 values over all columns."""
+    seed: int = Field(ge=0, le=MOST_SEED, examples=[7])
+    """The same number makes the same file, byte for byte."""
+    format: Format = Field(default="csv", examples=["csv"])
+    """CSV, or Parquet with typed columns."""
+
+    @property
+    def wanted(self) -> Wanted:
+        """Return it as the service knows it."""
+        return Wanted(rows=self.rows, seed=self.seed, format=self.format)
 
 
 class DryRunRequest(ReleaseRequest):
@@ -220,9 +252,9 @@ class PreviewRequest(ReleaseRequest):
         return super().prepared()
 
     @property
-    def wish(self) -> Wish:
+    def options(self) -> PreviewOptions:
         """Return what was said beyond a release, as the services know it."""
-        return Wish(
+        return PreviewOptions(
             accuracy=self.accuracy, assume_rows=self.assume_rows, assume=self.assume.assumptions
         )
 
@@ -231,3 +263,104 @@ class PreviewRequest(ReleaseRequest):
         """Return what was said beyond a release, as JSON has it."""
         beyond = PreviewRequest.model_fields.keys() - ReleaseRequest.model_fields.keys()
         return self.model_dump(mode="json", include=beyond, exclude_unset=True)
+
+
+class StudyPlanRequest(RequestBody):
+    """Questions whose price is wanted together, before the first of them is paid for."""
+
+    questions: list[PreviewRequest] = Field(
+        min_length=1,
+        max_length=MOST_PLANNED,
+        examples=[
+            [
+                {"statistic": {"kind": "mean", "columns": ["income"]}, "accuracy": 25},
+                {"statistic": {"kind": "sum", "columns": ["income"]}, "epsilon": "0.1"},
+            ]
+        ],
+    )
+    """The questions, each as for a preview: with an `epsilon`, or with the `accuracy` wanted."""
+
+    def prepared(self) -> Self:
+        """Return this body with its questions; each must say a price or an accuracy."""
+        for place, each in enumerate(self.questions):
+            try:
+                each.prepared()
+            except Problem as problem:
+                raise problem.inside(f"questions.{place}") from None
+        return self
+
+    @property
+    def planned(self) -> Sequence[PlannedQuestion]:
+        """Return the questions as the services know them."""
+        return [
+            PlannedQuestion(each.question, each.options, each.priced) for each in self.questions
+        ]
+
+
+# What the bodies of requests are made into: short ones here, longer ones in another process
+
+
+Body = TypeVar("Body", bound=RequestBody)
+Spec = TypeVar("Spec", bound=DatasetSpec)
+T = TypeVar("T")
+
+
+async def made_of(
+    content: bytes,
+    person: str,
+    lane: ProcessLane,
+    function: Callable[..., T],
+    *arguments: object,
+) -> T:
+    """Return what a function of a module makes of a person's body.
+
+    Raises
+    ------
+    Problem
+        What the function raises; ``busy`` when too many long bodies of the person's are waiting.
+    """
+    if len(content) <= SHORT_BYTES:
+        return function(content, *arguments)
+    return await lane.run(person, function, content, *arguments)
+
+
+def request_in(content: bytes, model: type[Body]) -> Body:
+    """Return a body as its model, with what follows from it alone."""
+    return read_model(model, content).prepared()
+
+
+def spec_in(content: bytes, max_columns: int) -> NewDataset:
+    """Return what the spec of an upload declares."""
+    try:
+        return _spec_in(content, DatasetSpec, max_columns).declared()
+    except Problem as problem:
+        raise problem.inside("spec") from None
+
+
+def sourced_spec_in(content: bytes, max_columns: int) -> tuple[NewDataset, str]:
+    """Return what a spec declares that names a source, and the source's URL."""
+    spec = _spec_in(content, SourcedDatasetSpec, max_columns)
+    return spec.declared(), spec.source
+
+
+def _spec_in(content: bytes, model: type[Spec], max_columns: int) -> Spec:
+    try:
+        spec = read_model(model, content)
+    except Problem as problem:
+        check = partial(_check, model)
+        raise with_contradictions(problem, content, check, known=model.model_fields) from None
+    if len(spec.columns) + len(spec.derive) > max_columns:
+        raise invalid_request("columns", f"must be at most {max_columns}")
+    return spec
+
+
+def _check(model: type[Spec], content: bytes) -> None:
+    read_model(model, content).declared()
+
+
+def answer_in(content: bytes) -> SentAnswer:
+    """Return a released answer that somebody has sent back, or its receipt alone."""
+    members = read_json(content)
+    if not isinstance(members, dict):
+        raise invalid_request("body", "must be an object")
+    return sent_answer(members, content)

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from app.domain.access import AccessList
 from app.domain.columns import InvalidSpecError
 from app.domain.datasets import Encoding, SamePeople, TextFile, column_named
 from app.domain.policies import Policy, Review, Role
@@ -25,32 +26,31 @@ from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.reviews import Decision
 from app.domain.units import IdKind, Reducer
 from app.services.datasets.admitting import NewDataset, declared_columns
+from app.services.datasets.erasing import Edit
 from app.services.plans.questions import POLICY_KINDS
-from app.services.releases.pauses import Paused
-from app.web.requests.columns import (
-    ColumnSpec,
-    Decimal,
-    Delimiter,
-    Markers,
-    SkippedRows,
-    Thousands,
-    column_fields,
-)
+from app.services.releases.jobs import Paused
 from app.web.requests.exact_json import read_json
-from app.web.requests.fields import Request
 from app.web.requests.values import (
     MAX_NAME_LENGTH,
     Ahead,
     BudgetEpsilon,
     CapEpsilon,
+    ColumnSpec,
+    Decimal,
+    Delimiter,
     Delta,
     Line,
+    Markers,
     Name,
     Person,
     Printable,
     Reason,
     ReleaseEpsilon,
+    RequestBody,
+    SkippedRows,
     Text,
+    Thousands,
+    column_fields,
     refusal,
 )
 from mechanisms.expressions.parsing import LONGEST
@@ -165,7 +165,7 @@ _SECOND_BUDGET = (
 )
 
 
-class DeriveSpec(Request):
+class DeriveSpec(RequestBody):
     """A column computed from others of its row, with narrower bounds than follow from them."""
 
     expr: str = Field(max_length=LONGEST, examples=["log(max(income, 1))"])
@@ -176,7 +176,7 @@ class DeriveSpec(Request):
     """The largest value, if it is to be less than what follows from the columns' bounds."""
 
 
-class UnitSpec(Request):
+class UnitSpec(RequestBody):
     """Who a person is, where one may have several rows (add_remove only)."""
 
     column: str = Field(min_length=1, examples=["person_id"])
@@ -197,7 +197,7 @@ class UnitSpec(Request):
     must be numbers, and `007` is `7`. With `"text"` no id is read as a number."""
 
 
-class BudgetSpec(Request):
+class BudgetSpec(RequestBody):
     """What a new account starts with, and how it counts."""
 
     epsilon: BudgetEpsilon
@@ -212,7 +212,7 @@ class BudgetSpec(Request):
         return self
 
 
-class OverlapSpec(Request):
+class OverlapSpec(RequestBody):
     """An admin's statement why an overlap with earlier data is harmless."""
 
     reason: Reason = Field(examples=["a register of other people, drawn by the same agency"])
@@ -236,7 +236,7 @@ ReviewText = Annotated[str, Field(max_length=50), AfterValidator(_known_review)]
 Kinds = Annotated[tuple[str, ...], AfterValidator(_known_kinds)]
 
 
-class PolicySpec(Request):
+class PolicySpec(RequestBody):
     """What one release may ask for."""
 
     review: ReviewText = Field(default="never", examples=["above:0.5"])
@@ -261,7 +261,7 @@ class PolicySpec(Request):
         )
 
 
-class DatasetSpec(Request):
+class DatasetSpec(RequestBody):
     """The public description of a data set, declared before anything is read."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
@@ -407,7 +407,7 @@ class ReceiptRequest(BaseModel):
     """The answer's last member."""
 
 
-class DecisionRequest(Request):
+class DecisionRequest(RequestBody):
     """What a reviewer says about a release that waits for a review, and why."""
 
     decision: Decision = Field(examples=["approve"])
@@ -417,7 +417,7 @@ class DecisionRequest(Request):
     """Kept in the ledger; who asked reads it word for word, unless it is an approval's."""
 
 
-class GrantRequest(Request):
+class GrantRequest(RequestBody):
     """More epsilon for an account, and why."""
 
     epsilon: BudgetEpsilon
@@ -428,7 +428,7 @@ class GrantRequest(Request):
     reserved."""
 
 
-class CapRequest(Request):
+class CapRequest(RequestBody):
     """What one person may use of an account at most."""
 
     person: Person = Field(examples=["an analyst"])
@@ -439,7 +439,43 @@ class CapRequest(Request):
     """Kept in the ledger."""
 
 
-class PauseRequest(Request):
+class AccessFields(RequestBody):
+    """Who may see a data set; everyone else may not, except admins and auditors."""
+
+    persons: list[Person] = Field(max_length=1_000, examples=[["an analyst"]])
+    """The `person` of keys."""
+    groups: list[Person] = Field(max_length=1_000, examples=[[]])
+    """Names of groups. A provider's groups have its id and a colon before their name."""
+
+
+class AccessRequest(RequestBody):
+    """Who may see the data sets of an account."""
+
+    access: AccessFields | None = Field(examples=[None])
+    """null opens them to everyone whose role allows it."""
+    reason: Reason = Field(examples=["the study is over"])
+    """Kept in the ledger."""
+
+
+def access_in(body: AccessRequest) -> AccessList | None:
+    """Return the list that a request names."""
+    if body.access is None:
+        return None
+    return AccessList(tuple(body.access.persons), tuple(body.access.groups))
+
+
+class GroupRequest(RequestBody):
+    """Persons under one name."""
+
+    name: Name = Field(examples=["a study"])
+    """What it is called; no colon is in it."""
+    persons: list[Person] = Field(max_length=10_000, examples=[["an analyst"]])
+    """All who are in it: the `person` of keys."""
+    reason: Reason = Field(examples=["the study begins"])
+    """Kept in the ledger."""
+
+
+class PauseRequest(RequestBody):
     """A person or a data set to pause, or to resume."""
 
     what: Paused = Field(examples=["person"])
@@ -455,7 +491,7 @@ class PauseRequest(Request):
     charged is not cancelled: it waits."""
 
 
-class KeyRequest(Request):
+class KeyRequest(RequestBody):
     """A key for a person.
 
     Keys of one name that one admin makes belong to one person; the same name by
@@ -471,3 +507,92 @@ class KeyRequest(Request):
     """When the key ends by itself; null for never."""
     person: Person | None = Field(default=None, examples=["an analyst"])
     """The `person` of an earlier key, to whom this one is given."""
+
+
+class CommentRequest(RequestBody):
+    """Something to say about a release that waits."""
+
+    text: Reason = Field(examples=["Is the second table needed?"])
+    """What to say."""
+    private: bool = Field(default=False, examples=[True])
+    """Whether it stays among reviewers. Otherwise who asked reads it too."""
+
+
+class ReadRequest(RequestBody):
+    """Notices that have been read."""
+
+    ids: tuple[Printable, ...] = Field(min_length=1, max_length=200, examples=[["ntf_2f7c"]])
+    """Their ids; those that are not yours are passed over."""
+
+
+class PolicyEdit(RequestBody):
+    """What of a policy changes; what is left out stays as it is."""
+
+    review: ReviewText = Field(default="never", examples=["above:0.5"])
+    """Which releases wait for a curator's approval, as in the spec."""
+    reviewers: int = Field(default=1, ge=1, le=2, examples=[2])
+    """How many curators decide on a release that waits."""
+    max_epsilon_per_release: ReleaseEpsilon | None = Field(default=None, examples=["1"])
+    """The most that one release may cost; null for no limit."""
+    allowed: Kinds | None = Field(default=None, examples=[["count", "histogram"]])
+    """Kinds of statistics that may be released; null: every kind."""
+
+
+class DatasetEdit(RequestBody):
+    """What is to be said of a data set from now on; what is left out stays as it is."""
+
+    reason: Reason = Field(examples=["the board's decision of May"])
+    """Kept in the ledger."""
+    description: Text | None = Field(default=None, examples=["235 Belgian households, 1857."])
+    """Where the data come from and what a row is."""
+    policy: PolicyEdit | None = Field(default=None, examples=[{"reviewers": 2}])
+    """Limits of single releases, and which wait for a review."""
+    notices: tuple[Line, ...] | None = Field(default=None, max_length=20, examples=[["Old"]])
+    """What analysts of this data set should know, a sentence each."""
+    labels: dict[Name, Line | None] | None = Field(default=None, examples=[{"income": "Income"}])
+    """What columns are called in words, by name; null takes a label away."""
+    checklist: tuple[Line, ...] | None = Field(
+        default=None, max_length=50, examples=[["Is it published?"]]
+    )
+    """What reviewers look at, a question each."""
+
+    @property
+    def edit(self) -> Edit:
+        """Return the edit, as the services know it."""
+        policy = None
+        if self.policy is not None:
+            every = {
+                "review": self.policy.review,
+                "reviewers": self.policy.reviewers,
+                "max_epsilon_per_release": _text(self.policy.max_epsilon_per_release),
+                "allowed": None if self.policy.allowed is None else list(self.policy.allowed),
+            }
+            policy = {name: every[name] for name in every if name in self.policy.model_fields_set}
+        return Edit(
+            description=self.description,
+            policy=policy,
+            notices=self.notices,
+            labels=self.labels,
+            checklist=self.checklist,
+        )
+
+
+def _text(epsilon: Epsilon | None) -> str | None:
+    return None if epsilon is None else str(epsilon)
+
+
+# What requests about publications must look like
+
+
+class PublicationRequest(RequestBody):
+    """Why a release is made public."""
+
+    reason: Reason = Field(examples=["Table 2 of the annual report"])
+    """Kept in the ledger, and shown to the public."""
+
+
+class PublicationWithdrawalRequest(RequestBody):
+    """Why a release is no longer public."""
+
+    note: Reason = Field(examples=["the wrong year was asked for"])
+    """Kept in the ledger, and shown to the public at the release's address."""

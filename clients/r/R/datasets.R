@@ -250,6 +250,47 @@ grant <- function(dataset, epsilon, reason) {
   budget(dataset)
 }
 
+#' Who may see a data set
+#'
+#' `restrict()` hides a data set, and all that shares its budget account, from everyone but the
+#' persons and the members of groups that it names, admins and auditors (curators). For everyone
+#' else it and its releases do not exist. `unrestrict()` opens it to everyone whose role allows it.
+#'
+#' @param dataset A data set, see [dataset()].
+#' @param persons The persons of keys.
+#' @param groups Names of groups. A provider's have its id and a colon before their name.
+#' @param reason Stored in the ledger.
+#' @return A list of `persons` and `groups`; `NULL` where everyone may see it.
+#' @examples
+#' \dontrun{
+#' restrict(wages, persons = "ada", groups = "uni:study-7", reason = "the data agreement")
+#' access(wages)
+#' unrestrict(wages, reason = "the study is over")
+#' }
+#' @export
+access <- function(dataset) {
+  path <- paste0("/v1/datasets/", dataset$id, "/access")
+  members_of(send_safely(desk_of(dataset), "GET", path))$access
+}
+
+#' @rdname access
+#' @export
+restrict <- function(dataset, persons = character(), groups = character(), reason) {
+  set_access(dataset, list(persons = as.list(persons), groups = as.list(groups)), reason)
+}
+
+#' @rdname access
+#' @export
+unrestrict <- function(dataset, reason) {
+  set_access(dataset, NULL, reason)
+}
+
+set_access <- function(dataset, access, reason) {
+  body <- to_json(list(access = access, reason = reason))
+  path <- paste0("/v1/datasets/", dataset$id, "/access")
+  members_of(send_safely(desk_of(dataset), "PUT", path, json = body))$access
+}
+
 #' @rdname upload
 #' @export
 archive <- function(dataset) {

@@ -104,6 +104,10 @@ request_body <- function(statistic, epsilon, mechanism, norm, fields) {
   given <- fields[!vapply(fields, is.null, NA)]
   aside <- given[intersect(names(given), .members)]
   inside <- given[setdiff(names(given), .members)]
+  # a share of epsilon for standard errors, as in inference = "1/3"
+  if (is.atomic(aside$inference) && length(aside$inference) == 1L) {
+    aside$inference <- list(share = aside$inference)
+  }
   asked <- do.call("statistic", c(list(statistic), inside))
   body <- list(statistic = asked, mechanism = mechanism, norm = norm)
   if (!is.null(epsilon)) {

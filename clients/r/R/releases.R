@@ -18,7 +18,8 @@
 #'   in its place, and is then of the smallest epsilon that reaches it.
 #' @param mechanism,norm `"auto"` leaves the choice to the service.
 #' @param ... Fields of the question such as `columns`, `formula`, `where` and `by`, and members
-#'   of the request such as `purpose`, `inference`, `assume` and `accuracy`.
+#'   of the request such as `purpose`, `inference`, `assume` and `accuracy`. `inference = "1/3"`
+#'   buys standard errors with a third of epsilon.
 #' @param fresh Repeat a question with a new draw and a new charge.
 #' @param idempotency_key A name for the question, in place of the one that it has by itself.
 #' @param wait `FALSE` returns a job at once, its `status` being `"running"`.
@@ -105,6 +106,35 @@ preview <- function(dataset, statistic, epsilon = NULL, mechanism = "auto", norm
 #' @export
 dry_run <- function(dataset, statistic, epsilon, mechanism = "auto", norm = "auto", ...) {
   asked_for_free(dataset, "dry-runs", "desk_dry_run", statistic, epsilon, mechanism, norm, ...)
+}
+
+#' The price of a study
+#'
+#' What several questions would cost together, before the first of them is paid for; free.
+#'
+#' @param dataset A data set, see [dataset()].
+#' @param questions A list of questions: lists with a `statistic`, and an `epsilon` or the `accuracy`
+#'   that is wanted.
+#' @return A `desk_study_plan`: a list with a data frame `table` of the questions and their prices,
+#'   the `charge` of all of them, what is `remaining`, and whether it `fits`.
+#' @examples
+#' \dontrun{
+#' mean_income <- list(kind = "mean", columns = list("income"))
+#' study_plan(wages, list(list(statistic = mean_income, accuracy = 50)))
+#' }
+#' @export
+study_plan <- function(dataset, questions) {
+  desk <- desk_of(dataset)
+  path <- paste0("/v1/datasets/", dataset$id, "/study-plans")
+  sent <- to_json(list(questions = questions))
+  plan <- members_of(send_safely(desk, "POST", path, json = sent))
+  plan$table <- do.call(rbind, lapply(plan$questions, function(each) {
+    data.frame(
+      kind = each$statistic$kind, epsilon = each$epsilon, charge = each$charge$amount,
+      verdict = or_else(each$usefulness$verdict, NA_character_)
+    )
+  }))
+  answer_of(plan, "desk_study_plan", desk)
 }
 
 asked_for_free <- function(dataset, place, class, statistic, epsilon, mechanism, norm, ...) {
@@ -213,6 +243,92 @@ derive <- function(release, statistic, ..., together_with = list()) {
   }
   path <- paste0("/v1/releases/", release$id, "/derivations")
   numbers_of(send_safely(desk, "POST", path, json = to_json(body)), "desk_derivation", desk)
+}
+
+#' Synthetic rows of a release of tables
+#'
+#' Rows of no real person, drawn from a graphical model of the released tables. Free, and without
+#' the data; they have the guarantee of the release. The same seed returns the same rows.
+#'
+#' @param release A release of `tables`, see [release()].
+#' @param rows How many; at most 2,000,000 values over all columns.
+#' @param seed A whole number.
+#' @return A data frame: categories as factors, dates as `Date`, moments as `POSIXct`. Its attribute
+#'   `about` has the guarantee and the model, and how far each table is from the released one.
+#' @examples
+#' \dontrun{
+#' tables <- release(wages, "tables", columns = c("sex", "region"), epsilon = 1)
+#' rows <- synthetic(tables, rows = 1000, seed = 7)
+#' attr(rows, "about")$guarantee$epsilon
+#' }
+#' @export
+synthetic <- function(release, rows = 10000, seed = 0) {
+  desk <- desk_of(release)
+  path <- paste0("/v1/releases/", release$id, "/synthetic")
+  asked <- list(rows = rows, seed = seed, format = "csv")
+  file <- body_of(send_safely(desk, "POST", path, json = to_json(asked)))
+  query <- list(rows = whole(rows), seed = whole(seed), format = "csv")
+  about <- members_of(send_safely(desk, "GET", path, query = query))
+  frame <- text_frame(file)
+  names(frame) <- vapply(about$columns, function(column) column$name, "")
+  frame[] <- Map(typed, frame, about$columns)
+  structure(frame, about = about)
+}
+
+#' Cells of a release of tables or of groups
+#'
+#' Read page by page, so that large answers need little memory.
+#'
+#' @param release A release of `tables`, or of any statistic with `by`, see [release()].
+#' @param table Only the cells of this table, counted from 1.
+#' @return A data frame: of tables a row for each cell, of groups a row for each number.
+#' @examples
+#' \dontrun{
+#' counts <- release(wages, "count", by = "region", epsilon = 1)
+#' cells(counts)
+#' }
+#' @export
+cells <- function(release, table = NULL) {
+  desk <- desk_of(release)
+  query <- list(format = "csv", after = "0", limit = "10000")
+  if (!is.null(table)) query$table <- whole(table - 1)
+  pages <- list()
+  repeat {
+    path <- paste0("/v1/releases/", release$id, "/cells")
+    response <- send_safely(desk, "GET", path, query = query)
+    pages <- c(pages, list(text_frame(body_of(response))))
+    if (is.null(httr2::resp_link_url(response, "next"))) break
+    query$after <- whole(as.numeric(query$after) + 10000)
+  }
+  frame <- do.call(rbind, pages)
+  frame[] <- lapply(frame, utils::type.convert, as.is = TRUE)
+  frame
+}
+
+# Return a CSV file of texts.
+text_frame <- function(file) {
+  text <- rawToChar(file)
+  Encoding(text) <- "UTF-8"
+  utils::read.table(
+    text = text, header = TRUE, sep = ",", quote = "\"", comment.char = "", check.names = FALSE,
+    colClasses = "character", na.strings = character(), encoding = "UTF-8"
+  )
+}
+
+# Return the texts of a column as values of its type.
+typed <- function(texts, column) {
+  switch(column$type,
+    # what a spreadsheet would run has an apostrophe in the file
+    category = {
+      levels <- unlist(column$values)
+      factor(ifelse(texts %in% levels, texts, sub("^'", "", texts)), levels = levels)
+    },
+    boolean = texts == "true",
+    integer = ,
+    number = as.numeric(texts),
+    date = as.Date(texts),
+    datetime = as.POSIXct(texts, format = "%Y-%m-%dT%H:%M:%SZ", tz = "UTC")
+  )
 }
 
 #' Check a receipt

@@ -50,11 +50,9 @@ in_words <- function(table, digits) {
 #' @export
 summary.desk_numbers <- function(object, ...) {
   frame <- tidy(object)
-  labels <- frame[setdiff(names(frame), .measures)]
-  rows <- do.call(paste, c(unname(as.list(labels)), list(frame$term)))
   kept <- intersect(c("estimate", "std.error", "conf.low", "conf.high", "noise"), names(frame))
   coefficients <- as.matrix(frame[kept])
-  rownames(coefficients) <- rows
+  rownames(coefficients) <- names_of_rows(frame)
   structure(
     list(
       glance = glance(object), coefficients = coefficients, note = frame$note,
@@ -84,7 +82,10 @@ print.summary_desk_numbers <- function(x, digits = 4L, ...) {
     if (is.null(x$method)) "No standard errors: they were not requested, or are not known."
     else paste("Method:", x$method),
     if (!is.null(guarantee)) {
-      paste0("Guarantee: ", guarantee$definition, ", ", guarantee$adjacency, ".")
+      paste0(
+        "Guarantee: ", guarantee$definition, ", ",
+        if (!is.null(guarantee$rho)) paste0("rho = ", guarantee$rho, ", "), guarantee$adjacency, "."
+      )
     },
     x$verdict$sentence
   )
@@ -96,6 +97,69 @@ print.summary_desk_numbers <- function(x, digits = 4L, ...) {
 coef.desk_numbers <- function(object, ...) {
   frame <- tidy(object)
   stats::setNames(frame$estimate, frame$term)
+}
+
+#' Confidence intervals and variances of an answer
+#'
+#' `confint()` has a row for each number, with the 95% interval that the answer has. A confidence
+#' interval holds the population's number, sampling and noise together; a noise interval where the
+#' number would have been without the noise. `vcov()` has the squared standard errors in its
+#' diagonal. Covariances are in no answer, so the rest of it is `NA`.
+#'
+#' @param object An answer with numbers, see [release()].
+#' @param parm The numbers by name or position; by default all of them. A number of a group is
+#'   called by its group and its term, as in `"f age"`.
+#' @param level 0.95, which answers have.
+#' @param intervals `"confidence"`, for answers with `inference`, or `"noise"`.
+#' @param ... Nothing.
+#' @return A matrix: of [stats::confint()] with a row for each number and the columns `2.5 %` and
+#'   `97.5 %`, of [stats::vcov()] with a row and a column for each.
+#' @examples
+#' \dontrun{
+#' line <- release(wages, "linear_regression", formula = income ~ age, epsilon = 1, inference = "1/3")
+#' confint(line)
+#' sqrt(diag(vcov(line)))
+#' }
+#' @importFrom stats confint
+#' @export
+confint.desk_numbers <- function(object, parm, level = 0.95,
+                                 intervals = c("confidence", "noise"), ...) {
+  if (!isTRUE(all.equal(level, 0.95))) {
+    stop("an answer has 95% intervals, and no others", call. = FALSE)
+  }
+  frame <- tidy(object)
+  ends <- if (match.arg(intervals) == "noise") c("noise.low", "noise.high")
+          else c("conf.low", "conf.high")
+  found <- measured(frame, ends, if (ends[[1L]] == "conf.low") 'or intervals = "noise"')
+  dimnames(found) <- list(names_of_rows(frame), c("2.5 %", "97.5 %"))
+  if (missing(parm)) found else found[parm, , drop = FALSE]
+}
+
+#' @rdname confint.desk_numbers
+#' @importFrom stats vcov
+#' @export
+vcov.desk_numbers <- function(object, ...) {
+  frame <- tidy(object)
+  errors <- measured(frame, "std.error")[, 1L]
+  found <- matrix(NA_real_, length(errors), length(errors))
+  diag(found) <- errors^2
+  dimnames(found) <- rep(list(names_of_rows(frame)), 2L)
+  found
+}
+
+# Return columns of an answer's table as a matrix, or say how they are asked for.
+measured <- function(frame, columns, otherwise = NULL) {
+  if (!all(columns %in% names(frame)) || all(is.na(frame[[columns[[1L]]]]))) {
+    advice <- paste(c('ask with inference = "1/3"', otherwise), collapse = ", ")
+    stop("this answer has no ", columns[[1L]], ": ", advice, call. = FALSE)
+  }
+  as.matrix(frame[columns])
+}
+
+# Return what the rows of an answer are called: their groups and their terms.
+names_of_rows <- function(frame) {
+  labels <- frame[setdiff(names(frame), .measures)]
+  do.call(paste, c(unname(as.list(labels)), list(frame$term)))
 }
 
 #' Draw an answer

@@ -163,7 +163,11 @@ key_of <- function(place) {
 rows_of_fit <- function(x) {
   lapply(or_else(x$inference$fit, list()), function(each) {
     labels <- labelled(number_at(), or_else(each$by, list()))$labels
-    if (identical(x$statistic$kind, "stack")) labels$part <- NA
+    if (identical(x$statistic$kind, "stack")) {
+      index <- each$place[[2L]] + 1L
+      labels$part <- index
+      labels$statistic <- or_else(x$statistic$parts[[index]]$statistic$kind, NA_character_)
+    }
     noise <- or_else(each$noise_95, list(NULL, NULL))
     row <- c(labels, list(term = each$term, estimate = real(each$estimate), noise = NA_real_))
     row <- c(row, list(noise.low = real(noise[[1L]]), noise.high = real(noise[[2L]])))
@@ -213,6 +217,11 @@ numbers_in <- function(part, statistic, here) {
     }
     # what holds numbers of its own names them: means, coefficients, matrix
     own <- below(here, name, term = name)
+    if (name %in% .tests) {
+      return(lapply(names(inner), function(each) {
+        below(own, each, term = gsub("_", " ", paste(name, each)))
+      }))
+    }
     if (mixed && !nzchar(here$term)) {
       own$labels$statistic <- or_else(at(.moments, name), name)
     }
@@ -236,14 +245,48 @@ numbers_of_list <- function(rows, statistic, here) {
   do.call(c, found)
 }
 
+# members that hold the numbers of a test
+.tests <- "log_rank"
+
 .moments <- list(means = "mean", second = "mean of products")
 
+# A row of a summary; the group of a difference is both groups.
+row_of_summary <- function(part, statistic, here) {
+  by <- part$by
+  measure <- part$measure
+  if (!is.null(part$from)) {
+    for (name in names(by)) by[[name]] <- paste(by[[name]], "-", part$from[[name]])
+    measure <- paste("difference in", measure)
+  }
+  if (!is.null(part$level)) by[[part$column]] <- part$level
+  term <- if (is.null(part$level)) or_else(part$column, measure) else measure
+  here$labels$statistic <- measure
+  list(below(labelled(here, by), "value", term = term))
+}
+
 .tables <- list(
+  rows = row_of_summary,
+  differences = row_of_summary,
   groups = function(part, statistic, here) {
     numbers_in(part$value, statistic, below(labelled(here, part$by), "value"))
   },
   cells = function(part, statistic, here) {
-    list(below(labelled(here, part$cell), "count", term = "count"))
+    lapply(intersect(c("count", "cumulative"), names(part)), function(name) {
+      below(labelled(here, part$cell), name, term = name)
+    })
+  },
+  tables = function(part, statistic, here) {
+    lapply(seq_along(part$cells), function(index) {
+      own <- labelled(below(here, "cells", index), part$cells[[index]]$cell)
+      below(own, "count", term = "count")
+    })
+  },
+  curve = function(part, statistic, here) {
+    # the first member says where on the curve the others are
+    lapply(names(part)[-1L], function(name) {
+      term <- paste(gsub("_", " ", name), "at", part[[1L]])
+      below(here, name, term = term)
+    })
   },
   quantiles = function(part, statistic, here) {
     list(below(here, "value", term = paste("level", part$level)))

@@ -27,13 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.floats import SPACING
-from mechanisms.exact.many import Floats
-from mechanisms.exact.once import once
+from mechanisms.exact.floats import SPACING, Floats
+from mechanisms.exact.fractions import once
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Rest, Undecided
 from mechanisms.objectives.check_loss.narrowing import first_boxes
 from mechanisms.objectives.check_loss.records import Records
-from mechanisms.objectives.gradient_norms import GradientNorm
+from mechanisms.objectives.design import GradientNorm
 from mechanisms.samplers.boxes import Start
 
 # The check loss itself, as a law of the box engine: bounded by planes below it

@@ -24,8 +24,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from mechanisms.exact.balls import rational
-from mechanisms.exact.floats import SPACING
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import SPACING, Floats
 from mechanisms.objectives.check_loss.records import Index, Kept, Records, kept
 from mechanisms.samplers.boxes import Children, Space, Start
 

@@ -31,8 +31,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact.floats import SPACING
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import SPACING, Floats
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.objectives.check_loss.search import ENOUGH, Hint, search
 from mechanisms.objectives.design import on_polytopes

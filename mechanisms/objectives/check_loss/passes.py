@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX, EXACT_ROWS
-from mechanisms.exact.floats import SPACING
-from mechanisms.exact.many import Floats, Integers
+from mechanisms.exact.floats import SPACING, Floats, Integers
 from mechanisms.objectives.check_loss.gradient import GradientLaw, LossLaw
 from mechanisms.objectives.check_loss.law import Rest
 from mechanisms.objectives.check_loss.records import Grid, Records

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact.many import Floats, Integers
+from mechanisms.exact.floats import Floats, Integers
 from mechanisms.objectives.design import distinct_rows
 from mechanisms.samplers.boxes import Space
 

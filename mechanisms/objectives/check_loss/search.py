@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from scipy.special import expit
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Undecided
 from mechanisms.samplers.boxes import Start
 

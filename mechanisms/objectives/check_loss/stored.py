@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact.many import Floats, Integers
-from mechanisms.exact.once import once
+from mechanisms.exact.floats import Floats, Integers
+from mechanisms.exact.fractions import once
 from mechanisms.objectives.check_loss.law import CheckLossLaw, Rest
 from mechanisms.objectives.check_loss.passes import (
     FEW_DISTINCT,

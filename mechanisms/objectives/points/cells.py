@@ -15,7 +15,7 @@ from functools import reduce
 
 import numpy as np
 
-from mechanisms.exact.many import Integers, Words
+from mechanisms.exact.floats import Integers, Words
 
 MOST_CELLS = 1 << 18
 """About 30 MB of them."""

@@ -34,8 +34,7 @@ from itertools import combinations_with_replacement, permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact.floats import SPACING
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import SPACING, Floats
 from mechanisms.objectives.points.cells import Cells
 from mechanisms.objectives.points.passes import FAR, TERM_ERROR, Ball, Moments, Points
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.many import Floats, Integers
+from mechanisms.exact.floats import Floats, Integers
 from mechanisms.objectives.points.cells import Cells, Frame
 
 Block = Mapping[str, NDArray[np.int32]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.objectives.points.field import Field
 
 _CELLS = 1 << 13  # enough to say where and how curved

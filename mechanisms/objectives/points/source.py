@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from mechanisms.exact.many import Floats, Integers
+from mechanisms.exact.floats import Floats, Integers
 from mechanisms.objectives.design import distinct_rows
 from mechanisms.objectives.points.cells import Cells
 from mechanisms.objectives.points.field import Field

@@ -20,10 +20,9 @@ import numpy as np
 from flint import arb, arb_mat
 
 from mechanisms.exact.balls import norm_largest, norm_one
-from mechanisms.exact.many import Floats, Words
-from mechanisms.samplers.affine.cube import log_density_ceiling
+from mechanisms.exact.floats import Floats, Words
+from mechanisms.samplers.affine.cube import Verdict, log_density_ceiling
 from mechanisms.samplers.affine.posterior import FLOAT_SLACK, AffinePosterior
-from mechanisms.samplers.affine.tries import Verdict
 
 _LEAST_TOTAL = 0.25  # a sum of exponentials this small is left to the balls
 

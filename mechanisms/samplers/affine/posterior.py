@@ -13,7 +13,7 @@ base measure (1 + rho)^-p (Lebesgue measure for p = 0).
 *D* is 1 + rho. With one coefficient, where a record may be replaced (``replaced``), it is smaller:
 1 for rho <= 1/2 and (1 + rho) / 2 + 1 / (8 rho) beyond, which
 :mod:`mechanisms.objectives.quadratic` derives. That law has a sampler of its own
-(:mod:`mechanisms.samplers.affine.line`).
+(:mod:`mechanisms.samplers.affine.radial`).
 
 *Conventions.* c = k / (1 + B), the smallest rate on Theta. theta_hat = A^-1 b.
 V = A theta - b, so that h = ||V||_inf. Vectors of balls are lists of arb or
@@ -30,9 +30,8 @@ import numpy as np
 from flint import arb, arb_mat
 
 from mechanisms.exact.balls import norm_one, rational
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats
-from mechanisms.exact.once import once
+from mechanisms.exact.floats import Floats, working_precision
+from mechanisms.exact.fractions import once
 
 FLOAT_SLACK = 2.0**-40
 """Relative error granted to a chain of float operations: some 4,000 times its true bound."""

@@ -30,15 +30,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.affine.base_measure import BaseMeasureRoute
-from mechanisms.samplers.affine.cube import CrossPolytopeRoute, CubeRoute
-from mechanisms.samplers.affine.line import LineRoute
+from mechanisms.samplers.affine.cube import (
+    CrossPolytopeRoute,
+    CubeRoute,
+    Route,
+    decide,
+    random_words,
+    surviving,
+)
 from mechanisms.samplers.affine.path import Row, Vertex, find_vertices
 from mechanisms.samplers.affine.posterior import AffinePosterior, Shadow
-from mechanisms.samplers.affine.radial import RadialRoute
-from mechanisms.samplers.affine.tries import Route, decide, random_words, surviving
+from mechanisms.samplers.affine.radial import LineRoute, RadialRoute
 from mechanisms.samplers.affine.vertex import VertexRoute, vertex_route
 
 # Choose the cheapest route and draw until a try is accepted

@@ -49,9 +49,8 @@ import numpy as np
 from flint import arb, arb_mat
 
 from mechanisms.exact.balls import float_below, norm_one, rational
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats, Words
-from mechanisms.samplers.affine.line import WORDS, TwoSided, two_sided
+from mechanisms.exact.floats import Floats, Words, working_precision
+from mechanisms.samplers.affine.cube import WORD_BITS, Verdict
 from mechanisms.samplers.affine.path import Cone, Vertex, build_cone
 from mechanisms.samplers.affine.posterior import (
     FLOAT_SLACK,
@@ -60,7 +59,7 @@ from mechanisms.samplers.affine.posterior import (
     magnitudes,
     radii,
 )
-from mechanisms.samplers.affine.tries import WORD_BITS, Verdict
+from mechanisms.samplers.affine.radial import WORDS, TwoSided, two_sided
 
 _MOST_FAR_ODDS = 0.25  # a larger share for the far component costs more than eta saves
 

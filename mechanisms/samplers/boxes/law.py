@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from flint import arb
 
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.samplers.boxes.space import Box, Space
 
 Knowledge = TypeVar("Knowledge")

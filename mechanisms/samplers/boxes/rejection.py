@@ -18,8 +18,7 @@ from typing import Generic
 
 import numpy as np
 
-from mechanisms.exact.floats import working_precision
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats, working_precision
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.boxes.law import BoxLaw, Knowledge
 from mechanisms.samplers.boxes.space import Box, Space

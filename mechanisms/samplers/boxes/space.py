@@ -23,7 +23,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.randomness import Randomness
 
 # The boundary of a box inside another, cut into patches on which a bound can be evaluated

@@ -14,11 +14,11 @@ from mechanisms.samplers.polytopes.polytope import (
     Cut,
     Part,
     Polytope,
+    PolytopeCover,
     PolytopeLaw,
     Stack,
     View,
 )
-from mechanisms.samplers.polytopes.rejection import PolytopeCover
 
 __all__ = [
     "FLAT_NATS",

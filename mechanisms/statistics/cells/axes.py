@@ -38,7 +38,7 @@ class Step:
     step: float = field(
         metadata=meaning(
             "Distance of the edges, from the lower bound on: in the column's units, in days for "
-            "dates, in seconds for moments. The last cell may reach beyond the upper bound.",
+            "dates, in seconds for moments. The last cell ends at the upper bound.",
             example=5,
         )
     )
@@ -192,7 +192,8 @@ def _spaced(name: str, column: NumberColumn, edges: Step) -> list[int | float]:
         raise _invalid(
             f"this step makes {count} cells of {name}, and there are between 2 and {MAX_CELLS}"
         )
-    places = [column.lower + place * step for place in range(count + 1)]
+    # the last cell ends at the bound, as no value is beyond it
+    places = [min(column.lower + place * step, column.upper) for place in range(count + 1)]
     return [int(each) if column.whole else float(each) for each in places]
 
 

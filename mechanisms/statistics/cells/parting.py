@@ -41,7 +41,7 @@ from mechanisms.statistics.conditions import (
     comparisons,
 )
 
-MAX_GROUPS = 256  # a row's group then fits 16 bits, with one more for none
+MAX_GROUPS = 10_000  # a row's group then fits 16 bits, with one more for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ WHERE = meaning(
 
 BY = meaning(
     "Columns whose public cells make groups, each with an answer of its own: categories "
-    "and booleans by name, number columns with their edges. Between 2 and 256 groups.",
+    "and booleans by name, number columns with their edges. Between 2 and 10,000 groups.",
     example=["ocean_proximity", {"column": "median_income", "edges": [0, 3, 6, 15]}],
 )
 """Of the field ``by``, the last of every statistic."""
@@ -175,7 +175,7 @@ def _axes(by: By, schema: Schema) -> tuple[Axis, ...]:
         raise InvalidStatisticError(
             f"this makes {_size(axes):,} {'group' if _size(axes) == 1 else 'groups'} "
             f"({' x '.join(f'{len(axis.labels):,} of {axis.column}' for axis in axes)}), and there "
-            f"are between 2 and {MAX_GROUPS}",
+            f"are between 2 and {MAX_GROUPS:,}",
             field_name="by",
         )
     return axes
@@ -201,7 +201,7 @@ def columns_of(by: By) -> tuple[str, ...]:
 def columns_named(statistic: object) -> tuple[str, ...]:
     """Return the columns that a question about plain columns is of, conditions and groups apart."""
     several = [getattr(statistic, name, None) or () for name in ("columns", "features")]
-    single = [getattr(statistic, name, None) for name in ("column", "target", "weights")]
+    single = [getattr(statistic, name, None) for name in ("column", "target", "offset", "weights")]
     named = [str(name) for names in several for name in names]
     named += [
         each.column if isinstance(each, Condition) else str(each)

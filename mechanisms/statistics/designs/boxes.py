@@ -10,7 +10,7 @@ import numpy as np
 
 from mechanisms.contract import Block, Data, InvalidStatisticError
 from mechanisms.domain import CODE_MAX
-from mechanisms.exact.many import Floats
+from mechanisms.exact.floats import Floats
 from mechanisms.objectives.check_loss import (
     Grid,
     Limits,

@@ -12,8 +12,9 @@ Levels come from the declared list, never from the rows. Coefficients are named 
 
 The 0/1 columns of a category sum to at most 1, so that rows lie in a simplex and not in a cube.
 In the scaled coordinates, where each column is on [-1, 1] and every entry of a dummy is at an end,
-this does not lower the largest entry, nor the l1 or l2 norm of a row, which is what the
-sensitivities here are made of: the cube's bounds are used, and are attained.
+this does not lower the largest entry, nor the l1 or l2 norm of a row, which is what sensitivities
+of gradients are made of: the cube's bounds are used, and are attained. Moments are summed by the
+cells of categories instead: :mod:`mechanisms.statistics.designs.cells`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ from mechanisms.contract import InvalidStatisticError, meaning, require_column
 from mechanisms.domain import CategoryColumn, Schema
 from mechanisms.expressions import tree
 from mechanisms.expressions.derived import Definition
-from mechanisms.expressions.parsing import parse
-from mechanisms.expressions.refusals import ExpressionError
+from mechanisms.expressions.parsing import ExpressionError, parse
 from mechanisms.expressions.tree import Node
 from mechanisms.statistics.cells.spelling import spelled_expression
 from mechanisms.statistics.designs.boxes import MAX_COEFFICIENTS

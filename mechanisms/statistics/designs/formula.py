@@ -20,8 +20,13 @@ from dataclasses import dataclass
 from itertools import product
 
 from mechanisms.contract import InvalidStatisticError
-from mechanisms.expressions.parsing import LONGEST, parse
-from mechanisms.expressions.refusals import ExpressionError, unknown_function, with_hints
+from mechanisms.expressions.parsing import (
+    LONGEST,
+    ExpressionError,
+    parse,
+    unknown_function,
+    with_hints,
+)
 from mechanisms.expressions.tree import FUNCTIONS, coefficient_name, quoted_name
 from mechanisms.statistics.designs.boxes import MAX_COEFFICIENTS
 from mechanisms.statistics.designs.features import Category, Expression, Factor, Feature, Product

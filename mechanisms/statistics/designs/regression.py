@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar
 
 from mechanisms.contract import FieldHint, InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import Schema
-from mechanisms.samplers.base_measure import FLAT, FLAT_ON_GRID
-from mechanisms.statistics.cells.deriving import Derived
+from mechanisms.statistics.cells.spelling import Derived
 from mechanisms.statistics.designs.features import (
     Feature,
     Terms,
@@ -38,9 +37,29 @@ HINTS: Mapping[str, FieldHint] = {
 }
 """What forms call the common fields of regressions."""
 
+SHARE_HINT = FieldHint(
+    "Share of the tilt",
+    "Of objective perturbation: 0.001 to 0.999. Empty: a public rule.",
+    rare=True,
+)
+SMALLEST_Q, LARGEST_Q = 0.001, 0.999
+BASE_MEASURE_HINT = FieldHint("Base measure", "Of kng alone.", rare=True)
 
-class Regression(Statistic, Protocol):
-    """A question whose features may be more than columns."""
+
+class OnFeatures(Statistic, Protocol):
+    """A question whose features may be more than columns.
+
+    Its ``scaling`` has the public maps between columns and scaled coordinates.
+    """
+
+    @property
+    def features(self) -> tuple[Feature, ...] | None: ...
+    @property
+    def intercept(self) -> bool: ...
+
+
+class Regression(OnFeatures, Protocol):
+    """One with a target."""
 
     @property
     def derive(self) -> Mapping[str, str | Derived]: ...
@@ -48,15 +67,9 @@ class Regression(Statistic, Protocol):
     def formula(self) -> str | None: ...
     @property
     def target(self) -> object: ...
-    @property
-    def features(self) -> tuple[Feature, ...] | None: ...
-    @property
-    def intercept(self) -> bool: ...
-    def scaling(self, schema: Schema, /) -> RegressionScaling:
-        """Return the public maps between columns and scaled coordinates."""
 
 
-R = TypeVar("R", bound=Regression)
+R = TypeVar("R", bound=OnFeatures)
 
 
 def features_field(limits: str) -> Json:
@@ -78,6 +91,23 @@ def base_measure_field() -> Json:
         "where rows are few.",
         example="auto",
     )
+
+
+def share_field() -> Json:
+    """Return the catalog's text on the tilt's share of epsilon."""
+    return meaning(
+        "The share of epsilon spent on the tilt, between 0.001 and 0.999. `auto` takes a "
+        "public rule, which the preview shows.",
+        example="auto",
+    )
+
+
+def require_share(q: float | str) -> None:
+    """Refuse a share of the tilt that is out of range."""
+    if q != "auto" and not (isinstance(q, float) and SMALLEST_Q <= q <= LARGEST_Q):
+        raise InvalidStatisticError(
+            'q must lie between 0.001 and 0.999, or be "auto"', field_name="q"
+        )
 
 
 def formula_field() -> Json:
@@ -142,16 +172,6 @@ def spelled(statistic: Any, schema: Schema) -> Mapping[str, object]:
     """
     features = spelled_features(statistic.features or (), widened(statistic, schema))
     return {**Question.spelled(statistic, schema), "features": features}
-
-
-def as_drawn(statistic: R, mechanism: str, details: Json) -> R:
-    """Return a regression by kng with the base measure, and the bound, of the plan it had."""
-    if mechanism != "kng":
-        return statistic
-    drawn: Any = statistic
-    if details["base_measure"] in (FLAT, FLAT_ON_GRID):
-        drawn = replace(drawn, base_measure="flat")
-    return cast(R, drawn if drawn.bound is not None else replace(drawn, bound=details["bound"]))
 
 
 def designed(statistic: R, view: RowView) -> Viewed[R]:

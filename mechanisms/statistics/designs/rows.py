@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from mechanisms.contract import Block, Data, InvalidStatisticError, T
 from mechanisms.domain import CODE_MAX, EXACT_ROWS, SUM_MAX, Schema
-from mechanisms.exact.many import Integers
+from mechanisms.exact.floats import Integers
+from mechanisms.objectives.affine import Chunks
+from mechanisms.objectives.affine import Rows as Passes
 from mechanisms.objectives.design import distinct_rows
 from mechanisms.objectives.quadratic import NormalEquations
-from mechanisms.objectives.sigmoid import Chunks
-from mechanisms.objectives.sigmoid import Rows as Passes
+from mechanisms.statistics.designs.cells import Placing
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.weights import HELD_PARTS, Weights, weighted_data
 
@@ -55,6 +56,107 @@ class CodeRows:
         for start in range(0, len(block[self.names[0]]), EXACT_ROWS):
             some = {name: block[name][start : start + EXACT_ROWS] for name in self.columns}
             yield code_chunk(some, self.names, self.weights)
+
+
+class Marks(Protocol):
+    """Reads what a row has besides its codes: a label, or what it was exposed to."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that are read."""
+
+    @property
+    def width(self) -> int:
+        """Return how many marks a row has."""
+
+    def __call__(self, block: Block, /) -> Rows:
+        """Return the marks of a block, width x n, exact in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedRows:
+    """Reads the rows (1, a_1/F, ..., a_k/F, marks) of columns of a block, exact in float64.
+
+    With weights each has one entry more, s/F.
+    """
+
+    names: tuple[str, ...]
+    marks: Marks
+    weights: Weights | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that are read."""
+        return with_weights((*self.names, *self.marks.columns), self.weights)
+
+    @property
+    def width(self) -> int:
+        """Return how many entries a row has."""
+        return 1 + len(self.names) + self.marks.width + (self.weights is not None)
+
+    def __call__(self, block: Block) -> Iterator[Rows]:
+        """Yield them in chunks."""
+        for start in range(0, len(block[self.columns[0]]), EXACT_ROWS):
+            some = {name: block[name][start : start + EXACT_ROWS] for name in self.columns}
+            marks = self.marks(some)
+            codes = code_chunk(some, self.names, None, np.ones(marks.shape[1])).T
+            own = [] if self.weights is None else [self._shares(some, self.weights)]
+            yield np.concatenate([codes, marks, *own]).T
+
+    def _shares(self, some: Block, weights: Weights) -> Rows:
+        return weights.shares(some[weights.name])[None, :] / CODE_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class CellRows:
+    """Reads the rows (z, b/F) of columns of a block, exact in float64: see ``CellDesign``.
+
+    ``effects`` names each cell's own, ``shared`` those of all. With weights a row has one entry
+    more, s/F.
+    """
+
+    placing: Placing
+    effects: tuple[tuple[str, ...], ...]
+    shared: tuple[str, ...]
+    target: str
+    weights: Weights | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that are read."""
+        read = (name for names in self.effects for name in names)
+        return with_weights((*read, *self.shared, self.target, *self.placing.columns), self.weights)
+
+    @property
+    def width(self) -> int:
+        """Return how many entries a row has."""
+        own = sum(1 + len(names) for names in self.effects)
+        return own + len(self.shared) + 1 + (self.weights is not None)
+
+    def __call__(self, block: Block) -> Iterator[Rows]:
+        """Yield them in chunks."""
+        for start in range(0, len(block[self.target]), EXACT_ROWS):
+            yield self._chunk(
+                {name: block[name][start : start + EXACT_ROWS] for name in self.columns}
+            )
+
+    def _chunk(self, some: Block) -> Rows:
+        place = self.placing.place(some)
+        chunk = np.zeros((self.width, len(place)))
+        row = 0
+        for cell, names in enumerate(self.effects):
+            here = place == cell
+            chunk[row] = here
+            for index, name in enumerate(names, start=1):
+                np.multiply(some[name], here / CODE_MAX, out=chunk[row + index])  # exact
+            row += 1 + len(names)
+        inside = place < self.placing.cells
+        for index, name in enumerate(self.shared):
+            np.multiply(some[name], inside / CODE_MAX, out=chunk[row + index])
+        np.multiply(some[self.target], 1 / CODE_MAX, out=chunk[row + len(self.shared)])
+        if self.weights is not None:
+            chunk[-1] = self.weights.shares(some[self.weights.name]) / CODE_MAX
+        return chunk.T
 
 
 def with_weights(names: Sequence[str], weights: Weights | None) -> tuple[str, ...]:
@@ -189,15 +291,17 @@ class Reader(Protocol):
         """Yield the chunks."""
 
 
-def passes(data: Data, read: Reader, schema: Schema) -> Passes:
-    """Return a function that makes a pass over the rows.
+def passes(data: Data, read: Reader, schema: Schema, *, width: int | None = None) -> Passes:
+    """Return a function that makes a pass over the rows, of ``width`` entries.
+
+    By default they have as many entries as columns are read.
 
     The rows stay in memory when the *public* row count (or its bound) allows it. Otherwise each
     pass runs where passes over ``data`` run.
     """
     columns, most = read.columns, schema.row_bound
     # From the bound, not the number of rows: the time of a draw must not reveal it.
-    if not are_held(most, len(columns)):
+    if not are_held(most, width or len(columns)):
         return lambda function: data.map(_OfChunks(read, function), columns)
     chunks = [chunk for block in data.blocks(columns) for chunk in read(block)]
     return lambda function: iter([function(chunks)])

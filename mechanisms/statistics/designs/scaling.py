@@ -12,6 +12,8 @@ lowest terms. Either way the scaled value is the exact rational
 ``(offset + factor * a) / divisor`` with integers and absolute value at most 1.
 The intercept is itself a column, the constant 1, and always comes first:
 theta = ([intercept,] one entry per feature, in the order asked for).
+
+The possible range of each coefficient of a regression, for its verdict.
 """
 
 from __future__ import annotations
@@ -19,12 +21,53 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import log, sqrt
 from typing import NamedTuple
 
 from mechanisms.contract import InvalidStatisticError, Json, Outcome, require_numbers
 from mechanisms.domain import CODE_MAX, SUM_MAX, NumberColumn, Schema
 from mechanisms.objectives.design import Design
 from mechanisms.objectives.quadratic import NormalEquations
+
+_LOG_STEP = Fraction(1, 1 << 16)
+
+
+def public_log(value: Fraction) -> Fraction:
+    """Return a public number's logarithm to within 2**-17, as a multiple of 2**-16.
+
+    Grids of coefficients are at least as fine: with it an intercept stays on the grid that its
+    answer states.
+    """
+    return round(log(max(float(value), 1e-300)) / _LOG_STEP) * _LOG_STEP
+
+
+def coefficient_ranges(
+    scaling: RegressionScaling, *, largest: Fraction, bound: Fraction | None
+) -> Json:
+    """Return ``[low, high]`` of each coefficient.
+
+    In scaled columns they run from ``-m`` to ``m``, m = min(largest / sqrt(d), bound), d the
+    number of features: at that size d equally strong features add up to ``largest``.
+    """
+    most = largest / Fraction(sqrt(max(len(scaling.features), 1)))
+    most = most if bound is None else min(most, bound)
+    zeros: Sequence[Fraction] = [Fraction(0)] * scaling.dimension
+    middle = scaling.unscale(zeros)
+    reach = dict.fromkeys(middle, Fraction(0))
+    for place in range(scaling.dimension):
+        moved = scaling.unscale([most if at == place else Fraction(0) for at in range(len(zeros))])
+        for name, value in moved.items():
+            reach[name] += abs(value - middle[name])
+    return {
+        "coefficients": {
+            name: [float(middle[name] - reach[name]), float(middle[name] + reach[name])]
+            for name in middle
+        }
+    }
+
+
+# Public coordinates of a regression: columns scaled into [-1, 1], and the way back
+
 
 INTERCEPT = "(intercept)"
 
@@ -122,6 +165,11 @@ class RegressionScaling:
         target = () if self.target is None else (self.target.name,)
         return tuple(column.name for column in self.features) + target
 
+    @property
+    def target_width(self) -> Fraction:
+        """Return what one scaled unit of the target is in its own; 1 where none is scaled."""
+        return Fraction(1) if self.target is None else self.target.width
+
     def normal_equations(self, gram: Sequence[Sequence[int]]) -> NormalEquations:
         """Return exact X'X and X'y in scaled units from ``Data.gram(self.columns)``.
 
@@ -146,7 +194,7 @@ class RegressionScaling:
         scaled target m_y = 0 and w_y = 1.
         """
         centre = Fraction(0) if self.target is None else self.target.centre
-        width = Fraction(1) if self.target is None else self.target.width
+        width = self.target_width
         slopes = theta[1:] if self.intercept else theta
         answer: dict[str, Fraction] = {}
         if self.intercept:
@@ -165,7 +213,7 @@ class RegressionScaling:
     def scaled(self, coefficients: Mapping[str, Fraction]) -> list[Fraction]:
         """Return the theta that these coefficients in column units stand for, exactly."""
         centre = Fraction(0) if self.target is None else self.target.centre
-        width = Fraction(1) if self.target is None else self.target.width
+        width = self.target_width
         slopes = [coefficients[column.name] * column.width / width for column in self.features]
         if not self.intercept:
             return slopes
@@ -188,7 +236,7 @@ class RegressionScaling:
 
         The intercept's is the step of theta_0 alone: the slopes move it by other steps.
         """
-        width = Fraction(1) if self.target is None else self.target.width
+        width = self.target_width
         own = {INTERCEPT: float(step * width)} if intercept and self.intercept else {}
         slopes = {column.name: float(step * width / column.width) for column in self.features}
         return {"coefficients": {**own, **slopes}, "scaled": float(step)}

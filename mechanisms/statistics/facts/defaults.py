@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 
 from mechanisms.contract import ErrorLaw, FieldHint, Json, NearZero, Place, Reading, Statistic
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.privacy import MOST_ROWS_OF_ONE
 from mechanisms.probes import Probe
 
 Range = list[float]
@@ -31,10 +32,14 @@ class Facts:
     error_law: ClassVar[ErrorLaw] = "simulated"
     near_zero: ClassVar[NearZero] = "a value"
     counts_records: ClassVar[bool] = False
-    chosen_by_simulation: ClassVar[bool] = False
+    in_unit_of_column: ClassVar[bool] = False
+    chosen_by_error: ClassVar[bool] = False
     lies_among_values: ClassVar[bool] = False
     rows_for_each_draw: ClassVar[bool] = False
     follows_from_moments: ClassVar[bool] = False
+
+    has_inference: ClassVar[bool] = False
+    no_inference: ClassVar[str] = ""
 
     name: ClassVar[str] = ""
     name_on_diagonal: ClassVar[str] = ""
@@ -43,8 +48,10 @@ class Facts:
     hints: ClassVar[Mapping[str, FieldHint]] = {}
     suggested: ClassVar[bool] = False
     compares_target: ClassVar[bool] = False
+    explains_category: ClassVar[bool] = False
     usually_conditioned: ClassVar[bool] = False
 
+    most_rows_per_person: ClassVar[int] = MOST_ROWS_OF_ONE
     column_by_column: ClassVar[bool] = False
     has_cells: ClassVar[bool] = False
 
@@ -82,14 +89,19 @@ class Facts:
         """Return None: mechanisms draw this statistic."""
         return None
 
-    def as_drawn(self, _mechanism: str, _details: Json, /) -> Self:
-        """Return the same question: nothing of it is decided by a plan."""
+    def estimand(self) -> Self:
+        """Return the same question: its answers aim at what they say."""
         return self
 
 
 def most_of(expected: float, rows: float) -> float:
     """Return the largest number of rows an answer may be about, where ``expected`` are expected."""
     return min(rows, _SHARES * expected)
+
+
+def largest_weight(schema: Schema, weights: str | None) -> float:
+    """Return the largest weight of a record, 1 where each counts once."""
+    return 1.0 if weights is None else bounds_of(schema, weights)[1]
 
 
 def bounds_of(schema: Schema, name: str) -> Range:

@@ -9,13 +9,25 @@ multiply them by a public positive factor: then a number's noise is read as the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
-from mechanisms.contract import Json, Outcome, Reading, Statistic
+from mechanisms.contract import Inference, Json, Noise, Outcome, Reading, Statistic
 from mechanisms.domain import Schema
+from mechanisms.privacy import PrivacyLoss
 
-__all__ = ["Atom", "LinearInColumns", "Reading", "covers", "of_columns", "of_diagonal", "of_matrix"]
+__all__ = [
+    "Atom",
+    "LinearInColumns",
+    "Reading",
+    "Released",
+    "Sourced",
+    "covers",
+    "of_columns",
+    "of_diagonal",
+    "of_matrix",
+]
 
 Atom = tuple[tuple[str, ...], Fraction]
 """A sum or mean by its name, as ``("mean", "age")``, and the factor with which a number is it."""
@@ -30,6 +42,65 @@ class LinearInColumns(Protocol):
 
     def column_atoms(self, schema: Schema, /) -> Iterator[Atom]:
         """Yield which sum or mean each number of an answer is, in the answer's order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The visible part of a release: the question, its price, and the answer."""
+
+    statistic: Statistic
+    mechanism: str
+    norm: str | None
+    epsilon: PrivacyLoss
+    value: Json
+    noise: Noise | None
+    details: Json
+    inference: Inference | None = None
+
+
+@runtime_checkable
+class Sourced(Protocol):
+    """A question whose answer is read off the answer to another whole question.
+
+    That one has the same conditions and groups, and may be a stack. It is planned and drawn in
+    place of this one, which costs what it costs. ``noise_in_words`` says what is known of the
+    answer's noise.
+    """
+
+    noise_in_words: ClassVar[str]
+
+    def source_question(self, schema: Schema, /) -> Statistic:
+        """Return the question that is drawn, about the columns of a data set.
+
+        Raises
+        ------
+        InvalidStatisticError
+            The question does not fit the schema.
+        """
+
+    def inference_share(self, schema: Schema, /) -> Fraction | None:
+        """Return which share of epsilon the source's standard errors cost; None without any."""
+
+    def reading_ms(self, schema: Schema, /) -> float:
+        """Return about how many milliseconds of one core it takes to read the answer off."""
+
+    def read(self, released: Released, schema: Schema, /) -> Outcome:
+        """Return the answer, given that to the source question."""
+
+    def read_noise(self, noise: Noise, schema: Schema, rows: int | None, /) -> Noise | None:
+        """Return what the source's noise in a preview says of this answer's.
+
+        ``rows`` is the number of rows that ratios assume.
+        """
+
+    def derived(self, released: Released, schema: Schema, /) -> Outcome:
+        """Return the answer from an earlier release, free.
+
+        Raises
+        ------
+        InvalidStatisticError
+            The release does not determine it.
+        """
 
 
 def covers(source: Statistic, kind: str, names: Sequence[str]) -> bool:

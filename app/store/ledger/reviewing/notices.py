@@ -20,6 +20,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
     update,
 )
 
@@ -27,6 +28,7 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.releases import GIVEN_BACK, plan_digest, request_fingerprint
 from app.domain.reviews import Audience, Event, audience_of
 from app.store.database import tables
+from app.store.ledger.access import releases_seen
 from app.store.ledger.datasets import DATASET_EDITED, edit_faults
 from app.store.ledger.records import ReleaseRecord, new_id, now, shown
 from app.store.ledger.reviewing.votes import CHANGES_REQUESTED, RETURNED, VOTED, vote_faults
@@ -158,11 +160,19 @@ class Notices:
         self._connection = connection
 
     def inbox(
-        self, person: str, *, reviewer: bool, before: int | None, limit: int, unread: bool = False
+        self,
+        person: str,
+        *,
+        reviewer: bool,
+        before: int | None,
+        limit: int,
+        unread: bool = False,
+        hidden: Collection[str] = (),
     ) -> tuple[NoticeRecord, ...]:
         """Return notices for a person, newest first; a reviewer's are those of others' requests.
 
-        What somebody has done is read by themselves already.
+        What somebody has done is read by themselves already. Those about releases of ``hidden``
+        accounts are left out.
         """
         query = (
             select(tables.notice, _read.read_at, literal(0).label("attempts"))
@@ -170,7 +180,7 @@ class Notices:
                 tables.notice_read,
                 and_(_read.notice == _notice.number, _read.person == person),
             )
-            .where(_is_for(person, reviewer=reviewer))
+            .where(_is_for(person, reviewer=reviewer, hidden=hidden))
             .order_by(_notice.number.desc())
             .limit(limit)
         )
@@ -180,10 +190,12 @@ class Notices:
             query = query.where(_read.read_at.is_(None), _notice.actor != person)
         return _records(self._connection, query)
 
-    def numbered(self, ids: Collection[str], person: str, *, reviewer: bool) -> dict[str, int]:
+    def numbered(
+        self, ids: Collection[str], person: str, *, reviewer: bool, hidden: Collection[str] = ()
+    ) -> dict[str, int]:
         """Return the numbers of those of some notices that are for a person, by id."""
         query = select(_notice.id, _notice.number).where(
-            _notice.id.in_([*ids]), _is_for(person, reviewer=reviewer)
+            _notice.id.in_([*ids]), _is_for(person, reviewer=reviewer, hidden=hidden)
         )
         return {row.id: int(row.number) for row in self._connection.execute(query)}
 
@@ -267,12 +279,13 @@ class NoticesWriter(Notices):
         self._connection.execute(_DONE, {"of": notice, "on": channel, "then": now()})
 
 
-def _is_for(person: str, *, reviewer: bool) -> ColumnElement[bool]:
+def _is_for(person: str, *, reviewer: bool, hidden: Collection[str]) -> ColumnElement[bool]:
+    seen = releases_seen(_notice.release, hidden) if hidden else true()
     own = and_(_notice.requester == person, _notice.audience != Audience.REVIEWERS.value)
     if not reviewer:
-        return own
+        return and_(own, seen)
     others = and_(_notice.requester != person, _notice.audience != Audience.REQUESTER.value)
-    return or_(own, others)
+    return and_(or_(own, others), seen)
 
 
 def _records(connection: Connection, query: object) -> tuple[NoticeRecord, ...]:

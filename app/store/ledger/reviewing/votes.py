@@ -3,20 +3,26 @@
 *Whose turn it is: the reviewers', or that of who asked; and how often it has come back.* A release
 without a row is in its first turn. The system account has an entry each time that the turn changes
 sides, so the row can be counted again from those.
+
+Comments on releases under review: among reviewers, or shared with who asked.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
+from app.domain.problems import Problem
 from app.domain.reviews import Decision, Vote, vote_digest
 from app.store.database import tables
+from app.store.ledger.access import releases_seen
 from app.store.ledger.accounts import AccountsWriter
+from app.store.ledger.commands import allow
+from app.store.ledger.entries import change_rows
 from app.store.ledger.records import ReleaseRecord, now, shown
 
 # Whose turn it is: the reviewers', or that of who asked; and how often it has come back
@@ -209,3 +215,162 @@ def supersede(connection: Connection, release: ReleaseRecord) -> None:
         "plan": release.plan,
     }
     connection.execute(insert(tables.revision), row)
+
+
+# Comments on releases under review: among reviewers, or shared with who asked
+
+
+# Who has seen results that are not public: a row for each person, release, way and day
+
+_sight = tables.sight.c
+_COLUMNS = ("release", "person", "how", "day", "key", "at")
+_ONCE = (
+    "INSERT INTO sight (release, person, how, day, key, at)"
+    " SELECT column1, column2, column3, column4, column5, column6 FROM (VALUES {values}) AS seen"
+    " WHERE column1 IS NOT NULL ON CONFLICT DO NOTHING"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Somebody has seen a release's result, by a key and in some way, at a time first that day."""
+
+    release: str
+    person: str
+    how: str
+    key: str
+    at: str
+
+    @property
+    def day(self) -> str:
+        """Return the day (UTC)."""
+        return self.at[:10]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewRecord(View):
+    """A :class:`View` that is kept."""
+
+    number: int
+
+
+class Views:
+    """What has been seen."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(
+        self,
+        *,
+        before: int | None,
+        limit: int,
+        release: str | None = None,
+        hidden: Collection[str] = (),
+    ) -> tuple[ViewRecord, ...]:
+        """Return what has been seen, newest first; nothing of ``hidden`` accounts."""
+        query = select(tables.sight).order_by(_sight.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(_sight.number < before)
+        if release is not None:
+            query = query.where(_sight.release == release)
+        if hidden:
+            query = query.where(releases_seen(_sight.release, hidden))
+        rows = self._connection.execute(query)
+        return tuple(
+            ViewRecord(**{name: row._mapping[name] for name in row._mapping if name != "day"})
+            for row in rows
+        )
+
+
+class ViewsWriter(Views):
+    """Noting what is seen."""
+
+    __slots__ = ()
+
+    def note(self, seen: Sequence[View]) -> None:
+        """Note what has been seen; what is noted of the same day already stays as it is."""
+        rows = [
+            tuple({**asdict(each), "day": each.day}[name] for name in _COLUMNS) for each in seen
+        ]
+        change_rows(self._connection, _ONCE, rows)
+
+
+# Comments on releases under review: among reviewers, or shared with who asked
+
+MOST = 500
+"""The most comments that a release may have: reviewers cannot read more."""
+
+_comment = tables.comment.c
+_COMMENTS_OF = (
+    select(tables.comment).where(_comment.release == bindparam("of")).order_by(_comment.number)
+)
+_COUNT = select(func.count()).where(_comment.release == bindparam("of"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommentRecord:
+    """What somebody has said about a release, in which turn; ``private``: among reviewers."""
+
+    number: int
+    release: str
+    turn: int
+    person: str
+    private: bool
+    text: str
+    at: str
+
+
+class Comments:
+    """What has been said about releases."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def of(self, release: str) -> tuple[CommentRecord, ...]:
+        """Return all comments on a release, oldest first, of every visibility."""
+        rows = self._connection.execute(_COMMENTS_OF, {"of": release})
+        return tuple(
+            CommentRecord(**{**row._mapping, "private": bool(row.private)}) for row in rows
+        )
+
+
+class CommentsWriter(Comments):
+    """Adding comments; none is changed or removed."""
+
+    __slots__ = ()
+
+    def add(
+        self,
+        release: str,
+        *,
+        turn: int,
+        person: str,
+        private: bool,
+        text: str,
+        most_bytes: int | None,
+    ) -> CommentRecord:
+        """Keep a comment; ``most_bytes`` is how many bytes the person may have stored in a day.
+
+        Raises
+        ------
+        Problem
+            ``too-many-comments``, ``too-much-stored``.
+        """
+        allow(self._connection, person, len(text.encode()), most_bytes, at=now())
+        if int(self._connection.execute(_COUNT, {"of": release}).scalar_one()) >= MOST:
+            raise Problem("too-many-comments", maximum=MOST)
+        row = {
+            "release": release,
+            "turn": turn,
+            "person": person,
+            "private": int(private),
+            "text": text,
+            "at": now(),
+        }
+        self._connection.execute(insert(tables.comment), row)
+        return self.of(release)[-1]

@@ -115,3 +115,14 @@ test_that("the service names a question, unless it is asked for a new draw", {
   expect_identical(question_key(), "auto")
   expect_false(question_key(fresh = TRUE) == question_key(fresh = TRUE))
 })
+
+test_that("a share of epsilon stands for an inference", {
+  asked <- function(inference) {
+    body <- request_body("mean", 1, "auto", "auto", list(columns = "age", inference = inference))
+    body$inference
+  }
+  expect_identical(asked("1/3"), list(share = "1/3"))
+  expect_identical(asked(0.25), list(share = 0.25))
+  expect_identical(asked(list(share = "1/2")), list(share = "1/2"))
+  expect_null(asked(NULL))
+})

@@ -152,6 +152,11 @@ test_that("a refusal is a condition with its code, its remedy and what belongs t
   expect_identical(refused$extras$remaining, "1")
   expect_true(nzchar(refused$remedy))
   expect_identical(grant(people, 1, "for the test")$epsilon$total, "2")
+  expect_null(access(people))
+  listed <- restrict(people, reason = "for the test")
+  expect_identical(listed, access(people))
+  expect_length(listed$persons, 0)
+  expect_null(unrestrict(people, "for the test"))
   expect_error(
     preview(people, "mean", columns = "nothing", epsilon = 1),
     class = "desk_problem_invalid_request"
@@ -200,6 +205,35 @@ test_that("regressions are derived from moments, with standard errors and R's na
   expect_output(print(summary(fit)), "Guarantee: pure epsilon-DP")
   mean <- derive(moments, "mean", columns = "age")
   expect_lt(abs(coef(mean)[["age"]] - 47.5), 5)
+})
+
+test_that("tables have synthetic rows, typed and reproducible", {
+  people <- new_dataset()
+  edges <- list(age = c(0, 40, 100))
+  tables <- release(people, "tables", columns = c("sex", "age"), edges = edges, epsilon = 20)
+  rows <- synthetic(tables, rows = 300, seed = 7)
+  expect_identical(names(rows), c("sex", "age"))
+  expect_identical(levels(rows$sex), c("f", "m"))
+  expect_identical(nrow(rows), 300L)
+  expect_true(all(rows$age >= 0 & rows$age <= 100))
+  about <- attr(rows, "about")
+  expect_identical(about$guarantee$epsilon, "20")
+  expect_lt(about$tables[[1]]$total_variation, 0.05)
+  expect_identical(synthetic(tables, rows = 300, seed = 7), rows)
+  expect_false(identical(synthetic(tables, rows = 300, seed = 8)$age, rows$age))
+})
+
+test_that("cells of tables and numbers of groups are read page by page", {
+  people <- new_dataset()
+  tables <- release(people, "tables", columns = c("sex", "age"),
+    edges = list(age = c(0, 40, 100)), epsilon = 20)
+  found <- cells(tables)
+  expect_identical(names(found)[1:4], c("table", "sex", "age", "count"))
+  expect_identical(nrow(found), 4L)
+  expect_identical(nrow(cells(tables, table = 1)), 4L)
+  counts <- cells(release(people, "count", by = "sex", epsilon = 20))
+  expect_identical(counts$sex, c("f", "m"))
+  expect_true(is.numeric(counts$value))
 })
 
 test_that("a job is waited for with a line of progress", {
@@ -282,4 +316,15 @@ test_that("the catalog and the ledger's verification are there", {
   expect_true(verification(served())$ok)
   archived <- archive(new_dataset())
   expect_identical(archived$status, "archived")
+})
+
+test_that("a study has a price before its first question is paid for", {
+  people <- new_dataset()
+  mean_income <- list(kind = "mean", columns = list("income"))
+  sum_income <- list(kind = "sum", columns = list("income"))
+  plan <- study_plan(people, list(
+    list(statistic = mean_income, epsilon = "0.5"), list(statistic = sum_income, epsilon = "0.25")
+  ))
+  expect_equal(plan$charge$amount, "0.75")
+  expect_equal(plan$table$kind, c("mean", "sum"))
 })

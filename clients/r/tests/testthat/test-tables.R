@@ -168,3 +168,25 @@ test_that("a number at the edge of what is possible is not shown as a number", {
   expect_identical(drawn$estimate, c(NA, 4.5))
   expect_identical(drawn$low, c(0, 3))
 })
+
+test_that("intervals and variances are R's own generics", {
+  terms <- list(
+    list(term = "age", place = list("age"), std_error = 0.5, confidence_95 = list(39, 41)),
+    list(term = "income", place = list("income"), std_error = 2, confidence_95 = list(1, 9))
+  )
+  fit <- answered(
+    list(age = 40, income = 5), noise = law, inference = list(terms = terms, method = "m")
+  )
+  expect_identical(
+    confint(fit),
+    matrix(c(39, 1, 41, 9), 2L, dimnames = list(c("age", "income"), c("2.5 %", "97.5 %")))
+  )
+  expect_identical(confint(fit, "income")[1L, "97.5 %"], c(`97.5 %` = 9)[[1L]])
+  expect_identical(confint(fit, intervals = "noise")["age", "2.5 %"], 36)
+  expect_error(confint(fit, level = 0.9), "95%")
+  expect_identical(diag(vcov(fit)), c(age = 0.25, income = 4))
+  expect_true(is.na(vcov(fit)["age", "income"]))
+  plain <- answered(list(age = 40), noise = law)
+  expect_error(vcov(plain), "inference = \"1/3\"", fixed = TRUE)
+  expect_error(confint(plain), "intervals = \"noise\"", fixed = TRUE)
+})

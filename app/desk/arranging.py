@@ -1,0 +1,272 @@
+"""The numbers of an answer, arranged for a page: a chart, tables, and which table of many.
+
+    answer + what the address says --arranged--> rows, a chart, tables of rows and columns, files
+
+A release of ``tables`` has up to thousands of tables. A page shows one of them: a column down, one
+across, and where wanted one value of a third. Only its numbers are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+
+from app.desk.figures import Columns, Figure, figure
+from app.domain.problems import Problem
+from app.tidy.keys import at
+from app.tidy.names import Labels, label, labels_of
+from app.tidy.pivots import FILES, Pivot, pivots_of
+from app.tidy.rows import Row, notes_of, rows_of
+
+MOST_ROWS = 1_000
+"""At most this many numbers are shown on a page; a file has them all."""
+_TABLES = 50
+"""Tables that a page of their list names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """What an address says of the arrangement of numbers.
+
+    Attributes
+    ----------
+    across
+        What is in the columns of tables: an empty text for nothing, None where it is not said.
+    rows
+        Of many tables, the column in the rows of the one that is shown.
+    slice, value
+        A third column, and the one value of it that is shown. An empty text is for no such column;
+        where it is not said, a table of three columns has its third one here.
+    intervals
+        Whether each number of a table of counts has its interval below it.
+    page
+        The page of the list of tables, from 1.
+    """
+
+    across: str | None = None
+    rows: str | None = None
+    slice: str | None = None
+    value: str | None = None
+    intervals: bool = False
+    page: int = 1
+
+    @classmethod
+    def of(cls, request: Request) -> Arrangement:
+        """Return what a request's address says; anything that makes no sense is left out."""
+        said = request.query_params
+        page = said.get("page", "1")
+        return cls(
+            across=said.get("across"),
+            rows=said.get("rows"),
+            slice=said.get("slice"),
+            value=said.get("value"),
+            intervals=bool(said.get("intervals")),
+            page=int(page) if page.isascii() and page.isdigit() and len(page) < 6 else 1,
+        )
+
+    @property
+    def query(self) -> str:
+        """Return this as the end of an address, the page of the list apart."""
+        said = {"rows": self.rows, "across": self.across, "slice": self.slice, "value": self.value}
+        given = {name: text for name, text in said.items() if text is not None}
+        return (
+            f"?{urlencode(given)}" if any(v is not None for v in (self.across, self.rows)) else ""
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Browser:
+    """Which of many tables is shown, and which others there are.
+
+    Attributes
+    ----------
+    columns
+        The columns that any table has.
+    rows, across, slice
+        Those of the table that is shown; an empty text for none.
+    values, value
+        The values of the column ``slice`` with their labels, and the one that is shown.
+    unlike
+        What is wanted and no table has, as a sentence; empty where one has all.
+    listed
+        One page of the list: a table's name, and the address that shows it.
+    page, pages, count
+        The page of the list, how many it has, and how many tables there are.
+    intervals
+        Whether each number has its interval below it.
+    """
+
+    columns: Sequence[str]
+    rows: str
+    across: str
+    slice: str
+    values: Sequence[tuple[str, str]]
+    value: str
+    unlike: str
+    listed: Sequence[tuple[str, str]]
+    page: int
+    pages: int
+    count: int
+    intervals: bool
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """Return what shows this table alone."""
+        return Arrangement(
+            rows=self.rows, across=self.across, slice=self.slice, value=self.value or None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """What a page shows of an answer's numbers.
+
+    Attributes
+    ----------
+    rows, more
+        Rows of the list, and how many the answer has besides.
+    figure
+        Their chart; None where none can be drawn.
+    confident
+        Whether any of them has a confidence interval.
+    notes
+        Why numbers are missing, each reason once.
+    labels
+        What values of categories are called.
+    pivots
+        The numbers of groups as tables of rows and columns; none where there are no groups.
+    browser
+        Where the answer is of many tables, which of them these are.
+    query
+        The end of the addresses of files that show the same.
+    """
+
+    rows: Sequence[Row]
+    more: int
+    figure: Figure | None
+    confident: bool
+    notes: Sequence[str]
+    labels: Labels
+    pivots: Sequence[Pivot]
+    browser: Browser | None
+    query: str
+
+
+def numbers_of(
+    answer: Mapping[str, Any], name: str, columns: Columns, wanted: Arrangement | None = None
+) -> Numbers:
+    """Return the numbers of an answer; ``name`` is the accessible name of their chart."""
+    wanted, browser = wanted or Arrangement(), None
+    tables = at(answer, ("value", "tables"))
+    if isinstance(tables, list) and tables:
+        chosen, browser = _chosen(tables, wanted, labels_of(columns))
+        rows = tuple(row for row in rows_of(_narrowed(answer, chosen)) if _is_in(row, browser))
+        drawn = tuple(row for row in rows if row.key.cell)
+        more = sum(len(each["cells"]) for each in tables) - min(len(drawn), MOST_ROWS)
+        wanted = browser.arrangement
+    else:
+        rows = drawn = rows_of(answer)
+        more = max(0, len(rows) - MOST_ROWS)
+    return Numbers(
+        rows=rows[:MOST_ROWS],
+        more=more,
+        figure=figure(drawn, name, columns),
+        confident=any(row.confidence is not None for row in rows),
+        notes=notes_of(rows),
+        labels=labels_of(columns),
+        pivots=pivots_of(drawn, columns, wanted.across),
+        browser=browser,
+        query=wanted.query,
+    )
+
+
+def pivot_file(
+    answer: Mapping[str, Any], columns: Columns, ending: str, wanted: Arrangement
+) -> tuple[str, bytes]:
+    """Return tables of numbers as a file: its media type and its content.
+
+    Raises
+    ------
+    Problem
+        ``not-found``: there are none, or not as such a file.
+    """
+    pivots = numbers_of(answer, "", columns, wanted).pivots if ending in FILES else ()
+    if not pivots:
+        raise Problem("not-found")
+    kind, written = FILES[ending]
+    return f"{kind}; charset=utf-8", written(pivots).encode()
+
+
+# One table of many
+
+
+def _chosen(
+    tables: Sequence[Mapping[str, Any]], wanted: Arrangement, labels: Labels
+) -> tuple[int, Browser]:
+    """Return which table is shown, and what a page says of it and of the others."""
+    first = [*tables[0]["columns"], ""]
+    rows = wanted.rows if wanted.rows is not None else first[0]
+    across = (wanted.across or "") if wanted.rows is not None else first[1]
+    slice_ = wanted.slice if wanted.slice and wanted.slice not in (rows, across) else ""
+    unlike, found = "", _with(tables, rows, across, slice_)
+    if found is None and slice_:
+        unlike = f"No table has {rows}, {across} and {slice_} together."
+        slice_, found = "", _with(tables, rows, across, "")
+    if found is None:
+        unlike = f"No table has {' and '.join(filter(None, (rows, across)))} together."
+        rows, across, slice_, found = first[0], first[1], "", 0
+    if wanted.slice is None:
+        slice_ = next((each for each in tables[found]["columns"] if each not in (rows, across)), "")
+    seen = (str(each["cell"][slice_]) for each in tables[found]["cells"] if slice_)
+    values = [(each, label(slice_, each, labels)) for each in dict.fromkeys(seen)]
+    known = [each for each, _ in values]
+    page, pages = wanted.page, -(-len(tables) // _TABLES)
+    page = min(max(page, 1), pages)
+    return found, Browser(
+        columns=list(dict.fromkeys(name for each in tables for name in each["columns"])),
+        rows=rows,
+        across=across,
+        slice=slice_,
+        values=values,
+        value=wanted.value if wanted.value in known else (known[0] if known else ""),
+        unlike=unlike,
+        listed=[_listed(each["columns"]) for each in tables[(page - 1) * _TABLES :][:_TABLES]],
+        page=page,
+        pages=pages,
+        count=len(tables),
+        intervals=wanted.intervals,
+    )
+
+
+def _with(tables: Sequence[Mapping[str, Any]], rows: str, across: str, slice_: str) -> int | None:
+    """Return the smallest table that has these columns, the first of several."""
+    needed = {rows, across, slice_} - {""}
+    fit = [at for at, each in enumerate(tables) if needed <= {*each["columns"]}]
+    return min(fit, key=lambda at: len(tables[at]["columns"]), default=None)
+
+
+def _listed(columns: Sequence[str]) -> tuple[str, str]:
+    wanted = Arrangement(rows=columns[0], across=columns[1] if len(columns) > 1 else "")
+    return " × ".join(columns), wanted.query
+
+
+def _is_in(row: Row, browser: Browser) -> bool:
+    """Return whether a number is of the slice that is shown, or of no cell."""
+    cell = row.key.cell
+    return not cell or not browser.slice or str(cell.get(browser.slice)) == browser.value
+
+
+def _narrowed(answer: Mapping[str, Any], table: int) -> Mapping[str, Any]:
+    """Return an answer of many tables with one of them."""
+    noise = answer.get("noise")
+    only = None if noise is None else {name: _one(part, table) for name, part in noise.items()}
+    return {**answer, "value": _one(answer["value"], table), "noise": only}
+
+
+def _one(part: Any, table: int) -> Any:
+    tables = at(part, ("tables",))
+    return {**part, "tables": tables[table : table + 1]} if isinstance(tables, list) else part

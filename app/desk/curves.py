@@ -1,0 +1,150 @@
+"""Charts of curves: a panel for each group, with the same axes.
+
+A row of a curve knows where it is (:attr:`app.tidy.keys.Key.at`). A curve that falls in steps is
+drawn by them, with its band; one of false and true positives by both rates, with their intervals
+and the diagonal of a score that predicts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from markupsafe import Markup
+
+from app.desk.charts import Scale
+from app.tidy.names import Labels, label
+from app.tidy.rows import Row
+from app.web.languages import marked
+
+MOST = 12
+"""More panels than this make an unreadable picture; the table next to it has all numbers."""
+_LEFT, _RIGHT, _TITLE, _HEIGHT, _PANEL = 12.0, 95.0, 22, 180, 250
+_INK, _SOFT, _LINE, _MARK, _BAND = "#1c2126", "#566069", "#d5dadf", "#1d4f8c", "#b4cdea"
+_WIDTHS = {"axis": (_SOFT, 1.0), "tick": (_LINE, 1.0), "line": (_MARK, 2.0), "cap": (_INK, 1.0)}
+
+Places = Sequence[tuple[float, Mapping[str, Row]]]
+"""The rows at each place of a curve, by their name there."""
+
+
+def of_groups(rows: Sequence[Row]) -> Mapping[tuple[object, ...], Places]:
+    """Return the curves of an answer's rows, by the place of their group in it."""
+    found: dict[tuple[object, ...], dict[float, dict[str, Row]]] = {}
+    for row in rows:
+        if row.key.at is not None and isinstance(row.estimate, int | float):
+            *above, _, name = row.key.place
+            found.setdefault(tuple(above), {}).setdefault(row.key.at, {})[str(name)] = row
+    return {group: sorted(each.items()) for group, each in found.items()}
+
+
+def drawn(rows: Sequence[Row], labels: Labels) -> tuple[Sequence[Markup], int, str, int]:
+    """Return the parts of the curves' picture, its height, its caption, and how many it shows."""
+    curves = of_groups(rows)
+    parts: list[Markup] = []
+    shown = 0
+    rates = all("true_positive" in names for each in curves.values() for _, names in each)
+    ends = [at for each in curves.values() for at, _ in each]
+    across = Scale(0.0, 1.0, _LEFT, _RIGHT)
+    if not rates:
+        across = Scale(min(0.0, *ends), max(ends), _LEFT, _RIGHT)
+    panels = [*curves.values()][:MOST]
+    for panel, places in enumerate(panels):
+        top = _PANEL * panel
+        up = Scale(0.0, 1.0, top + _TITLE + _HEIGHT, top + _TITLE)
+        parts.append(_text(0, top + 14, _title(places, labels), weight=600))
+        parts += _axes(across, up)
+        parts += _rates(places, across, up) if rates else _steps(places, across, up)
+        shown += sum(map(len, (names for _, names in places)))
+    said = (
+        marked(
+            "Dots: true against false positives at each threshold; bars: their 95% intervals, "
+            "which hold at all thresholds together; grey line: a score that predicts nothing."
+        )
+        if rates
+        else marked("Line: survival; shaded: its 95% band, sampling and noise together.")
+    )
+    return parts, _PANEL * len(panels), said, shown
+
+
+def _title(places: Places, labels: Labels) -> str:
+    """Return the group of a curve, or what it is."""
+    row = next(iter(places[0][1].values()))
+    groups = [f"{name}={label(name, value, labels)}" for name, value in row.key.labels.items()]
+    if groups:
+        return ", ".join(groups)
+    return "True against false positives" if "true_positive" in places[0][1] else "Survival"
+
+
+def _steps(places: Places, across: Scale, up: Scale) -> Iterator[Markup]:
+    """Yield a band and a line that fall at each place."""
+    survival = [(at, names["survival"]) for at, names in places if "survival" in names]
+    ends = [(1.0, 1.0), *(_ends(row) for _, row in survival)]
+    heights = [1.0, *(float(row.estimate) for _, row in survival)]
+    x = [across.low, *(at for at, _ in survival)]
+    line = [(across.at(at), up.at(height)) for at, height in _stairs(x, heights)]
+    lower = [(across.at(at), up.at(low)) for at, low in _stairs(x, [low for low, _ in ends])]
+    upper = [(across.at(at), up.at(high)) for at, high in _stairs(x, [high for _, high in ends])]
+    yield _shape("polygon", "band", [*lower, *reversed(upper)], up)
+    yield _shape("polyline", "line", line, up)
+
+
+def _ends(row: Row) -> tuple[float, float]:
+    low, high = row.confidence or (row.estimate, row.estimate)
+    return float(low), float(high)
+
+
+def _stairs(x: Sequence[float], heights: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Yield the corners of a line that stays where it is until the next place."""
+    yield x[0], heights[0]
+    for at, before, height in zip(x[1:], heights, heights[1:], strict=False):
+        yield at, before
+        yield at, height
+
+
+def _rates(places: Places, across: Scale, up: Scale) -> Iterator[Markup]:
+    """Yield the diagonal, the curve, and the intervals of both rates at each threshold."""
+    yield _line(across.at(0), up.at(0), across.at(1), up.at(1), "axis")
+    points = [(1.0, 1.0), (0.0, 0.0)]
+    for _, names in places:
+        x, y = names["false_positive"], names["true_positive"]
+        points.insert(-1, (float(x.estimate), float(y.estimate)))
+        (left, right), (low, high) = _ends(x), _ends(y)
+        at, height = across.at(float(x.estimate)), up.at(float(y.estimate))
+        yield _line(across.at(left), height, across.at(right), height, "cap")
+        yield _line(at, up.at(low), at, up.at(high), "cap")
+        yield Markup('<circle class="mark" cx="{}%" cy="{}" r="3" fill="{}"/>').format(
+            at, height, _MARK
+        )
+    yield _shape("polyline", "line", [(across.at(x), up.at(y)) for x, y in points], up)
+
+
+def _axes(across: Scale, up: Scale) -> Iterator[Markup]:
+    for value, words in up.ticks(4):
+        yield _line(across.start, up.at(value), across.end, up.at(value), "tick")
+        yield _text(across.start - 1, up.at(value) + 4, words, "end")
+    for value, words in across.ticks():
+        yield _text(across.at(value), up.start + 16, words, "middle")
+    yield _line(across.start, up.start, across.end, up.start, "axis")
+
+
+def _shape(shape: str, kind: str, points: Sequence[tuple[float, float]], up: Scale) -> Markup:
+    """Return a line or an area; only a picture that is stretched takes percents in points."""
+    height = round(up.start) + 1
+    stroke = ("none", 0.0) if kind == "band" else _WIDTHS[kind]
+    fill = _BAND if kind == "band" else "none"
+    return Markup(
+        '<svg class="path" width="100%" height="{0}" viewBox="0 0 100 {0}"'
+        ' preserveAspectRatio="none"><{1} class="{2}" points="{3}" fill="{4}" fill-opacity="0.6"'
+        ' stroke="{5}" stroke-width="{6}" vector-effect="non-scaling-stroke"/></svg>'
+    ).format(height, Markup(shape), kind, " ".join(f"{x},{y}" for x, y in points), fill, *stroke)  # noqa: S704
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    return Markup(
+        '<line class="{}" x1="{}%" y1="{}" x2="{}%" y2="{}" stroke="{}" stroke-width="{}"/>'
+    ).format(kind, x1, y1, x2, y2, *_WIDTHS[kind])
+
+
+def _text(x: float, y: float, said: str, anchor: str = "start", *, weight: int = 400) -> Markup:
+    return Markup(
+        '<text x="{}%" y="{}" text-anchor="{}" fill="{}" font-weight="{}">{}</text>'
+    ).format(x, y, anchor, _INK, weight, said)

@@ -1,0 +1,171 @@
+"""The cells of released tables, or the numbers of groups, as lines: JSON Lines or CSV, by pages.
+
+An answer of a million cells is some hundred megabytes of JSON, which few programs read at once. Its
+lines are computed from the stored answer alone: no data set is opened, and nothing is charged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Literal
+from urllib.parse import urlencode
+
+from app.domain.problems import invalid_request
+from app.services.people.keys import Caller
+from app.services.plans.plans import PlanService
+from app.services.plans.questions import read_question
+from app.services.releases.derivations import answer_of_stored
+from app.services.releases.releases import ReleaseService
+from app.store import ReleaseRecord
+from app.tidy.names import grouping
+from app.tidy.pivots import csv_text
+from app.tidy.rows import Row, rows_of
+from mechanisms.statistics.tables import MarginStatistic
+
+Lines = Literal["jsonl", "csv"]
+
+MEDIA_TYPES: Mapping[Lines, str] = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
+MOST_LINES = 100_000
+_ONLY_TABLES = "only a release of tables or of groups has cells; others are read as a whole"
+_MS_PER_BYTE = 2e-5  # measured; of an answer that is read
+_MS_PER_LINE = 5e-3
+_NOISE = ("noise_std", "noise_low", "noise_high")
+_NUMBER = ("statistic", "term", "value", *_NOISE, "note")
+_TAKEN = frozenset(_NUMBER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Which cells: those of one table or of all, ``limit`` of them after the first ``after``."""
+
+    format: Lines
+    table: int | None
+    after: int
+    limit: int
+
+    def address(self, release: str) -> str:
+        """Return the address of these cells."""
+        asked = {"format": self.format, "after": self.after, "limit": self.limit}
+        one = {} if self.table is None else {"table": self.table}
+        return f"/v1/releases/{release}/cells?{urlencode({**asked, **one})}"
+
+
+@dataclass(frozen=True, slots=True)
+class CellPage:
+    """Lines of cells, and where the next ones are."""
+
+    content: bytes
+    next: Cut | None
+
+
+class CellService:
+    """Shows the cells of tables, to those who may see the release."""
+
+    def __init__(self, releases: ReleaseService, plans: PlanService) -> None:
+        self._releases = releases
+        self._plans = plans
+
+    async def page(self, release: str, cut: Cut, *, caller: Caller) -> CellPage:
+        """Return some cells of a release of tables.
+
+        Raises
+        ------
+        Problem
+            ``not-found`` for foreign and unknown releases alike; ``invalid-request`` when the
+            release has no result, is not of tables or groups, or has no such table; ``busy``.
+        """
+        record = await self._releases.get(release, caller=caller)
+        statistic = read_question(record.request).statistic
+        by: Sequence[object] = getattr(statistic, "by", ())
+        if not (isinstance(statistic, MarginStatistic) or by):
+            raise invalid_request("release", _ONLY_TABLES)
+        read_ms = _MS_PER_BYTE * len(record.result or b"")
+        return await self._plans.compute(
+            page_of,
+            record,
+            cut,
+            person=caller.person,
+            expected_ms=read_ms + _MS_PER_LINE * cut.limit,
+        )
+
+
+def page_of(record: ReleaseRecord, cut: Cut) -> CellPage:
+    """Return some cells of a stored release.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``.
+    """
+    answer = answer_of_stored(record, "release")
+    if "tables" not in answer["value"]:
+        return _of_groups(answer, cut)
+    tables = answer["value"]["tables"]
+    if cut.table is not None and cut.table >= len(tables):
+        raise invalid_request("table", f"the release has {len(tables)} tables, counted from 0")
+    places = range(len(tables)) if cut.table is None else [cut.table]
+    total = sum(len(tables[place]["cells"]) for place in places)
+    found = islice(_cells(answer, places), cut.after, cut.after + cut.limit)
+    if cut.format == "jsonl":
+        content = _lines(found)
+    else:
+        names = list(dict.fromkeys(name for place in places for name in tables[place]["columns"]))
+        content = _csv(names, found)
+    return _page(content, cut, total)
+
+
+def _page(content: str, cut: Cut, total: int) -> CellPage:
+    end = cut.after + cut.limit
+    return CellPage(content.encode(), replace(cut, after=end) if end < total else None)
+
+
+def _lines(found: Iterable[Mapping[str, Any]]) -> str:
+    lines = (json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in found)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _of_groups(answer: Mapping[str, Any], cut: Cut) -> CellPage:
+    """Return some numbers of the answers of all groups: those that tables and data frames show."""
+    if cut.table is not None:
+        raise invalid_request("table", "is for tables that are not of groups")
+    rows = rows_of(answer)
+    groups = grouping([row.key for row in rows], _TAKEN)
+    found = ((groups.cells(row.key), _number(row)) for row in rows[cut.after :][: cut.limit])
+    if cut.format == "jsonl":
+        return _page(_lines({"cell": cell, **own} for cell, own in found), cut, len(rows))
+    lines = ((*map(cell.get, groups.names), *own.values()) for cell, own in found)
+    return _page(csv_text((*groups.names, *_NUMBER), lines), cut, len(rows))
+
+
+def _number(row: Row) -> dict[str, Any]:
+    """Return what is shown of a number in a group."""
+    low, high = row.noise or (None, None)
+    shown = (row.statistic, row.term, row.estimate, row.noise_std, low, high, row.note)
+    return dict(zip(_NUMBER, shown, strict=True))
+
+
+def _cells(answer: Mapping[str, Any], places: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Yield the cells of some tables, each with the law of its noise."""
+    value, noise = answer["value"], answer["noise"]
+    for place in places:
+        parts = [value, noise["std"], noise["interval_95"]]
+        own = [part["tables"][place]["cells"] for part in parts]
+        for cell, std, ends in zip(*own, strict=True):
+            low, high = ends["count"]
+            yield {
+                "table": place,
+                "cell": cell["cell"],
+                "count": cell["count"],
+                **dict(zip(_NOISE, (std["count"], low, high), strict=True)),
+            }
+
+
+def _csv(names: Sequence[str], cells: Iterator[dict[str, Any]]) -> str:
+    rows = (
+        (each["table"], *map(each["cell"].get, names), each["count"], *map(each.get, _NOISE))
+        for each in cells
+    )
+    return csv_text(("table", *names, "count", *_NOISE), rows)

@@ -1,0 +1,182 @@
+"""In which language a page is shown, and its texts, numbers and times in that language.
+
+English is the language of the sources: a text is its own key. The other languages are catalogues
+(gettext) next to this file, ``catalogues/<language>.po``, read once. A text that a catalogue lacks
+is shown in English; a test sees to it that none does.
+
+The language is the one that the address names (``?lang=de``), else, at the desk, the one that the
+visitor chose last (a cookie), else the best of ``Accept-Language``. Public pages look at no cookie:
+a cache in front of the service that keeps them by address and ``Accept-Language`` is right.
+
+Only screens have a language. Programs, exports and files get the same whatever the language is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from babel import Locale
+from babel.dates import format_date, format_time
+from babel.messages.pofile import read_po
+from babel.numbers import get_decimal_symbol, get_group_symbol
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+SOURCE = "en"
+LANGUAGES: Mapping[str, str] = {"en": "English", "de": "Deutsch", "fr": "Français"}
+"""The languages of the pages, each by its own name."""
+PARAMETER = "lang"
+COOKIE = "release-desk-language"
+
+_CATALOGUES = Path(__file__).parent / "catalogues"
+_LONGEST = 1_000
+"""Letters of a header that are looked at: no one has more languages."""
+_PREFERENCE = re.compile(
+    r"\s*([A-Za-z]{1,8}|\*)(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?))?\s*"
+)
+_NUMBER = re.compile(r"[-+±−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?%?", re.ASCII)
+_IN_TEXT = re.compile(rf"(?<![\w.,:/-]){_NUMBER.pattern}(?![\w/-]|[.,:]\d)", re.ASCII)
+_TEXT_NODE = re.compile(r">([^<>]+)<")
+
+
+def language_of(scope: Scope) -> str:
+    """Return the language of the page that a request asks for."""
+    query = bytes(scope.get("query_string", b"")).decode("latin-1")
+    if PARAMETER in query:
+        asked = parse_qs(query, max_num_fields=None).get(PARAMETER, [""])[-1]
+        if asked in LANGUAGES:
+            return asked
+    headers = Headers(scope=scope)
+    if scope["path"].startswith("/desk") and COOKIE in (sent := headers.get("cookie", "")):
+        chosen = _cookie(sent)
+        if chosen in LANGUAGES:
+            return chosen
+    return negotiated(headers.get("accept-language", ""))
+
+
+def _cookie(header: str) -> str:
+    for part in header.split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return ""
+
+
+def negotiated(header: str) -> str:
+    """Return the language that a header ``Accept-Language`` prefers (RFC 9110 12.5.4).
+
+    >>> negotiated("de-CH, fr;q=0.9, en;q=0.8"), negotiated("it, fr;q=0.5"), negotiated("")
+    ('de', 'fr', 'en')
+    >>> negotiated("de;q=0, *"), negotiated("en;q=0.5, de;q=0.5"), negotiated("no sense; at all")
+    ('en', 'en', 'en')
+    """
+    best, highest = SOURCE, 0.0
+    for part in header[:_LONGEST].split(","):
+        found = _PREFERENCE.fullmatch(part)
+        if found is None:
+            continue
+        language, weight = found[1].lower(), float(found[2] or 1)
+        if language in LANGUAGES and weight > highest:
+            best, highest = language, weight
+    return best
+
+
+@cache
+def catalogue(language: str) -> Mapping[str, str]:
+    """Return the texts of a language by those in English."""
+    if language == SOURCE:
+        return {}
+    with (_CATALOGUES / f"{language}.po").open("rb") as file:
+        found = read_po(file, locale=language)
+    return {str(each.id): str(each.string) for each in found if each.id and each.string}
+
+
+class Phrase(str):
+    """A text in English with values in it, and what it is made of."""
+
+    __slots__ = ("text", "values")
+
+    def __new__(cls, text: str, values: Mapping[str, str]) -> Phrase:
+        """Return the text with the values in their places."""
+        made = super().__new__(cls, text % values if values else text)
+        made.text, made.values = text, values
+        return made
+
+    text: str
+    values: Mapping[str, str]
+
+
+def marked(text: str, **values: object) -> str:
+    """Return a text that pages show: catalogues must have it. Values have named places in it.
+
+    >>> marked("Left: %(left)s.", left=5)
+    'Left: 5.'
+    """
+    return Phrase(text, {name: str(each) for name, each in values.items()})
+
+
+def translated(text: str, language: str) -> str:
+    """Return a text in a language, or as it is where the catalogue lacks it."""
+    if not isinstance(text, Phrase):
+        return catalogue(language).get(text, text)
+    found = catalogue(language).get(text.text, text.text)
+    values = {name: local_number(each, language) for name, each in text.values.items()}
+    return found % values if values else found
+
+
+def local_number(text: str, language: str) -> str:
+    """Return a number that is written as in English as a language writes it; other texts stay.
+
+    >>> local_number("1,234.5", "de"), local_number("-0.5", "fr"), local_number("1.2.3", "de")
+    ('1.234,5', '-0,5', '1.2.3')
+    """
+    if language == SOURCE or not _NUMBER.fullmatch(text):
+        return text
+    return str(text.translate(_symbols(language)))
+
+
+def local_numbers(text: str, language: str) -> str:
+    """Return a text with the numbers in it as a language writes them.
+
+    >>> local_numbers("0.5 to 1,200; 2026-11-23, v1.2.3", "de")
+    '0,5 to 1.200; 2026-11-23, v1.2.3'
+    """
+    if language == SOURCE:
+        return text
+    return _IN_TEXT.sub(lambda found: found[0].translate(_symbols(language)), text)
+
+
+def local_picture(svg: str, language: str) -> str:
+    """Return a picture whose texts have their numbers as a language writes them.
+
+    >>> local_picture('<text x="1.5">0.25</text>', "de")
+    '<text x="1.5">0,25</text>'
+    """
+    if language == SOURCE:
+        return svg
+    return _TEXT_NODE.sub(lambda found: f">{local_numbers(found[1], language)}<", svg)
+
+
+@cache
+def _symbols(language: str) -> dict[int, str]:
+    """Return what a language writes for the point and the comma of English numbers."""
+    locale = Locale.parse(language)
+    return {ord("."): get_decimal_symbol(locale), ord(","): get_group_symbol(locale)}
+
+
+def local_moment(second: str, language: str) -> str:
+    """Return a time (UTC, ISO 8601 to the second) as a language writes it.
+
+    >>> local_moment("2026-11-23T20:15:09", "en"), local_moment("2026-11-23T20:15:09", "de")
+    ('2026-11-23 20:15 UTC', '23.11.2026 20:15 UTC')
+    """
+    if language == SOURCE:
+        return f"{second[:10]} {second[11:16]} UTC"
+    at, locale = datetime.fromisoformat(second), Locale.parse(language)
+    day, time = format_date(at, "medium", locale), format_time(at, "HH:mm", locale=locale)
+    return f"{day} {time} UTC"

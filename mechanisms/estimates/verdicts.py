@@ -1,0 +1,500 @@
+"""The expected quality of an answer: good, weak or noise, and why, in a sentence.
+
+An expected error is compared with a scale that means something, never with the bounds of a column.
+The scale of a number is a range (:mod:`mechanisms.estimates.sizes`): where values typically are,
+or a natural one, as that of a correlation, a share or the cells of a histogram. Let r be the
+largest expected error of an answer's numbers, each as a share of its scale. Where the error depends
+on what is unknown it is the largest over several populations
+(:mod:`mechanisms.estimates.closed_forms`).
+
+    good: r <= 2%,   weak: r <= 10%,   noise: beyond.
+
+A typical range is four standard deviations wide: 2% of it is 8% of one. A stated accuracy comes
+before all others: the answer is good if 95% of its errors are within it, weak if they are within
+twice that.
+
+Without a scale the verdict is ``depends``, and the sentence has the error in units, unless it is
+noise within the bounds, which are wider than any scale. A release is
+then compared with its own numbers: an error is good up to 8% of the number, and weak up to 40%.
+
+A release is judged by its numbers too: where 0 would mean that there is nothing (counts, cells,
+sums), and no number is further from 0 than twice its expected error, it is noise. For slopes and
+correlations the sentence says so, and the verdict stays: a slope near 0 is as accurate as others.
+A release is also judged by its stated noise, where that is far larger than expected, as for a mean
+of far fewer records than were assumed.
+
+Where the number of records that an answer is about is private, the verdict ``depends`` on it
+(:mod:`mechanisms.estimates.sizes`), until a release states its noise. Where the answer is divided
+by the spread of values, the verdict depends on that too (:mod:`mechanisms.estimates.asked`).
+So it depends on the size of counts and sums under conditions; the release then decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+from mechanisms.contract import Json, NearZero
+from mechanisms.domain import UNITS, TimeKind, number_of
+from mechanisms.estimates.trees import at, numbers, placed
+from mechanisms.statistics.registry import SINGLE_STATISTICS
+
+Verdict = Literal["good", "weak", "noise", "depends"]
+
+Estimate = Literal["closed form", "approximated", "simulated", "coarse"]
+"""How an expected error was found: read off a law, to first order in several populations,
+simulated, or simulated by few draws."""
+
+GOOD, WEAK = 0.02, 0.1
+_COARSE = " The error is a coarse estimate, by few simulated draws."
+_STATE_IT = "A preview takes in assume.population how values are distributed."
+_MENTIONED = 0.2
+"""The share of an error from which on bias is named."""
+_BIAS = (
+    "the ridge pulls coefficients towards 0, and a loss other than the squared has its own line."
+)
+DISTINCT = 2.0  # of expected errors: closer to zero, a number may as well be zero
+_OF_ITSELF = 4.0
+"""A number's own scale: as wide as the typical range of a column with that standard deviation."""
+_FAR_LARGER = 2.0
+REACH = 2.5
+"""What 95% of errors are within, in their mean: 2.46 of normal ones, 3 of Laplace's."""
+_NEARLY = 1.2
+"""How far beyond a wanted accuracy errors may be that just reach it: an estimate's own error."""
+_SIZE_OF_STD = 0.8
+"""About the mean size of noise, in its standard deviations."""
+_WORDS: Mapping[Verdict, str] = {
+    "good": "Good",
+    "weak": "Weak",
+    "noise": "Mostly noise",
+    "depends": "It depends",
+}
+_INTERCEPT = "(intercept)"
+_TINY = 1e-300
+_LABELS = frozenset({"by", "cell"})
+_PLACES = frozenset(
+    {
+        "value",
+        "curve",
+        "coefficients",
+        "hazard_ratios",
+        "cells",
+        "groups",
+        "quantiles",
+        "parts",
+        "means",
+        "tables",
+        "rows",
+        "differences",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Usefulness:
+    """A verdict and its reason.
+
+    ``share`` is r, where it is known, and ``rows`` how many rows were assumed, where their number
+    is private. ``estimate`` says how the errors were found.
+    """
+
+    verdict: Verdict
+    sentence: str
+    share: float | None = None
+    rows: int | None = None
+    estimate: Estimate = "closed form"
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Usefulness:
+        """Return the stored verdict, with ``share`` and ``rows`` where they were stored."""
+        verdict = cast(Verdict, stored["verdict"])
+        known = {name: stored[name] for name in ("share", "rows", "estimate") if name in stored}
+        return cls(verdict, stored["sentence"], **known)
+
+    def to_json(self) -> dict[str, object]:
+        """Return verdict, sentence and estimate, ready for JSON."""
+        return {
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "estimate": self.estimate,
+        }
+
+    def by(self, estimate: Estimate, *, bias: float = 0.0) -> Usefulness:
+        """Return the verdict with the way in which its errors were estimated.
+
+        And with the ``bias``, the largest share of an error, where it is not negligible.
+        """
+        remark = _COARSE if estimate == "coarse" else ""
+        if bias > _MENTIONED:
+            remark = f" Up to {_percent(bias)} of an error is bias: {_BIAS}{remark}"
+        return replace(self, sentence=self.sentence + remark, estimate=estimate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """An expected error and the range of possible values."""
+
+    name: str
+    error: float
+    low: float | str
+    high: float | str
+
+    @property
+    def share(self) -> float:
+        return self.error / (_number(self.high) - _number(self.low))
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of the error, where the range is one of dates or moments."""
+        kind = _time_kind(self.low)
+        return "" if kind is None else f" {UNITS[kind]}"
+
+
+def judged(
+    errors: Json | None,
+    scale: Json | None,
+    *,
+    rows: int | None = None,
+    high: Json | None = None,
+    possible: Json | None = None,
+) -> Usefulness:
+    """Return the verdict on an answer with these expected errors.
+
+    Parameters
+    ----------
+    errors, scale
+        The expected error of each number, and the range that it is compared with.
+    rows
+        How many were assumed, where their number is private.
+    high
+        The largest errors over several populations, which decide; None where there is one.
+    possible
+        Possible ranges, which are wider than any scale: what is noise there is noise anyway.
+    """
+    if errors is None:
+        return Usefulness("depends", f"{_WORDS['depends']} on the draw: no error can be estimated.")
+    deciding = errors if high is None else high
+    compared = list(_compared(deciding, scale))
+    unscaled = [(name, error) for name, error in _unscaled(deciding, scale) if error > 0]
+    if unscaled or not compared:
+        anyway = _noise_anyway(errors, possible, rows)
+        return anyway or _without_scale(unscaled, len(compared), rows)
+    worst = max(compared, key=lambda each: each.share)
+    share = worst.share
+    verdict = verdict_of(share)
+    which = "The" if len(compared) == 1 else f"Of {len(compared)} numbers the largest"
+    among = "" if high is None else ", in the worst of several populations,"
+    return Usefulness(
+        verdict,
+        f"{_WORDS[verdict]}. {which} expected error{among} is {_shown(worst.error)}{worst.unit} "
+        f"({worst.name}), where values from {_shown(worst.low)} to {_shown(worst.high)} are "
+        f"typical: {_percent(share)} of that range.{_others(compared)}{_of_rows(rows)}",
+        share,
+        rows,
+    )
+
+
+def _noise_anyway(errors: Json, possible: Json | None, rows: int | None) -> Usefulness | None:
+    """Return the verdict where an error is noise whatever is typical; None where it is not."""
+    worst = max(_compared(errors, possible), key=lambda each: each.share, default=None)
+    if worst is None or worst.share <= WEAK:
+        return None
+    return Usefulness(
+        "noise",
+        f"{_WORDS['noise']}. The expected error of {worst.name} is {_shown(worst.error)}"
+        f"{worst.unit}, {_percent(worst.share)} of all that is possible, "
+        f"{_shown(worst.low)} to {_shown(worst.high)}.{_of_rows(rows)}",
+        worst.share,
+        rows,
+    )
+
+
+def _without_scale(
+    unscaled: Sequence[tuple[str, float]], others: int, rows: int | None
+) -> Usefulness:
+    """Return the verdict on an answer where nothing says how large a difference matters."""
+    if not unscaled:
+        return Usefulness("good", "Good. The answer has no noise.", 0.0, rows)
+    name, error = max(unscaled, key=lambda each: each[1])
+    which = "the" if len(unscaled) + others == 1 else f"of {len(unscaled) + others} numbers the"
+    largest = "" if which == "the" else " largest"
+    return Usefulness(
+        "depends",
+        f"{_WORDS['depends']} on how large a difference matters: {which}{largest} expected error "
+        f"is {_shown(error)} ({name}). State the accuracy that you want, or what is typical of the "
+        f"columns.{_of_rows(rows)}",
+        None,
+        rows,
+    )
+
+
+def judged_within(errors: Json | None, accuracy: float, *, rows: int | None = None) -> Usefulness:
+    """Return the verdict on an answer of which this accuracy is wanted.
+
+    ``errors`` are expected ones, the largest where several populations are considered;
+    ``accuracy`` is the half-width of a 95% interval, in the answer's units.
+    """
+    found = [] if errors is None else [(_name(path, errors), e) for path, e in numbers(errors)]
+    if not found:
+        return judged(None, None)
+    name, error = max(found, key=lambda each: each[1])
+    reach = REACH * error
+    verdict: Verdict = "noise"
+    if reach <= 2 * _NEARLY * accuracy:
+        verdict = "good" if reach <= _NEARLY * accuracy else "weak"
+    return Usefulness(
+        verdict,
+        f"{_WORDS[verdict]}. An accuracy of ± {_shown(accuracy)} is wanted, and 95% of errors are "
+        f"expected to be within about {_shown(reach)} ({name}).{_of_rows(rows)}",
+        None,
+        rows,
+    )
+
+
+def _of_rows(rows: int | None) -> str:
+    """Return the sentence on the assumed number of rows, where the true number is private."""
+    if rows is None:
+        return ""
+    return f" {rows:,} {'row is' if rows == 1 else 'rows are'} assumed."
+
+
+def _others(compared: Sequence[_Compared]) -> str:
+    """Return how many numbers are good where the worst is not, as one small group of many."""
+    good = sum(verdict_of(each.share) == "good" for each in compared)
+    if good in (0, len(compared)):
+        return ""
+    verb = "is" if good == 1 else "are"
+    return f" {good} of the {len(compared)} {verb} good."
+
+
+def depending(found: Usefulness, *, on: str, where: str) -> Usefulness:
+    """Return a verdict left open: on what it depends, and for what the stated error is."""
+    error = found.sentence.removeprefix(f"{_WORDS[found.verdict]}. ")
+    sentence = f"{_WORDS['depends']} on {on} {error} {where} {_STATE_IT}"
+    return replace(found, verdict="depends", sentence=sentence)
+
+
+def known_errors(errors: Json, std: Json, *, guessed: bool = False) -> Json:
+    """Return expected errors once the noise is known: its size, where that is far larger.
+
+    Where errors were ``guessed``, as for groups of private size, it is always the noise's size.
+    """
+
+    def known(path: Sequence[object], error: float) -> float:
+        stated = at(std, path)
+        size = error if stated is None else _SIZE_OF_STD * stated
+        return size if guessed or size >= _FAR_LARGER * error else error
+
+    return placed(known, errors)
+
+
+def judged_by_noise(
+    before: Usefulness, errors: Json, known: Json, ranges: Json | None
+) -> Usefulness:
+    """Return the verdict once the noise is known, where only a simulation estimated it before."""
+    if before.share is None or ranges is None:
+        return before
+    if before.verdict == "depends":
+        return judged(known, ranges, rows=before.rows)
+    if known == errors:
+        return before
+    # Known noise can only worsen a verdict: the interval shows where there is less noise.
+    after = judged(known, ranges, rows=before.rows)
+    if after.share is None or after.share <= before.share:
+        return before
+    return replace(after, sentence=f"{after.sentence} Less was expected beforehand.")
+
+
+def judged_release(
+    before: Usefulness,
+    kinds: Sequence[str],
+    value: Json,
+    errors: Json | None,
+    *,
+    edges: Collection[Sequence[object]] = (),
+) -> Usefulness:
+    """Return the verdict on released numbers, given the one before they were known.
+
+    ``edges`` are the places of numbers that were clamped, which are not compared with 0.
+    """
+    distinct = [] if errors is None else list(_nonzero_candidates(kinds, value, errors, edges))
+    if before.verdict == "depends" and before.share is None and errors is not None:
+        before = _judged_by_itself(before, kinds, value, errors, edges)
+    if not distinct:
+        return before
+    apart = sum(abs(number) > DISTINCT * error for _, number, error, _ in distinct)
+    amounts = any(meant == "nothing" for *_, meant in distinct)
+    if len(distinct) == 1:
+        found = f"The number released for {distinct[0][0]} is" + ("" if apart else " not")
+        seen = f"{found} further from 0 than twice its expected error."
+    else:
+        but = ", the intercept apart," if any(key == _INTERCEPT for key in _leaves(value)) else ""
+        counted = f"{apart or 'None'} of {len(distinct)} released numbers{but}"
+        verb = "is" if apart <= 1 else "are"
+        seen = f"{counted} {verb} further from 0 than twice the expected error."
+    if before.verdict == "depends" and before.estimate == "closed form" and apart and before.share:
+        verdict = verdict_of(before.share)  # of a known law: it depended on their size alone
+        share = f"The largest expected error is {_percent(before.share)} of what was possible."
+        sentence = f"{_WORDS[verdict]}. {share}{_of_rows(before.rows)} {seen}"
+        return Usefulness(verdict, sentence, estimate=before.estimate)
+    # That a slope is near 0 is worth knowing, to within an error that was expected.
+    if apart or not amounts or before.verdict == "noise":
+        sentence = f"{before.sentence} {seen}"
+        return Usefulness(before.verdict, sentence, estimate=before.estimate)
+    sentence = f"{_WORDS['noise']}. {seen}{_of_rows(before.rows)}"
+    return Usefulness("noise", sentence, estimate=before.estimate)
+
+
+def _judged_by_itself(
+    before: Usefulness,
+    kinds: Sequence[str],
+    value: Json,
+    errors: Json,
+    edges: Collection[Sequence[object]],
+) -> Usefulness:
+    """Return the verdict on released numbers without a scale, each compared with itself."""
+    compared = [each for each in _released(kinds, value, errors, edges) if each[2] > 0]
+    if not compared and edges:
+        sentence = f"{_WORDS['noise']}. The released numbers are at the ends of what is possible."
+        return Usefulness("noise", sentence, None, before.rows, before.estimate)
+    if not compared:
+        return before
+    # A slope near 0 is as accurate as others: the others decide, if there are any.
+    clear = [
+        (name, number, error)
+        for name, number, error, meant in compared
+        if meant != "no effect" or abs(number) > DISTINCT * error
+    ] or [each[:3] for each in compared]
+    name, number, error = max(clear, key=lambda each: each[2] / max(abs(each[1]), _TINY))
+    share = error / max(abs(number), _TINY) / _OF_ITSELF
+    verdict = verdict_of(share)
+    which = "The" if len(compared) == 1 else f"Of {len(compared)} numbers the largest"
+    of_it = _percent(share * _OF_ITSELF) if share * _OF_ITSELF < 1 else "more than all"
+    sentence = (
+        f"{_WORDS[verdict]}. {which} expected error, relative to its number, is {_shown(error)} "
+        f"({name}): {of_it} of what was released.{_of_rows(before.rows)}"
+    )
+    return Usefulness(verdict, sentence, share, before.rows, before.estimate)
+
+
+def _released(
+    kinds: Sequence[str], value: Json, errors: Json, edges: Collection[Sequence[object]]
+) -> Iterator[tuple[str, float, float, NearZero]]:
+    """Yield released numbers with their names, errors and what 0 would mean.
+
+    Without the other half of a matrix, an intercept next to slopes, and clamped numbers.
+    """
+    for path, number in numbers(value):
+        error = at(errors, path)
+        if error is None or _is_mirrored(path) or tuple(path) in edges or path[-1] == _INTERCEPT:
+            continue
+        kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
+        yield _name(path, errors), number, float(error), _near_zero(kind)
+
+
+def _near_zero(kind: str) -> NearZero:
+    """Return what 0 means: for rows that are read off a stack, a value like any other."""
+    asked = SINGLE_STATISTICS.get(kind)
+    return "a value" if asked is None else asked.near_zero
+
+
+def verdict_of(share: float) -> Verdict:
+    """Return the verdict on an error that is this share of the possible range."""
+    return "good" if share <= GOOD else "weak" if share <= WEAK else "noise"
+
+
+def _nonzero_candidates(
+    kinds: Sequence[str], value: Json, errors: Json, edges: Collection[Sequence[object]]
+) -> Iterator[tuple[str, float, float, NearZero]]:
+    """Yield the numbers for which 0 would mean that there is nothing, or no effect.
+
+    Each with its name, its error and what 0 would mean.
+    """
+    for path, number in numbers(value):
+        error = at(errors, path)
+        kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
+        meant = _near_zero(kind)
+        if error is None or meant == "a value" or path[-1] == _INTERCEPT:
+            continue
+        # A diagonal is a variance or a 1: it is never 0, and says nothing about the others.
+        if _is_mirrored(path) or ("matrix" in path and path[-1] == path[-2]):
+            continue
+        if tuple(path) in edges:
+            continue
+        yield _name(path, errors), number, float(error), meant
+
+
+def _leaves(value: Json) -> Iterator[object]:
+    return (path[-1] for path, _ in numbers(value))
+
+
+def _is_mirrored(path: Sequence[object]) -> bool:
+    """Return whether it is the other half of a symmetric matrix."""
+    if not any(key in ("matrix", "second") for key in path):
+        return False
+    return int(str(path[-1])) < int(str(path[-2]))
+
+
+def _unscaled(errors: Json, scale: Json | None) -> Iterator[tuple[str, float]]:
+    """Yield the names and errors of numbers without a scale."""
+    for path, error in numbers(errors):
+        if at(scale, path) is None and not (_is_mirrored(path) or _LABELS.intersection(path)):
+            yield _name(path, errors), error
+
+
+def _compared(errors: Json, ranges: Json | None) -> Iterator[_Compared]:
+    for path, error in numbers(errors):
+        ends = at(ranges, path)
+        if _is_mirrored(path):
+            continue
+        if ends is not None and _number(ends[0]) < _number(ends[1]):
+            yield _Compared(_name(path, errors), error, ends[0], ends[1])
+
+
+def _name(path: Sequence[object], tree: Json) -> str:
+    """Return the readable name of the number at this place: "income, sex = f"."""
+    own = [str(key) for key in path if isinstance(key, str) and key not in _PLACES]
+    labels = []
+    for depth in range(len(path)):
+        node = at(tree, path[:depth])
+        for key in ("by", "cell"):
+            found = at(node, [key])
+            if isinstance(found, Mapping):
+                labels += [f"{name} = {label}" for name, label in found.items()]
+        for key in ("time", "threshold"):  # a place of a curve
+            if (place := at(node, [key])) is not None:
+                labels.append(f"{key} {place}")
+        level = at(node, ["level"])
+        if (measure := at(node, ["measure"])) is not None:  # a row of a summary
+            of = [str(each) for each in (measure, at(node, ["column"]), level) if each is not None]
+            own.insert(0, " of ".join(of[:2]) + "".join(f" = {each}" for each in of[2:]))
+        else:
+            labels += [] if level is None else [f"quantile {level}"]
+    if path[0] == "parts":
+        labels.append(f"part {int(str(path[1])) + 1}")
+    if any(key in ("matrix", "second") for key in own):
+        labels.append(f"row {int(str(path[-2])) + 1}, column {int(str(path[-1])) + 1}")
+    return ", ".join([*own, *labels]) or "the number"
+
+
+def _time_kind(end: float | str) -> TimeKind | None:
+    """Return the kind of time of a range's end, if it is one: a moment has a time of day."""
+    if not isinstance(end, str):
+        return None
+    return "datetime" if "T" in end else "date"
+
+
+def _number(end: float | str) -> float:
+    kind = _time_kind(end)
+    return float(end) if kind is None else float(number_of(kind, str(end)))
+
+
+def _shown(number: float | str) -> str:
+    if isinstance(number, str):
+        return number
+    return f"{number:,.0f}" if 1000 <= abs(number) < 1e15 else f"{number:.3g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:,.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"

@@ -1,0 +1,221 @@
+"""Regressions by objective perturbation of likelihoods: logistic, Poisson, multinomial, Cox."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from mechanisms.contract import Data, Drawing, Plan
+from mechanisms.domain import Schema
+from mechanisms.exact.fractions import as_written
+from mechanisms.objectives.exponential import (
+    PoissonObjective,
+    hazard_loss,
+    hazard_objective,
+    poisson_loss,
+    softmax_loss,
+    softmax_objective,
+)
+from mechanisms.objectives.losses import Loss, logistic_loss
+from mechanisms.objectives.several import SeveralObjective
+from mechanisms.objectives.sigmoid import LogisticObjective
+from mechanisms.perturbation.release import Newton, Perturbed, plan_fit
+from mechanisms.privacy import PrivacyLoss
+from mechanisms.statistics.designs.cox_regression import CoxRegression
+from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
+from mechanisms.statistics.designs.poisson_regression import PoissonRegression
+from mechanisms.statistics.designs.rows import CodeRows, MarkedRows, passes
+from mechanisms.statistics.designs.scaling import design
+from mechanisms.statistics.logistic_regression import LogisticRegression, SignedCodes
+from mechanisms.statistics.weights import weighing, weights_of
+
+
+@weighing
+def calibrate_logistic(
+    statistic: LogisticRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a logistic regression, epsilon-DP."""
+    return plan_fit(
+        PerturbedLogistic,
+        statistic,
+        schema,
+        epsilon,
+        norm,
+        scaling=statistic.scaling(schema),
+        loss=_logistic(statistic, schema),
+        newton=Newton(ms_per_cell=1e-4, passes=13),
+        q=None if statistic.q == "auto" else as_written(statistic.q),
+    )
+
+
+def _logistic(statistic: LogisticRegression, schema: Schema) -> Loss:
+    return logistic_loss(statistic.scaling(schema).dimension, schema.adjacency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerturbedLogistic(Perturbed):
+    """The parameters of a logistic regression."""
+
+    def drawing(self, statistic: LogisticRegression, schema: Schema) -> Drawing:
+        """Return how it is drawn."""
+        objective = partial(logistic_objective, statistic, schema)
+        return self.drawing_of(statistic.scaling(schema), _logistic(statistic, schema), objective)
+
+
+def logistic_objective(
+    statistic: LogisticRegression, schema: Schema, data: Data
+) -> LogisticObjective:
+    """Return the logistic loss of private rows."""
+    read = SignedCodes.of(statistic, schema)
+    rows, mapping = passes(data, read, schema), design(statistic.scaling(schema))
+    return LogisticObjective(rows, mapping, weighted=read.weights is not None)
+
+
+@weighing
+def calibrate_poisson(
+    statistic: PoissonRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a Poisson regression, epsilon-DP."""
+    return plan_fit(
+        PerturbedPoisson,
+        statistic,
+        schema,
+        epsilon,
+        norm,
+        scaling=statistic.scaling(schema),
+        loss=_poisson(statistic, schema),
+        newton=Newton(ms_per_cell=3e-4, passes=30),
+        q=None if statistic.q == "auto" else as_written(statistic.q),
+        details={"clipped_mean": float(statistic.counted(schema).upper)},
+    )
+
+
+def _poisson(statistic: PoissonRegression, schema: Schema) -> Loss:
+    return poisson_loss(statistic.scaling(schema).dimension, schema.adjacency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerturbedPoisson(Perturbed):
+    """The parameters of a Poisson regression."""
+
+    def drawing(self, statistic: PoissonRegression, schema: Schema) -> Drawing:
+        """Return how it is drawn."""
+        objective = partial(poisson_objective, statistic, schema)
+        return self.drawing_of(statistic.scaling(schema), _poisson(statistic, schema), objective)
+
+
+def poisson_objective(statistic: PoissonRegression, schema: Schema, data: Data) -> PoissonObjective:
+    """Return the clipped Poisson loss of private rows."""
+    weights = weights_of(statistic, schema)
+    own = () if statistic.offset is None else (statistic.offset,)
+    names = (*statistic.names, *own, str(statistic.target))
+    return PoissonObjective(
+        passes(data, CodeRows(names, weights), schema),
+        design(statistic.scaling(schema)),
+        constant=statistic.start(schema),
+        offset=statistic.offset_width(schema),
+        target=statistic.target_shares(schema),
+        weighted=weights is not None,
+    )
+
+
+@weighing
+def calibrate_multinomial(
+    statistic: MultinomialRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a multinomial regression, epsilon-DP."""
+    scaling = statistic.scaling(schema)
+    return plan_fit(
+        PerturbedMultinomial,
+        statistic,
+        schema,
+        epsilon,
+        norm,
+        scaling=scaling,
+        loss=_softmax(statistic, schema),
+        newton=Newton(ms_per_cell=1e-3 * len(scaling.levels), passes=20),
+        q=None if statistic.q == "auto" else as_written(statistic.q),
+        details={"reference": statistic.reference_of(schema), "levels": list(scaling.levels)},
+    )
+
+
+def _softmax(statistic: MultinomialRegression, schema: Schema) -> Loss:
+    scaling = statistic.scaling(schema)
+    return softmax_loss(scaling.plain.dimension, len(scaling.levels), schema.adjacency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerturbedMultinomial(Perturbed):
+    """The parameters of a multinomial regression."""
+
+    def drawing(self, statistic: MultinomialRegression, schema: Schema) -> Drawing:
+        """Return how it is drawn."""
+        objective = partial(multinomial_objective, statistic, schema)
+        return self.drawing_of(statistic.scaling(schema), _softmax(statistic, schema), objective)
+
+
+def multinomial_objective(
+    statistic: MultinomialRegression, schema: Schema, data: Data
+) -> SeveralObjective:
+    """Return the multinomial loss of private rows."""
+    weights, scaling = weights_of(statistic, schema), statistic.scaling(schema)
+    read = MarkedRows(statistic.names, statistic.marks(schema), weights)
+    return softmax_objective(
+        passes(data, read, schema, width=read.width),
+        design(scaling.plain),
+        len(scaling.levels),
+        weighted=weights is not None,
+    )
+
+
+@weighing
+def calibrate_cox(
+    statistic: CoxRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a Cox regression, epsilon-DP."""
+    scaling = statistic.scaling(schema)
+    return plan_fit(
+        PerturbedCox,
+        statistic,
+        schema,
+        epsilon,
+        norm,
+        scaling=scaling,
+        loss=_hazards(statistic, schema),
+        newton=Newton(ms_per_cell=1e-3 * len(scaling.names), passes=30),
+        q=None if statistic.q == "auto" else as_written(statistic.q),
+        details={
+            "clipped_hazard": float(statistic.exact_ceiling),
+            "times": [float(each) for each in scaling.times],
+        },
+    )
+
+
+def _hazards(statistic: CoxRegression, schema: Schema) -> Loss:
+    scaling = statistic.scaling(schema)
+    return hazard_loss(
+        len(scaling.names), len(scaling.features), statistic.exact_ceiling, schema.adjacency
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerturbedCox(Perturbed):
+    """The parameters of a Cox regression."""
+
+    def drawing(self, statistic: CoxRegression, schema: Schema) -> Drawing:
+        """Return how it is drawn."""
+        objective = partial(cox_objective, statistic, schema)
+        return self.drawing_of(statistic.scaling(schema), _hazards(statistic, schema), objective)
+
+
+def cox_objective(statistic: CoxRegression, schema: Schema, data: Data) -> SeveralObjective:
+    """Return the clipped likelihood of private rows."""
+    weights, scaling = weights_of(statistic, schema), statistic.scaling(schema)
+    read = MarkedRows(statistic.names, statistic.marks(schema), weights)
+    return hazard_objective(
+        passes(data, read, schema, width=read.width),
+        design(scaling.plain),
+        ceiling=scaling.ceiling,
+        starts=scaling.starts,
+        weighted=weights is not None,
+    )

@@ -1,0 +1,490 @@
+"""Cox regression: hazard ratios of a time to an event on bounded columns.
+
+The baseline hazard is constant within public intervals of time.
+:mod:`mechanisms.objectives.exponential` has the likelihood, which is a sum over records, and proves
+Theorem 5.1's bounds for it. theta has a number for each interval, then one for each feature:
+
+    s_k = theta_k + x'theta_features + log(C share_k) - 2,
+
+s_k the log of the hazard of the whole k-th interval, share_k its part of the time that is covered.
+The ridge then pulls the cumulative hazard towards C / 7.4 where slopes are 0, evenly over time.
+Logarithms are public, and rounded to 2**-16. In units of time the log of the hazard is
+s_k less the log of the interval's length.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+
+from mechanisms.contract import (
+    Block,
+    FieldHint,
+    InvalidStatisticError,
+    Json,
+    NearZero,
+    Outcome,
+    meaning,
+    require_column,
+    require_numbers,
+)
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema, exact
+from mechanisms.exact.floats import Floats
+from mechanisms.exact.fractions import as_written
+from mechanisms.probes import FACING, Probe
+from mechanisms.statistics.cells.axes import Edges, about_cells, axis_of
+from mechanisms.statistics.cells.spelling import spelled_edges
+from mechanisms.statistics.curves.counts import equal_cells, place_text
+from mechanisms.statistics.curves.survival import Clock
+from mechanisms.statistics.designs.boxes import (
+    MAX_COEFFICIENTS,
+    require_bound,
+    require_coefficients,
+)
+from mechanisms.statistics.designs.features import (
+    Features,
+    count_columns,
+    plain_names,
+    settled_features,
+)
+from mechanisms.statistics.designs.formula import read_formula
+from mechanisms.statistics.designs.regression import (
+    HINTS,
+    SHARE_HINT,
+    designed,
+    features_field,
+    require_share,
+    share_field,
+    spelled,
+)
+from mechanisms.statistics.designs.scaling import (
+    RegressionScaling,
+    ScaledColumn,
+    coefficient_ranges,
+    public_log,
+)
+from mechanisms.statistics.questions import Question, Viewed, widened
+from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
+from mechanisms.views import RowView
+
+_LARGEST_RATE = Fraction(3)  # it moves the hazard by a factor of 400 between the bounds
+_START = Fraction(2)
+_INTERVALS = 10
+_LEAST_CEILING, _LARGEST_CEILING = 1.0, 20.0
+_SURVIVAL = re.compile(r"\s*Surv\(\s*(`[^`]+`|[\w.]+)\s*,\s*(`[^`]+`|[\w.]+)\s*\)\s*~")
+_PROBED: Json = {
+    "kind": "cox_regression",
+    "time": "x",
+    "event": "yes",
+    "edges": {"x": [-1, 0, 1]},
+    "features": ["y"],
+    "bound": 1,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoxRegression(Question):
+    """Hazard ratios of a time to an event, with a baseline that is constant within intervals."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "objective_perturbation": ("linf", "l2", "l1"),
+    }
+    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
+    example: ClassVar[Json] = {
+        "kind": "cox_regression",
+        "time": "median_house_value",
+        "event": "below_cap",
+        "edges": {"median_house_value": [0, 100000, 200000, 300000, 400000, 500000]},
+        "features": ["median_income", "housing_median_age"],
+        "derive": {"below_cap": "median_house_value < 500001"},
+        "ceiling": 5,
+    }
+    name: ClassVar[str] = "Cox regression"
+    probes: ClassVar[tuple[Probe, ...]] = (Probe(_PROBED, FACING),)
+    hints: ClassVar[Mapping[str, FieldHint]] = {
+        **HINTS,
+        "time": FieldHint(
+            "Time", "How long a record was followed: a number column.", columns="amounts"
+        ),
+        "event": FieldHint(
+            "Event",
+            "A yes-or-no column: whether the event happened then; derive one if need be.",
+            columns="flags",
+        ),
+        "formula": FieldHint(
+            "Formula",
+            "As R writes it, in place of time, event and features: Surv(days, died) ~ age + arm.",
+            rare=True,
+        ),
+        "ceiling": FieldHint(
+            "Ceiling of the cumulative hazard", "Between 1 and 20. Empty: 3.", rare=True
+        ),
+        "q": SHARE_HINT,
+    }
+    near_zero: ClassVar[NearZero] = "no effect"
+    no_inference: ClassVar[str] = (
+        "the likelihood has a baseline that is constant within intervals and a hazard that is "
+        "clipped, so its curvature is not that of the hazard ratios: the coverage of intervals "
+        "made of it is not shown"
+    )
+    intercept: ClassVar[bool] = True
+    """Each interval has a constant: factors are coded as next to one."""
+
+    kind: Literal["cox_regression"] = "cox_regression"
+    time: str | None = field(
+        default=None,
+        metadata=meaning(
+            "A number column: until when a record was followed, until its event or until it was "
+            "last seen. Not a date; derive a duration from dates.",
+            example="days",
+        ),
+    )
+    event: str | None = field(
+        default=None,
+        metadata=meaning(
+            "A boolean column: whether the event happened at that time. Derive one from a "
+            'category, as in `{"died": "status == \'dead\'"}`.',
+            example="died",
+        ),
+    )
+    edges: Mapping[str, Edges] = field(
+        default_factory=dict,
+        metadata=meaning(
+            "The intervals of the time within which the baseline hazard is constant: increasing "
+            'edges within the column\'s bounds, `{"step": 30}`, or `"values"` for one for each '
+            "whole number. A time at an edge belongs to the interval before it. Records are "
+            "followed up to the last edge. Without edges there are ten intervals of one length "
+            "between the column's public bounds.",
+            example={"days": [0, 90, 180, 365]},
+        ),
+    )
+    features: Features | None = field(
+        default=None,
+        metadata=features_field("At most 100 coefficients, one for each interval included."),
+    )
+    ceiling: float = field(
+        default=3.0,
+        metadata=meaning(
+            "The largest cumulative hazard of a record in the model, between 1 and 20; beyond it "
+            "hazards are clipped. exp(-ceiling) is the least probability of no event. Noise is "
+            "proportional to it.",
+            example=3,
+        ),
+    )
+    bound: float | None = field(
+        default=None,
+        metadata=meaning(
+            "Limit of the l1 norm of the coefficients in scaled columns (each on [-1, 1]), those "
+            "of the intervals included. Between 0.000001 and 1000000. Null is no limit.",
+            example=10,
+        ),
+    )
+    q: float | Literal["auto"] = field(default="auto", metadata=share_field())
+    formula: str | None = field(
+        default=None,
+        metadata=meaning(
+            "In place of `time`, `event` and `features`: Surv(time, event) ~ features as R writes "
+            "it, with `+ - : * ^`, `I()`, `log()` and `C(column, ref=value)`. It is kept, and "
+            "answered, as those.",
+            example="Surv(days, died) ~ age + C(arm)",
+        ),
+    )
+    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
+
+    def __post_init__(self) -> None:
+        Question.__post_init__(self)
+        if self.formula is not None:
+            self._take_formula(self.formula)
+        for name in ("time", "event", "features"):
+            if getattr(self, name) is None:
+                raise InvalidStatisticError("is required, or a formula is", field_name=name)
+        # the class is frozen, and is being made
+        object.__setattr__(self, "features", settled_features(self.features or ()))
+
+    def _take_formula(self, text: str) -> None:
+        """Set the fields that a formula stands for."""
+        if (self.time, self.event, self.features) != (None, None, None):
+            raise InvalidStatisticError(
+                "a formula holds time, event and features: leave those out", field_name="formula"
+            )
+        left = _SURVIVAL.match(text)
+        if left is None:
+            raise InvalidStatisticError(
+                "a formula is Surv(time, event) ~ features, as in Surv(days, died) ~ age + arm",
+                field_name="formula",
+            )
+        time, event = (each.strip("`") for each in left.groups())
+        # of the same length, so that places in messages are those of the text
+        found = read_formula("y".ljust(left.end() - 1) + "~" + text[left.end() :])
+        if not found.intercept:
+            raise InvalidStatisticError(
+                "each interval of time has its own constant: it cannot be taken away",
+                field_name="formula",
+            )
+        values = {"time": time, "event": event, "features": found.features, "formula": None}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
+        """Return the fields that have several spellings, each in one."""
+        wider = widened(self, schema)
+        given = {**self.edges, str(self.time): self._edges(wider)}
+        edges = {name: spelled_edges(each, name, wider) for name, each in given.items()}
+        return {**spelled(self, schema), "edges": edges}
+
+    def designed(self, view: RowView, /) -> Viewed[Self]:
+        """Return the regression on plain columns of a wider view."""
+        return designed(self, view)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of the time and the event."""
+        return str(self.time), str(self.event)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the features' names, once they are plain columns."""
+        return plain_names(self.features)
+
+    @property
+    def divided_by(self) -> tuple[tuple[str, ...], ...]:
+        """Return each feature twice: a slope is divided by its variance."""
+        return tuple((name, name) for name in self.names)
+
+    def check(self, schema: Schema) -> None:
+        """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
+        self._check_columns(schema)
+        require_coefficients(self.scaling(schema).dimension)
+        if self.weights is not None:
+            require_weights(schema, self.weights)
+        if not (_LEAST_CEILING <= self.ceiling <= _LARGEST_CEILING):
+            raise InvalidStatisticError("must lie between 1 and 20", field_name="ceiling")
+        require_bound(self.bound, may_be_null=True)
+        require_share(self.q)
+
+    def _check_columns(self, schema: Schema) -> None:
+        if not self.names:
+            raise InvalidStatisticError("name at least one feature", field_name="features")
+        event = require_column(schema, str(self.event), "event")
+        if not (isinstance(event, NumberColumn) and event.boolean):
+            raise InvalidStatisticError(
+                f"{self.event} is not a boolean column: derive one, as in "
+                f'"derive": {{"happened": "{self.event} == ..."}}',
+                field_name="event",
+            )
+        if set(self.columns) & set(self.names):
+            raise InvalidStatisticError(
+                "the time or the event is also a feature", field_name="features"
+            )
+        if other := next((name for name in self.edges if name != self.time), None):
+            raise InvalidStatisticError(
+                f"edges are for the time, and {other} is not it", field_name="edges"
+            )
+
+    def times(self, schema: Schema) -> tuple[Fraction, ...]:
+        """Return where the intervals begin, and where the last one ends.
+
+        Raises
+        ------
+        InvalidStatisticError
+            The time is no amount, or the edges do not fit its column.
+        """
+        column = self._time(schema)
+        clock = Clock.of(axis_of(str(self.time), column, self._edges(schema)), column)
+        return tuple(Fraction(each) for each in sorted({*clock.starts, clock.ends[-1]}))
+
+    def _edges(self, schema: Schema) -> Edges:
+        """Return the edges that are given, or those of intervals between the public bounds."""
+        given = self.edges.get(str(self.time))
+        return equal_cells(self._time(schema), _INTERVALS) if given is None else given
+
+    def _time(self, schema: Schema) -> NumberColumn:
+        [column] = require_numbers(schema, [str(self.time)], "time")
+        if column.timed is not None or column.boolean:
+            raise InvalidStatisticError(
+                f"{self.time} is no amount: name a number column, or derive a duration",
+                field_name="time",
+            )
+        return column
+
+    def marks(self, schema: Schema) -> HazardMarks:
+        """Return the reader of what a record was exposed to, and when its event was."""
+        return HazardMarks(
+            str(self.time), str(self.event), tuple(float(each) for each in self.times(schema))
+        )
+
+    def answer_numbers(self, schema: Schema, /) -> int:
+        """Return about how many numbers an answer has: two for each feature, one an interval."""
+        time = str(self.time)
+        return 2 * len(self.features or ()) + about_cells(
+            self.edges.get(time, ()), schema.columns.get(time)
+        )
+
+    def relation(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return the time as explained by the features."""
+        return str(self.time), self.names
+
+    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
+        """Return up to 3 in the log of the hazard, shared by equally strong features."""
+        scaling = self.scaling(schema)
+        plain = coefficient_ranges(scaling.plain, largest=_LARGEST_RATE, bound=self.exact_bound)
+        return scaling.ranges(plain["coefficients"])  # type: ignore[arg-type]
+
+    def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core a plan takes."""
+        return 10 + 0.01 * count_columns(self.features or (), schema) ** 2
+
+    @property
+    def exact_bound(self) -> Fraction | None:
+        """Return B as the decimal it was written as; None for no limit."""
+        return None if self.bound is None else as_written(self.bound)
+
+    @property
+    def exact_ceiling(self) -> Fraction:
+        """Return C as the decimal it was written as."""
+        return as_written(self.ceiling)
+
+    def scaling(self, schema: Schema) -> HazardScaling:
+        """Return the public maps between theta and the answer."""
+        plain = RegressionScaling.build(schema, features=self.names, target=None, intercept=True)
+        return HazardScaling(plain, self.times(schema), self.exact_ceiling)
+
+
+@dataclass(frozen=True, slots=True)
+class HazardScaling:
+    """The public maps: a number of theta for each interval of time, then one for each feature."""
+
+    plain: RegressionScaling
+    times: tuple[Fraction, ...]
+    ceiling: Fraction
+
+    @property
+    def dimension(self) -> int:
+        """Return d."""
+        return len(self.names) + len(self.features)
+
+    @property
+    def features(self) -> tuple[ScaledColumn, ...]:
+        """Return the scaled columns."""
+        return self.plain.features
+
+    @property
+    def target(self) -> None:
+        """Return None: a time is not scaled."""
+        return None
+
+    @property
+    def intercept(self) -> bool:
+        """Return that columns are centred."""
+        return True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that are read as numbers."""
+        return self.plain.columns
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return what the intervals' numbers are called."""
+        return tuple(f"(hazard to {place_text(float(end))})" for end in self.times[1:])
+
+    @property
+    def starts(self) -> tuple[Fraction, ...]:
+        """Return s_k at theta 0."""
+        whole = self.times[-1] - self.times[0]
+        return tuple(
+            public_log(self.ceiling * (end - start) / whole) - _START
+            for start, end in pairwise(self.times)
+        )
+
+    def released(self, theta: Sequence[Fraction]) -> Outcome:
+        """Return the answer made of sanitized coefficients, whose noise has no stated law."""
+        count = len(self.names)
+        found = self.plain.unscale((Fraction(0), *theta[count:]))
+        shift = found.pop("(intercept)")
+        lengths = [end - start for start, end in pairwise(self.times)]
+        own = {
+            name: float(start + move + shift - public_log(length))
+            for name, start, move, length in zip(
+                self.names, self.starts, theta, lengths, strict=False
+            )
+        }
+        slopes = {name: float(exact) for name, exact in found.items()}
+        return Outcome(
+            value={
+                "coefficients": {**own, **slopes},
+                "hazard_ratios": {name: _exp(slope) for name, slope in slopes.items()},
+            },
+            noise=None,
+        )
+
+    def grid(self, step: Fraction, *, intercept: bool = False) -> Json:
+        """Return the steps of the coefficients where theta lies on a grid of this step."""
+        plain = self.plain.grid(step)
+        own = dict.fromkeys(self.names, float(step)) if intercept else {}
+        return {**plain, "coefficients": {**own, **plain["coefficients"]}}  # type: ignore[dict-item]
+
+    def ranges(self, plain: Mapping[str, Sequence[float]]) -> Json:
+        """Return the ranges of all numbers, given those of a regression with an intercept."""
+        low, high = plain["(intercept)"]
+        whole = self.times[-1] - self.times[0]
+        middle = float(public_log(self.ceiling / whole) - _START)
+        slopes = {name: each for name, each in plain.items() if name != "(intercept)"}
+        return {
+            "coefficients": {
+                **{name: [middle + low, middle + high] for name in self.names},
+                **slopes,
+            },
+            "hazard_ratios": {
+                name: [_exp(low), _exp(high)] for name, (low, high) in slopes.items()
+            },
+        }
+
+
+def _exp(value: float) -> float:
+    """Return the exponential, or the largest float."""
+    return math.exp(value) if value < math.log(sys.float_info.max) else sys.float_info.max
+
+
+@dataclass(frozen=True, slots=True)
+class HazardMarks:
+    """Reads the exposures E_1, ..., E_K of each record, and in which interval its event was.
+
+    An exposure is rounded to a multiple of 1/F, record by record. An event after the last interval
+    is none; one at or before the first begins is in the first.
+    """
+
+    time: str
+    event: str
+    times: tuple[float, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that are read."""
+        return exact(self.time), exact(self.event)
+
+    @property
+    def width(self) -> int:
+        """Return how many marks a record has."""
+        return len(self.times)
+
+    def __call__(self, block: Block) -> Floats:
+        """Return the marks, (K + 1) x n."""
+        time = block[exact(self.time)].astype(np.float64)
+        found = np.zeros((self.width, len(time)))
+        for at, (start, end) in enumerate(pairwise(self.times)):
+            share = np.clip((time - start) / (end - start), 0.0, 1.0)
+            found[at] = np.rint(share * CODE_MAX) / CODE_MAX
+        place = np.searchsorted(np.array(self.times[1:]), time, side="left") + 1
+        happened = (block[exact(self.event)] > 0) & (place < self.width)
+        found[-1] = np.where(happened, place, 0)
+        return found

@@ -1,0 +1,504 @@
+r"""Whole records whose margins are near noisy estimates: no count is negative, all agree.
+
+Noisy estimates disagree with what any data set can have: there are cells below 0, and fractions.
+Here records of whole numbers of people are made up, and every margin is counted from them. So all
+margins are whole, none is negative, tables agree wherever they share columns, and all have the same
+total, the public number of records where it is public. It is the same for margins that were not
+asked for, and the records are synthetic rows at once.
+
+**Privacy.** Everything here is a function of released numbers and public facts: post-processing
+(Awan & Slavkovic 2021, Proposition 2.11). No data set is read.
+
+*The target.* Each residual (:mod:`mechanisms.tables.residuals`) but the total is first multiplied
+by
+
+    max(0, 1 - D_A s_A / ||r_A||**2),     D_A = product over A of (n_i - 1),
+
+its estimated share of signal: ``E ||estimate||**2 = ||r_A||**2 + D_A s_A``. For Gaussian noise and
+D_A of at least 4 the mean squared error of this is less than that of the unbiased estimate whatever
+the truth (Baranchik 1970, after James & Stein 1961). In general it is less where noise is larger
+than signal, and where there is little noise it changes nothing.
+
+*The fit.* The maximal margins T_B of the records minimize
+
+    F = sum over B of  omega_B ||T_B - M_B||**2,
+
+M_B the target and omega_B in proportion to ``1 / s_B``, in whole numbers up to :data:`MOST_WEIGHT`.
+Start with columns that are independent, each with its own target margin. Then take some hundred
+records and one column at a time. Changing one record of mass m from cell a to v in that column
+changes F by ``2 m (G_v - G_a + m omega)``, with G the weighted errors of the cells it would be in,
+summed over the margins, and omega the sum of their weights. Records that would gain move, the
+largest gain per person first, as many as lower F most; F never rises. Stop when F is a quarter of
+what noise alone makes it (a closer fit follows noise; the discrepancy principle, Morozov 1966),
+when a round lowers F by less than a part in :data:`LEAST_GAIN`, or after :data:`MOST_ROUNDS`
+rounds.
+
+The nearest margins that fractions of records have are at most as far from the truth in the same
+norm as the target is, because they are its projection on a convex set: negative counts and
+disagreement are noise that it removes. Whole records are near it.
+
+*Masses.* More people than :data:`MOST_RECORDS_FITTED` records are made up of records of many
+people: as many of 1, 2, 4, ... each, so that light ones correct what heavy ones cannot. There are
+fewer records where noise is large.
+
+*The same everywhere.* All numbers are integers, or floats that hold integers below 2**53 exactly.
+Sums do not depend on their order, sorting is stable, and pseudo-random orders come from an integer
+hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor, isqrt, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mechanisms.exact.floats import Integers
+from mechanisms.tables.residuals import Residual, diagonal, exact, reconstruct
+from mechanisms.tables.workload import ColumnSet, Workload, count_margins
+
+SCALE = 16
+"""Steps of a target's cell per person."""
+MOST_WEIGHT = 16
+MOST_ROUNDS = 40
+LEAST_GAIN = 32
+FEWEST_RECORDS_FITTED = 1 << 13
+MOST_RECORDS_FITTED = 1 << 16
+MOST_RECORDS = 1 << 32
+"""A noisy number of records is cut off here, far above what is stored."""
+
+_CLOSE = 4  # share of the noise at which a fit is close enough
+_PER_ERROR = 64
+_MOST_LOOKS = 1 << 28  # of a round: some seconds
+_AT_ONCE = 512  # records that move together: more take more rounds, fewer more time
+_SHARE_BITS = 24
+_FAR = 16  # targets are cut off at so many times the number of records
+_INT64 = 1 << 62
+_NEVER = np.iinfo(np.int64).max // 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedRecords:
+    """Synthetic records.
+
+    Attributes
+    ----------
+    codes
+        The cell of each record in each column, shape (records, columns); 0 where no margin has it.
+    masses
+        How many people each record stands for.
+    """
+
+    workload: Workload
+    codes: Integers
+    masses: Integers
+
+    @property
+    def people(self) -> int:
+        """Return the total of every margin."""
+        return int(self.masses.sum())
+
+    def margin(self, columns: ColumnSet) -> Integers:
+        """Return the whole counts of any margin."""
+        shape = self.workload.shape(columns)
+        cells = np.zeros(len(self.masses), dtype=np.int64)
+        for column, size in zip(columns, shape, strict=True):
+            cells = cells * size + self.codes[:, column]
+        return _counted(cells, self.masses, prod(shape)).reshape(shape)
+
+
+def fit_records(
+    workload: Workload,
+    residuals: Mapping[ColumnSet, Residual],
+    spreads: Mapping[ColumnSet, Fraction],
+    people: int | None,
+    most: int = MOST_RECORDS,
+) -> FittedRecords:
+    """Return records whose margins are near what these residuals make.
+
+    Parameters
+    ----------
+    residuals
+        The estimates of a measurement.
+    spreads
+        Its ``nominal`` s_A: rationals, as floats of a machine's library may not decide.
+    people
+        The number of records, where it is public.
+    most
+        A public limit of a noisy number of records.
+    """
+    if people is None:
+        total = Fraction(int(residuals[()].values), residuals[()].scale)
+        people = min(max(round(total), 0), most, MOST_RECORDS)
+    wanted = workload.maximal()
+    weights = _weights(wanted, spreads)
+    shares = {A: _signal(workload, A, each, spreads) for A, each in residuals.items()}
+    shrunk = {A: _shrunk(each, shares[A]) for A, each in residuals.items()}
+    targets = [_target(workload, shrunk, margin, people) for margin in wanted]
+    masses = shared_masses(people, _records(workload, wanted, spreads, people))
+    fit = _Fit(workload, wanted, targets, weights, masses)
+    fit.run(_noise(workload, wanted, weights, shares, spreads) * SCALE**2 / _CLOSE)
+    return FittedRecords(workload, fit.codes[:, :-1].copy(), masses)
+
+
+# Targets
+
+
+def _signal(
+    workload: Workload, A: ColumnSet, residual: Residual, spreads: Mapping[ColumnSet, Fraction]
+) -> Fraction:
+    """Return the estimated share of signal in a residual, rounded down; 1 for the total."""
+    squares = sum(int(each) ** 2 for each in residual.values.ravel())
+    length = Fraction(squares, (workload.size(A) * residual.scale) ** 2)
+    noise = spreads[A] * _freedom(workload, A)
+    if not A or noise == 0:
+        return Fraction(1)
+    share = 1 - noise / length if length > noise else Fraction(0)
+    return Fraction(floor(share * (1 << _SHARE_BITS)), 1 << _SHARE_BITS)
+
+
+def _freedom(workload: Workload, A: ColumnSet) -> int:
+    """Return D_A, the dimension of the arrays whose sums along every axis are 0."""
+    return prod(workload.sizes[i] - 1 for i in A)
+
+
+def _shrunk(residual: Residual, share: Fraction) -> Residual:
+    values = exact(residual.values * share.numerator)
+    return Residual(values, residual.scale * share.denominator)
+
+
+def _noise(
+    workload: Workload,
+    wanted: Sequence[ColumnSet],
+    weights: Sequence[int],
+    shares: Mapping[ColumnSet, Fraction],
+    spreads: Mapping[ColumnSet, Fraction],
+) -> Fraction:
+    """Return about how much of F is noise: ``share D_A s_A`` is left of a residual's."""
+    worth: dict[ColumnSet, Fraction] = {}
+    for B, weight in zip(wanted, weights, strict=True):
+        each = Fraction(weight, workload.size(B))
+        for A in workload.parts(B):
+            worth[A] = worth.get(A, Fraction(0)) + each
+    return sum(
+        (
+            shares[A] * _freedom(workload, A) * spreads[A] * workload.size(A) * each
+            for A, each in worth.items()
+            if A
+        ),
+        Fraction(0),
+    )
+
+
+def _target(
+    workload: Workload, residuals: Mapping[ColumnSet, Residual], margin: ColumnSet, people: int
+) -> Integers:
+    """Return the estimate of a margin in whole steps, flat."""
+    made = reconstruct(workload, residuals, margin)
+    steps = (2 * SCALE * made.values + made.denominator) // (2 * made.denominator)
+    far = _FAR * SCALE * people
+    return np.array([min(max(int(each), -far), far) for each in steps.ravel()], dtype=np.int64)
+
+
+def variances_of(
+    workload: Workload, wanted: Sequence[ColumnSet], spreads: Mapping[ColumnSet, Fraction]
+) -> list[Fraction]:
+    """Return the variance of every cell's error in each margin, from rationals."""
+    sizes = {A: workload.size(A) for A in spreads}
+    own = {A: s * diagonal(workload, A) * sizes[A] ** 2 for A, s in spreads.items()}
+    return [
+        sum((own[A] for A in workload.parts(B)), Fraction(0)) / workload.size(B) ** 2
+        for B in wanted
+    ]
+
+
+def _weights(wanted: Sequence[ColumnSet], spreads: Mapping[ColumnSet, Fraction]) -> list[int]:
+    """Return the omega_B: precise margins weigh more."""
+    known = [spreads.get(B, Fraction(0)) for B in wanted]
+    least = min((each for each in known if each), default=Fraction(1))
+    return [max(round(MOST_WEIGHT * least / each), 1) if each else MOST_WEIGHT for each in known]
+
+
+# Records
+
+
+def _records(
+    workload: Workload,
+    wanted: Sequence[ColumnSet],
+    spreads: Mapping[ColumnSet, Fraction],
+    people: int,
+) -> int:
+    """Return how many records are made up: more where the noise, relative to people, is small."""
+    variances = variances_of(workload, wanted, spreads)
+    errors = sum(workload.size(B) * _root(each) for B, each in zip(wanted, variances, strict=True))
+    share = errors / (2 * max(people, 1) * len(wanted))  # about the distance of a margin's shares
+    most = round(_PER_ERROR / share) if share else MOST_RECORDS_FITTED
+    # a round looks at every cell that a record could be in: bounded, as time is
+    looks = sum(workload.sizes[i] for B in wanted for i in B)
+    most = min(most, MOST_RECORDS_FITTED, _MOST_LOOKS // looks)
+    return min(people, max(FEWEST_RECORDS_FITTED, most))
+
+
+def _root(number: Fraction) -> Fraction:
+    return Fraction(isqrt(number.numerator * (1 << 40) // number.denominator), 1 << 20)
+
+
+def shared_masses(people: int, records: int) -> Integers:
+    """Return masses that add up: as many records of 1, 2, 4, ... people, the rest of equal masses.
+
+    >>> shared_masses(20, 6).tolist()
+    [5, 4, 4, 4, 2, 1]
+    """
+    if people <= records:
+        return np.ones(people, dtype=np.int64)
+    levels = 1
+    while (records // (levels + 1)) * ((2 << levels) - 1) <= people:
+        levels += 1
+    each = records // levels
+    light = np.repeat(1 << np.arange(levels - 1, dtype=np.int64), each)
+    count, left = records - len(light), people - int(light.sum())
+    heavy = np.full(count, left // count, dtype=np.int64)
+    heavy[: left % count] += 1
+    return np.concatenate([heavy, light[::-1]])
+
+
+def _counted(cells: Integers, masses: Integers, size: int) -> Integers:
+    """Return the sum of masses in each cell; floats hold them exactly, being below 2**53."""
+    return np.bincount(cells, weights=masses, minlength=size).astype(np.int64)
+
+
+def _hashed(count: int, salt: int) -> NDArray[np.uint64]:
+    """Return numbers that look random."""
+    return scrambled(
+        np.arange(count, dtype=np.uint64) + np.uint64(salt * 0x9E3779B97F4A7C15 % (1 << 64))
+    )
+
+
+def scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return words that look random: the finalizer of SplitMix64 (Steele et al. 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def quotas(target: Sequence[int], people: int) -> list[int]:
+    """Return whole counts of this sum nearest to a target in steps, none negative.
+
+    The projection on that simplex is ``max(t - theta, 0)``; what rounding leaves goes to the
+    largest remainders.
+
+    >>> quotas([-16, 24, 40], 3)
+    [0, 1, 2]
+    """
+    if people == 0:
+        return [0] * len(target)
+    whole, total, kept, above = people * SCALE, 0, 1, 0
+    for place, each in enumerate(sorted(target, reverse=True), start=1):
+        total += each
+        if each * place > total - whole:
+            kept, above = place, total - whole
+    parts = [max(kept * each - above, 0) for each in target]  # over kept * SCALE
+    counts = [part // (kept * SCALE) for part in parts]
+    order = sorted(range(len(parts)), key=lambda v: (-(parts[v] % (kept * SCALE)), v))
+    for v in order[: people - sum(counts)]:
+        counts[v] += 1
+    return counts
+
+
+# The fit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Axis:
+    """What changes with a record's cell in one column: T margins, of L cells together.
+
+    Attributes
+    ----------
+    others, strides
+        The margins' other columns, and how far apart their cells are: shape (T, order - 1).
+    first
+        Where each margin begins among all cells, and ``shift`` from there to its place among the L.
+    step
+        How far apart the column's own cells are.
+    cells
+        The L cells.
+    weight
+        The sum of the margins' weights.
+    """
+
+    others: Integers
+    strides: Integers
+    first: Integers
+    shift: Integers
+    step: Integers
+    cells: Integers
+    weight: int
+
+    def bases(self, codes: Integers) -> Integers:
+        """Return the cells that records would be in, were the column's own cell 0."""
+        found: Integers = np.broadcast_to(self.first, (len(codes), len(self.first))).copy()
+        for place in range(self.others.shape[1]):
+            more = np.take(codes, self.others[:, place], axis=1)
+            more *= self.strides[:, place]
+            found += more
+        return found
+
+
+class _Fit:
+    """Records, and the errors of all cells of their margins: ``SCALE T_B - M_B``, in steps."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        wanted: Sequence[ColumnSet],
+        targets: Sequence[Integers],
+        weights: Sequence[int],
+        masses: Integers,
+    ) -> None:
+        self.sizes, self.masses = workload.sizes, masses
+        starts = np.concatenate([[0], np.cumsum([len(each) for each in targets])])
+        self.cell_weights = np.repeat(weights, np.diff(starts)).astype(np.int64)
+        self.axes = {
+            i: _axis(workload, i, wanted, weights, starts)
+            for i in range(len(self.sizes))
+            if self.sizes[i] > 1 and any(i in B for B in wanted)
+        }
+        # one column more, of zeros, stands for columns that a margin lacks
+        self.codes = np.zeros((len(masses), len(self.sizes) + 1), dtype=np.int64)
+        for i in self.axes:
+            place = next(p for p, B in enumerate(wanted) if i in B)
+            self._begin(i, _summed(targets[place], workload, wanted[place], i))
+        made = count_margins(self.codes, Workload(workload.sizes, tuple(wanted)), masses)
+        self.errors = np.concatenate(
+            [SCALE * made[B].ravel() - each for B, each in zip(wanted, targets, strict=True)]
+        )
+        self.weighted = self.errors * self.cell_weights
+
+    def _begin(self, i: int, target: Sequence[int]) -> None:
+        """Give the records their cells in one column, independent of those in others."""
+        order = np.argsort(_hashed(len(self.masses), i + 1), kind="stable")
+        reached = np.cumsum(self.masses[order])
+        ends = np.cumsum(quotas(target, int(self.masses.sum())))
+        self.codes[order, i] = np.searchsorted(ends, reached, side="left")
+
+    def run(self, close: Fraction) -> None:
+        """Move records until they are close, or gain too little."""
+        parts = max(1, len(self.masses) // _AT_ONCE)
+        # heavy and light records in each part
+        groups = [np.arange(part, len(self.masses), parts) for part in range(parts)]
+        before = self.distance()
+        for _ in range(MOST_ROUNDS):
+            if before <= close or not len(self.masses):
+                return
+            for rows in groups:
+                for i in self.axes:
+                    self._move(i, rows)
+            after = self.distance()
+            if (before - after) * LEAST_GAIN < before:
+                return
+            before = after
+
+    def distance(self) -> int:
+        """Return F, in squared steps."""
+        return weighted_squares(self.cell_weights, self.errors, 0 * self.errors)
+
+    def _move(self, i: int, rows: Integers) -> None:
+        """Move records of these rows to better cells of one column: those that lower F most."""
+        axis = self.axes[i]
+        codes, masses = self.codes[rows], self.masses[rows] * SCALE
+        bases, own, every = axis.bases(codes), codes[:, i], np.arange(len(rows))
+        gains = np.empty((len(rows), self.sizes[i]), dtype=np.int64)
+        for v in range(self.sizes[i]):
+            gains[:, v] = np.take(self.weighted, bases + v * axis.step).sum(axis=1)
+        gains -= gains[every, own][:, None]
+        gains[every, own] = _NEVER
+        best = gains.argmin(axis=1)
+        gain = gains[every, best] + masses * axis.weight
+        movers = np.flatnonzero(gain < 0)
+        movers = movers[np.argsort(gain[movers], kind="stable")]
+        if not len(movers):
+            return
+        bases = bases[movers] + axis.shift
+        to = bases + best[movers][:, None] * axis.step
+        off = bases + own[movers][:, None] * axis.step
+        cells = axis.cells
+        if len(cells) > 2 * to.size:  # most are not touched
+            touched, places = np.unique(np.stack([to, off]), return_inverse=True)
+            cells, (to, off) = cells[touched], places.reshape(2, *to.shape)
+        count, change = self._most(cells, to, off, masses[movers])
+        self.errors[cells] += change
+        self.weighted[cells] += change * self.cell_weights[cells]
+        self.codes[rows[movers[:count]], i] = best[movers[:count]]
+
+    def _most(
+        self, cells: Integers, to: Integers, off: Integers, masses: Integers
+    ) -> tuple[int, Integers]:
+        """Return how many of the first records lower F most, of 1, 2, 4, ..., and the change."""
+        errors, weights = self.errors[cells], self.cell_weights[cells]
+        change = np.zeros(len(errors), dtype=np.int64)
+        best, count, found = 0, 0, change
+        done, upto = 0, 1
+        while True:
+            own = np.repeat(masses[done:upto], to.shape[1])
+            more = _counted(to[done:upto].ravel(), own, len(errors))
+            change = change + more - _counted(off[done:upto].ravel(), own, len(errors))
+            lowered = weighted_squares(weights, change, errors)
+            if lowered < best:
+                best, count, found = lowered, upto, change
+            if upto == len(masses) or upto >= 4 * max(count, 1):
+                return count, found
+            done, upto = upto, min(2 * upto, len(masses))
+
+
+def _axis(
+    workload: Workload,
+    i: int,
+    wanted: Sequence[ColumnSet],
+    weights: Sequence[int],
+    starts: Integers,
+) -> _Axis:
+    mine = [place for place, B in enumerate(wanted) if i in B]
+    order = max(len(wanted[place]) for place in mine)
+    others = np.full((len(mine), order - 1), len(workload.sizes), dtype=np.int64)
+    strides, step = np.zeros_like(others), np.zeros(len(mine), dtype=np.int64)
+    for row, place in enumerate(mine):
+        B = wanted[place]
+        apart = [prod(workload.shape(B)[p + 1 :]) for p in range(len(B))]
+        rest = [(column, stride) for column, stride in zip(B, apart, strict=True) if column != i]
+        step[row] = apart[B.index(i)]
+        for at, (column, stride) in enumerate(rest):
+            others[row, at], strides[row, at] = column, stride
+    lengths = [int(starts[place + 1] - starts[place]) for place in mine]
+    first = starts[mine].astype(np.int64)
+    return _Axis(
+        others=others,
+        strides=strides,
+        first=first,
+        shift=np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64) - first,
+        step=step,
+        cells=np.concatenate([np.arange(starts[place], starts[place + 1]) for place in mine]),
+        weight=sum(weights[place] for place in mine),
+    )
+
+
+def _summed(target: Integers, workload: Workload, margin: ColumnSet, i: int) -> list[int]:
+    axes = tuple(place for place, column in enumerate(margin) if column != i)
+    found: list[int] = target.reshape(workload.shape(margin)).sum(axis=axes).tolist()
+    return found
+
+
+def weighted_squares(weights: Integers, change: Integers, errors: Integers) -> int:
+    """Return ``sum w ((e + c)**2 - e**2)``, exactly."""
+    if not len(change):
+        return 0
+    size = int(np.abs(change).max())
+    bound = int(np.abs(change).sum()) * (2 * int(np.abs(errors).max()) + size) * int(weights.max())
+    numbers: tuple[Any, ...] = (weights, change, errors)
+    if bound >= _INT64:
+        numbers = tuple(exact(each) for each in numbers)
+    w, c, e = numbers
+    return int((w * c * (2 * e + c)).sum())

@@ -1,0 +1,103 @@
+"""One table of many: which one an address shows, and that all of its numbers are of that table."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+from app.desk.arranging import Arrangement, numbers_of, pivot_file
+from app.domain.problems import Problem
+
+NAMES = ("a", "b", "c", "d")
+
+
+def table(*columns: str) -> dict[str, Any]:
+    cells = [
+        {"cell": dict(zip(columns, each, strict=True)), "count": 10 * at + len(columns)}
+        for at, each in enumerate(product(("x", "y"), repeat=len(columns)))
+    ]
+    return {"columns": [*columns], "cells": cells}
+
+
+def answer(order: int, names: tuple[str, ...] = NAMES) -> dict[str, Any]:
+    tables = [table(*each) for each in combinations(names, order)]
+    spread = [
+        {**t, "cells": [{**c, "count": [c["count"] - 1, c["count"] + 1]} for c in t["cells"]]}
+        for t in tables
+    ]
+    return {
+        "statistic": {"kind": "tables", "columns": [*names]},
+        "value": {"tables": tables, "rows": 40},
+        "noise": {"std": None, "interval_95": {"tables": spread, "rows": [40, 40]}},
+    }
+
+
+def test_the_table_that_is_wanted_is_shown_and_no_other() -> None:
+    found = numbers_of(answer(2), "n", {}, Arrangement(rows="c", across="b"))
+    (pivot,) = found.pivots
+    assert (pivot.down, pivot.across) == (["c"], "b")
+    shown = [[cell and cell.estimate for cell in cells] for _, cells in pivot.lines]
+    assert shown == [[2, 22], [12, 32]], "its own numbers, rows and columns exchanged"
+    assert pivot.said(pivot.lines[0][1][0]) == "1 to 3"
+    assert found.browser is not None
+    assert (found.browser.unlike, found.browser.count) == ("", 6)
+    assert found.more == 6 * 4 - 4
+    assert {*(row.key.cell.keys() and frozenset(row.key.cell) for row in found.rows[:-1])} == {
+        frozenset("bc")
+    }
+
+
+def test_a_third_column_is_sliced_unless_that_is_not_wanted() -> None:
+    def shown(**said: Any) -> tuple[str, str, int]:
+        found = numbers_of(answer(3), "n", {}, Arrangement(**said))
+        assert found.browser is not None
+        cells = [cell for _, line in found.pivots[0].lines for cell in line]
+        assert {row.key.place for row in found.rows if row.key.cell} == {
+            cell.key.place for cell in cells if cell
+        }
+        return found.browser.slice, found.browser.value, len(cells)
+
+    assert shown() == ("c", "x", 4)
+    assert shown(rows="a", across="b", slice="d", value="y") == ("d", "y", 4)
+    assert shown(rows="a", across="b", slice="d", value="none such") == ("d", "x", 4)
+    assert shown(rows="a", across="b", slice="") == ("", "", 8)
+    assert shown(rows="a", across="b", slice="a") == ("", "", 8)
+
+
+@pytest.mark.parametrize(
+    ("said", "unlike"),
+    [
+        ({"rows": "a", "across": "e"}, "a and e"),
+        ({"rows": "", "across": ""}, ""),
+        ({"rows": "a", "across": "b", "slice": "c"}, "a, b and c"),
+        ({"rows": "e", "across": ""}, "e"),
+    ],
+)
+def test_what_no_table_has_is_said_and_another_one_shown(said: dict[str, Any], unlike: str) -> None:
+    found = numbers_of(answer(2), "n", {}, Arrangement(**said))
+    assert found.browser is not None
+    assert unlike in found.browser.unlike
+    assert bool(unlike) == bool(found.browser.unlike)
+    assert len(found.pivots) == 1
+
+
+def test_thousands_of_tables_are_listed_in_pages() -> None:
+    many = answer(2, tuple(f"c{n}" for n in range(100)))
+    first = numbers_of(many, "n", {}).browser
+    last = numbers_of(many, "n", {}, Arrangement(page=10**4)).browser
+    assert first is not None
+    assert last is not None
+    assert (first.count, first.pages, len(first.listed)) == (4950, 99, 50)
+    assert (last.page, len(last.listed)) == (99, 50)
+    assert last.listed[-1] == ("c98 × c99", "?rows=c98&across=c99")
+
+
+def test_a_file_is_of_the_table_that_is_shown() -> None:
+    wanted = Arrangement(rows="a", across="", slice="")
+    kind, content = pivot_file(answer(1), {}, "csv", wanted)
+    assert kind == "text/csv; charset=utf-8"
+    assert content.decode().splitlines()[1:] == ["x,1,0,2", "y,11,10,12"]
+    with pytest.raises(Problem):
+        pivot_file(answer(1), {}, "xlsx", wanted)

@@ -1,0 +1,221 @@
+"""Summaries and tests over HTTP and at the desk: rows, one charge, previews, the printed table."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from typing import Any
+from xml.etree import ElementTree
+from zipfile import ZipFile
+
+import httpx
+import pytest
+
+from app.client import ReleaseDesk
+from app.tidy.printed import WORD, document
+from tests.contract.service import Service, ask, assert_problem, spent, upload
+from tests.desk.browsing import signed_in
+
+TABLE: dict[str, Any] = {
+    "kind": "summary",
+    "columns": ["income", "owner"],
+    "by": ["region"],
+    "show": ["n", "mean_sd", "share"],
+    "differences": True,
+}
+
+
+def test_one_charge_and_rows_that_agree(curator: httpx.Client, dataset: str) -> None:
+    answer = ask(curator, dataset, TABLE, epsilon="2")
+    assert answer.status_code == 201, answer.text
+    body = answer.json()
+    assert (body["mechanism"], body["norm"], body["epsilon"]) == ("composition", None, "2")
+    rows = body["value"]["rows"]
+    assert [row["by"] for row in rows[:2]] == [{"region": "north"}, {"region": "south"}]
+    assert {row["measure"] for row in rows} == {"n", "mean", "sd", "count", "share"}
+    assert {row["from"]["region"] for row in body["value"]["differences"]} == {"north"}
+    assert len(body["noise"]["std"]["rows"]) == len(rows)
+    assert body["inference"]["terms"]
+    assert spent(curator, dataset) == "2"
+    assert ask(curator, dataset, TABLE, epsilon="2", key="t").json()["value"]["rows"]
+
+
+def test_a_preview_and_a_dry_run_have_the_same_rows(curator: httpx.Client, dataset: str) -> None:
+    body = {"statistic": TABLE, "epsilon": "2"}
+    preview = curator.post(f"/v1/datasets/{dataset}/previews", json=body)
+    assert preview.status_code == 200, preview.text
+    errors = preview.json()["expected_error"]["rows"]
+    assert all(row["value"] > 0 for row in errors)
+    run = curator.post(f"/v1/datasets/{dataset}/dry-runs", json=body)
+    assert run.status_code == 200, run.text
+    named = [{name: row[name] for name in ("by", "column", "measure")} for row in errors]
+    assert named == [
+        {name: row[name] for name in ("by", "column", "measure")}
+        for row in run.json()["value"]["rows"]
+    ]
+    sought = curator.post(
+        f"/v1/datasets/{dataset}/previews", json={"statistic": TABLE, "accuracy": 30}
+    )
+    assert sought.status_code == 200, sought.text
+    assert float(sought.json()["accuracy"]["epsilon"]) > 0
+    assert spent(curator, dataset) == "0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"columns": ["absent"]}, "statistic.columns"),
+        ({"show": ["mode"]}, "statistic.show[0]"),
+        ({"shares": {"median_iqr": 2}}, "statistic.shares"),
+        ({"by": []}, "statistic.by"),
+    ],
+)
+def test_refusals_name_the_field(
+    curator: httpx.Client, dataset: str, changes: dict[str, Any], field: str
+) -> None:
+    problem = assert_problem(ask(curator, dataset, {**TABLE, **changes}), 422, "invalid-request")
+    assert [error["field"].removeprefix("body.") for error in problem["errors"]] == [field]
+
+
+def test_a_policy_speaks_of_summaries(curator: httpx.Client) -> None:
+    dataset = upload(curator, policy={"allowed": ["summary"]})["id"]
+    assert ask(curator, dataset, TABLE).status_code == 201
+    other = upload(curator, policy={"allowed": ["mean", "histogram", "count"]})["id"]
+    assert_problem(ask(curator, other, TABLE), 422, "policy-refused")
+
+
+def test_a_summary_is_no_part_of_a_stack(curator: httpx.Client, dataset: str) -> None:
+    stack = {"kind": "stack", "parts": [{"statistic": TABLE}]}
+    assert_problem(ask(curator, dataset, stack), 422, "invalid-request")
+
+
+def test_the_client_prints_it_as_journals_do(
+    service: Service, curator: httpx.Client, dataset: str
+) -> None:
+    key = curator.headers["authorization"].removeprefix("Bearer ")
+    with ReleaseDesk(service.url, key) as desk:
+        found = desk.dataset(dataset).summary(
+            "income", "owner", by=["region"], show=["n", "mean_sd", "share"], epsilon="2"
+        )
+        mean = desk.dataset(dataset).mean("income", epsilon="0.1")
+    text = found.to_table()
+    assert re.match(r"Characteristic +north \(n = \d+\) +south \(n = -?\d+\)\n-+\n", text)
+    assert "income, mean (SD)" in text
+    assert "owner: true" in text
+    assert found.to_table("markdown").startswith("| Characteristic | north (n = ")
+    assert r"\begin{tabular}{lcc}" in found.to_table("latex")
+    with pytest.raises(ValueError, match="text, markdown, latex"):
+        found.to_table("docx")
+    word = cells_of(found.to_word())
+    assert word == cells_of(found.to_word())
+    assert word[0][0] == "Characteristic"
+    assert word[0][1].startswith("north (n = ")
+    assert [row[0].strip() for row in word[1:]] == [
+        line.split("|")[1].strip() for line in found.to_table("markdown").splitlines()[2:]
+        if line.startswith("|")
+    ]  # fmt: skip
+    first = next(row for row in found.rows() if row["statistic"] == "mean")
+    assert (first["region"], first["term"]) == ("north", "income")
+    assert first["confidence_low"] <= first["value"] <= first["confidence_high"]
+    with pytest.raises(ValueError, match="only a released summary"):
+        mean.to_table()
+    with pytest.raises(ValueError, match="only a released summary"):
+        mean.to_word()
+
+
+def cells_of(file: bytes) -> list[list[str]]:
+    """Return the cells of the table in a Word document, row by row."""
+    with ZipFile(BytesIO(file)) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist()[0] == "[Content_Types].xml"
+        for name in archive.namelist():
+            assert ElementTree.fromstring(archive.read(name)) is not None
+        tree = ElementTree.fromstring(archive.read("word/document.xml"))
+    word = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+    return [
+        ["".join(cell.itertext()) for cell in row.iter(f"{word}tc")]
+        for row in tree.iter(f"{word}tr")
+    ]
+
+
+def test_a_word_document_keeps_what_xml_would_not() -> None:
+    rows = (("  a & b", "<1>"), ("\x01c", ""))
+    assert cells_of(document(("x", "y"), rows, "note")) == [
+        ["x", "y"], ["  a & b", "<1>"], ["c", ""]
+    ]  # fmt: skip
+
+
+def test_the_desk_shows_the_table_and_offers_files(
+    service: Service, curator: httpx.Client, dataset: str
+) -> None:
+    release = ask(curator, dataset, TABLE, epsilon="2").json()
+    other = ask(curator, dataset, epsilon="0.1").json()
+    with signed_in(service, curator.headers["authorization"].removeprefix("Bearer ")) as browsing:
+        page = browsing.open(f"/desk/releases/{release['id']}")
+        (table,) = page.tree.xpath("//table[contains(@class, 'printed')]")
+        heads = [" ".join(each.itertext()).strip() for each in table.xpath("./thead/tr/th")]
+        assert heads[0] == "Characteristic"
+        assert heads[1].startswith("north (n = ")
+        assert heads[3] == "south − north"
+        for ending, start in (("md", "| Characteristic"), ("tex", r"\begin{table}")):
+            file = browsing.client.get(f"/desk/releases/{release['id']}/table.{ending}")
+            assert file.text.startswith(start)
+        file = browsing.client.get(f"/desk/releases/{release['id']}/table.docx")
+        assert file.headers["content-type"] == WORD
+        assert cells_of(file.content)[0] == heads
+        assert page.tree.xpath("//a[contains(., 'Download Word')]")
+        for ending in ("md", "docx"):
+            missing = browsing.client.get(f"/desk/releases/{other['id']}/table.{ending}")
+            assert missing.status_code == 404
+
+
+# Tests of hypotheses
+
+WELCH: dict[str, Any] = {
+    "kind": "test",
+    "test": "welch",
+    "columns": ["income"],
+    "groups": "owner",
+}
+
+
+def test_a_test_has_a_p_value_and_an_interval(curator: httpx.Client, dataset: str) -> None:
+    answer = ask(curator, dataset, WELCH, epsilon="2")
+    assert answer.status_code == 201, answer.text
+    body = answer.json()
+    assert 0 < body["value"]["p_value"] <= 1
+    (term,) = body["inference"]["terms"]
+    low, high = term["confidence_95"]
+    assert low <= body["value"]["estimate"] == term["estimate"] <= high
+    assert body["noise"] is None
+    assert spent(curator, dataset) == "2"
+
+
+def test_one_release_of_moments_gives_tests_for_free(curator: httpx.Client, dataset: str) -> None:
+    moments = {"kind": "moments", "columns": ["income", "food"], "by": ["owner"]}
+    release = ask(curator, dataset, moments, epsilon="2").json()["id"]
+    for asked in (WELCH, {**WELCH, "test": "t", "columns": ["food"]}):
+        found = curator.post(f"/v1/releases/{release}/derivations", json={"statistic": asked})
+        assert found.status_code == 200, found.text
+        assert 0 < found.json()["value"]["p_value"] <= 1
+    other = {"kind": "test", "test": "correlation", "columns": ["income", "food"]}
+    refused = curator.post(f"/v1/releases/{release}/derivations", json={"statistic": other})
+    assert_problem(refused, 422, "invalid-request")
+    assert spent(curator, dataset) == "2"
+
+
+def test_a_preview_says_what_is_left_of_the_power(curator: httpx.Client, dataset: str) -> None:
+    body = {"statistic": WELCH, "epsilon": "0.1", "accuracy": 3}
+    preview = curator.post(f"/v1/datasets/{dataset}/previews", json=body)
+    assert preview.status_code == 200, preview.text
+    found = preview.json()
+    assert found["usefulness"]["verdict"] == "noise"
+    assert "has the power of one with" in found["usefulness"]["sentence"]
+    assert "times this epsilon on" in found["usefulness"]["sentence"]
+    assert found["accuracy"]["epsilon"] is None
+    assert found["expected_error"] is None
+    run = curator.post(
+        f"/v1/datasets/{dataset}/dry-runs", json={"statistic": WELCH, "epsilon": "1"}
+    )
+    assert run.status_code == 200, run.text
+    assert 0 < run.json()["value"]["p_value"] <= 1

@@ -1,0 +1,323 @@
+"""Pages in German and French: every text is translated, numbers and times are as written there.
+
+After a text has changed, ``python -m tests.desk.test_languages`` puts the new ones into the
+catalogues, without a translation, and takes out those that no page has any more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import get_args
+
+import httpx
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+from babel.messages.pofile import read_po, write_po
+from jinja2.ext import extract_from_ast
+from lxml import html
+
+import app
+from app.desk.pages import audit
+from app.desk.rendering import environment
+from app.domain.ledger import EntryKind
+from app.domain.policies import Role
+from app.domain.problems import PROBLEMS
+from app.domain.releases import ReleaseState
+from app.domain.reviews import Decision
+from app.services.audit import DECISIONS
+from app.services.plans.questions import KINDS
+from app.tidy.rows import CANNOT_BE_SAID
+from app.web.languages import LANGUAGES, SOURCE, Phrase, language_of, marked, negotiated, translated
+from mechanisms.catalog import STATISTICS, offers
+from mechanisms.estimates import verdicts
+from mechanisms.privacy import Adjacency
+from tests.contract.service import ADMIN_KEY, Service, ask, settled, upload
+from tests.desk.browsing import Browsing, nobody, signed_in
+from tests.desk.test_public import INVENTED, publish
+
+APP = Path(app.__file__).parent
+TEMPLATES = APP / "desk" / "templates"
+CATALOGUES = APP / "web" / "catalogues"
+OTHERS = [each for each in LANGUAGES if each != SOURCE]
+HEADER = "# Texts of the pages, by those in English.\n"
+
+PLACES = re.compile(r"%\(\w+\)s|%%")
+TAGS = re.compile(r"<[^>]*>")
+
+
+def of_templates() -> dict[str, str]:
+    """Return the marked texts of templates, each with a template that has it."""
+    found: dict[str, str] = {}
+    for path in sorted(TEMPLATES.glob("*.html")):
+        tree = environment().parse(path.read_text("utf-8"))
+        for _, _, said in extract_from_ast(tree, ("gettext", "ngettext", "_")):
+            for text in said if isinstance(said, tuple) else (said,):
+                if isinstance(text, str):
+                    found.setdefault(text, path.name)
+    return found
+
+
+def of_modules() -> dict[str, str]:
+    """Return the marked texts of modules, each with a module that has it."""
+    found = extract_from_dir(APP, [("**.py", "python")], keywords={"marked": None})
+    return {
+        text: name
+        for name, _, said, _, _ in found
+        for text in (said if isinstance(said, tuple) else (said,))
+        if text
+    }
+
+
+def names() -> set[str]:
+    """Return the names that pages show as words."""
+    offered = {str(each.mechanism) for each in offers()}
+    enums = {str(each) for kinds in (EntryKind, Role, Adjacency, Decision) for each in kinds}
+    states = {str(each) for each in ReleaseState} | {"awaiting_review", "running"}
+    others = {"active", "archived", "deleted", "revoked", *get_args(verdicts.Verdict)}
+    others |= {CANNOT_BE_SAID, "95% noise interval", "95% confidence interval"}  # of app.tidy
+    return {
+        each.replace("_", " ")
+        for each in {*KINDS, *audit.KINDS, *DECISIONS, *offered, *enums, *states, *others}
+    }
+
+
+def of_hints() -> set[str]:
+    hints = [hint for each in STATISTICS.values() for hint in each.hints.values()]
+    return {text for hint in hints for text in (hint.label, hint.help) if text}
+
+
+def of_problems() -> set[str]:
+    kinds = PROBLEMS.values()
+    return {text for kind in kinds for text in (kind.title, kind.remedy)}
+
+
+def texts() -> set[str]:
+    """Return every text that pages show in the reader's language."""
+    return {*of_templates(), *of_modules(), *names(), *of_hints(), *of_problems()}
+
+
+def catalogue_of(language: str) -> Catalog:
+    with (CATALOGUES / f"{language}.po").open("rb") as file:
+        return read_po(file, locale=language)
+
+
+def translations(language: str) -> Mapping[str, str]:
+    return {str(each.id): str(each.string) for each in catalogue_of(language) if each.id}
+
+
+# Catalogues
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_every_text_has_a_translation_and_no_other_has_one(language: str) -> None:
+    found = translations(language)
+    assert [each for each in sorted(texts()) if not found.get(each)] == []
+    assert sorted(found.keys() - texts()) == []
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_translations_have_the_places_and_tags_of_their_texts(language: str) -> None:
+    for text, said in translations(language).items():
+        assert sorted(PLACES.findall(said)) == sorted(PLACES.findall(text)), text
+        assert sorted(TAGS.findall(said)) == sorted(TAGS.findall(text)), text
+
+
+def test_no_template_has_a_text_that_is_not_marked() -> None:
+    assert [each for path in sorted(TEMPLATES.glob("*.html")) for each in unmarked(path)] == []
+
+
+def test_a_text_that_is_not_marked_is_found(tmp_path: Path) -> None:
+    """The control: text, an attribute that is read out, and a text of an expression."""
+    page = tmp_path / "page.html"
+    for text in ("<p>Left over</p>", '<p title="Left over"></p>', "{{ field('a', 'Left over') }}"):
+        page.write_text(text)
+        assert unmarked(page), text
+    page.write_text("{% trans %}<b>Said</b>{% endtrans %} {{ field('a', _('Said')) }} · {{ x }}")
+    assert unmarked(page) == []
+
+
+BLOCK = re.compile(
+    r"\{%-?\s*trans\b.*?endtrans\s*-?%\}|\{#.*?#\}|<(pre|script)\b.*?</\1>", re.DOTALL
+)
+CODE = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
+MARKED = re.compile(r"""\b_\((?:'[^']*'|"[^"]*")\)""")
+LITERAL = re.compile(r"'([^']*)'")
+SPOKEN = re.compile(r"[A-Z][a-z]|[a-z]{2,} [a-z]{2,}")
+READ_OUT = re.compile(r'\b(?:title|alt|placeholder|aria-label|data-of)="([^"]*)"')
+NO_TEXTS = ("Release Desk", "English")
+"""What is the same in every language."""
+CLASSES = re.compile(r"""class="[^"]*"|status status-|button quiet""")
+
+
+def unmarked(path: Path) -> Iterator[str] | list[str]:
+    """Return the texts of a template that no catalogue is asked for."""
+    source = CLASSES.sub("", MARKED.sub("", BLOCK.sub("", path.read_text("utf-8"))))
+    literals = [each for code in CODE.findall(source) for each in LITERAL.findall(code)]
+    plain = CODE.sub("", source)
+    said = [*literals, *READ_OUT.findall(plain), *TAGS.sub("\n", plain).split("\n")]
+    return [
+        f"{path.name}: {each.strip()}"
+        for each in said
+        if SPOKEN.search(each.replace("Release Desk", "")) and each.strip() not in NO_TEXTS
+    ]
+
+
+# Which language
+
+
+def test_the_address_comes_before_the_choice_and_that_before_the_browser() -> None:
+    def of(path: str, query: str = "", cookie: str = "", accepted: str = "") -> str:
+        headers = [(b"cookie", cookie.encode()), (b"accept-language", accepted.encode())]
+        return language_of(
+            {"type": "http", "path": path, "query_string": query.encode(), "headers": headers}
+        )
+
+    chosen = "other=1; release-desk-language=fr"
+    assert of("/desk", "lang=de", chosen, "en") == "de"
+    assert of("/desk", "", chosen, "de") == "fr"
+    assert of("/public", "", chosen, "de") == "de"
+    assert of("/desk", "lang=xx", "release-desk-language=xx", "pt") == "en"
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        ("de-AT,de;q=0.9,en;q=0.8", "de"),
+        ("en-US,en;q=0.9,de;q=0.8", "en"),
+        ("pt-BR, fr-CA;q=0.7, *;q=0.1", "fr"),
+        ("de;q=0", "en"),
+        (",;q=,de;q=2,\x00", "en"),
+        ("fr," * 100_000, "fr"),
+    ],
+)
+def test_headers_are_read_as_the_standard_says(header: str, language: str) -> None:
+    assert negotiated(header) == language
+
+
+def test_values_have_their_places_in_a_translated_text() -> None:
+    said = marked("Grant epsilon %(epsilon)s?", epsilon="1,000.5")
+    assert said == "Grant epsilon 1,000.5?"
+    assert isinstance(said, Phrase)
+    assert translated(said, "de") == "Epsilon 1.000,5 gewähren?"
+    assert translated("no text of ours", "de") == "no text of ours"
+
+
+# Pages
+
+
+@pytest.fixture(scope="module")
+def release(admin: httpx.Client) -> str:
+    rows = "income,food,region,owner\n" + "40.5,20,north,true\n" * 30 + "80,10,south,false\n" * 30
+    dataset = upload(admin, rows, overlap=INVENTED, name="Haushalte")["id"]
+    question = {"kind": "mean", "columns": ["income"]}
+    found: str = settled(admin, ask(admin, dataset, question, epsilon="0.5")).json()["id"]
+    publish(admin, found)
+    return found
+
+
+@pytest.fixture
+def chief_abroad(service: Service) -> Iterator[Browsing]:
+    """Return the admin in another browser, whose choice no other test sees."""
+    with signed_in(service, ADMIN_KEY) as browsing:
+        yield browsing
+
+
+def english_numbers(page: str) -> list[str]:
+    """Return the numbers with a point that a page shows outside of times, code and English."""
+    tree = html.document_fromstring(page)
+    apart = "//time | //code | //pre | //script | //option | //*[@lang='en'] | //*[@class='code']"
+    for each in tree.xpath(apart):
+        each.getparent().remove(each)
+    found = re.findall(r"(?<![\w.])\d+\.\d+(?![\w.])", tree.xpath("string(//main)"))
+    thousands = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")  # as German writes them
+    return [each for each in found if not thousands.fullmatch(each)]
+
+
+def pages(service: Service, release: str) -> list[str]:
+    return [
+        "/desk", "/desk/datasets", "/desk/datasets/new", "/desk/releases",
+        f"/desk/releases/{release}", "/desk/reviews", "/desk/keys", "/desk/audit",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_pages_of_the_desk_are_in_the_chosen_language(
+    service: Service, chief_abroad: Browsing, release: str, language: str
+) -> None:
+    chief = chief_abroad
+    english = {path: chief.open(path) for path in pages(service, release)}
+    for path in pages(service, release):
+        page = chief.open(f"{path}?lang={language}")
+        assert page.tree.get("lang") == page.answer.headers["Content-Language"] == language
+        assert english_numbers(page.answer.text) == [], path
+        if path not in ("/desk", "/desk/audit"):  # words that are the same in both
+            assert page.heading != english[path].heading
+    assert chief.open("/desk").tree.get("lang") == language  # as chosen last
+    assert chief.open("/desk?lang=en").tree.get("lang") == "en"
+    assert chief.open("/desk").heading == english["/desk"].heading
+
+
+def test_a_public_page_is_kept_once_for_each_language(service: Service, release: str) -> None:
+    with nobody(service) as anybody:
+        path = f"/public/releases/{release}"
+        got = {}
+        for accepted in ("de-CH", "en", "fr", "de"):
+            answer = anybody.client.get(path, headers={"Accept-Language": accepted})
+            assert answer.headers["Vary"] == "Accept-Language"
+            assert answer.headers["Cache-Control"].startswith("public")
+            got[accepted] = (answer.headers["ETag"], answer.headers["Content-Language"])
+        assert got["de-CH"] == got["de"]
+        assert len(set(got.values())) == 3
+        german = anybody.client.get(path, headers={"Accept-Language": "de"})
+        same = anybody.client.get(
+            path, headers={"Accept-Language": "en", "If-None-Match": german.headers["ETag"]}
+        )
+        assert same.status_code == 200, "one language's tag is no tag of another's"
+        assert "Mittelwert" in german.text
+        assert english_numbers(german.text) == []
+        assert re.search(r"\d+,\d+", german.text)
+        cookie = {"Cookie": "release-desk-language=fr", "Accept-Language": "de"}
+        assert anybody.client.get(path, headers=cookie).headers["Content-Language"] == "de"
+
+
+def test_a_language_in_a_public_address_stays_with_its_links(
+    service: Service, release: str
+) -> None:
+    with nobody(service) as anybody:
+        page = anybody.open("/public?lang=de")
+        links = [each for each in page.links().values() if f"/public/releases/{release}" in each]
+        assert links == [f"/public/releases/{release}?lang=de"]
+        shown = anybody.open(links[0])
+        assert shown.tree.get("lang") == "de"
+        assert shown.links()["Zertifikat"].endswith("/certificate?lang=de")
+        assert "set-cookie" not in shown.answer.headers
+        assert shown.links()["English"] == f"/public/releases/{release}?lang=en"
+
+
+def test_files_and_programs_get_the_same_in_every_language(service: Service, release: str) -> None:
+    with nobody(service) as anybody:
+        for ending in (".json", ".csv", ".bib", ".txt", "/chart.svg"):
+            path = f"/public/releases/{release}{ending}"
+            of = [
+                anybody.client.get(path, headers={"Accept-Language": each}).content
+                for each in ("en", "de")
+            ]
+            assert of[0] == of[1], ending
+
+
+def refresh() -> None:
+    """Put new texts into the catalogues, and take out those of no page."""
+    for language in OTHERS:
+        known = translations(language)
+        made = Catalog(locale=language, header_comment=HEADER, fuzzy=False, domain="pages")
+        for text in sorted(texts()):
+            made.add(text, known.get(text, ""))
+        with (CATALOGUES / f"{language}.po").open("wb") as file:
+            write_po(file, made, width=0, omit_header=True)
+
+
+if __name__ == "__main__":
+    refresh()

@@ -1,0 +1,251 @@
+"""Tests of hypotheses: p-values next to those without noise, levels, derivations, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mechanisms.analysis import null
+from mechanisms.catalog import calibrate
+from mechanisms.contract import InvalidStatisticError, Outcome
+from mechanisms.derivations import Released, derive
+from mechanisms.domain import Schema
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import estimate_error, estimating_ms
+from mechanisms.privacy import Adjacency, Epsilon, Protected
+from mechanisms.sketches import ArrayData
+from mechanisms.statistics.conditions import Condition
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.mean import Mean
+from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.stack import Part, Stack
+from mechanisms.testing import seeded_randomness
+from studies import hypothesis_tests as study
+
+REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
+ROWS = 600
+ASKED = study.ASKED
+T = ASKED["t"]
+
+
+def schema(adjacency: Adjacency, rows: int = ROWS, **facts: Any) -> Schema:
+    public = rows if adjacency is REPLACE else None
+    return Schema(study.COLUMNS, adjacency, public, 2 * rows, **facts)
+
+
+def values_of(seed: int, *, effect: float) -> study.Values:
+    return study.values_of(seed, study.Design(test="t", rows=ROWS), effect=effect)
+
+
+def data_of(values: study.Values) -> ArrayData:
+    facts = schema(REPLACE, len(values["x"]))
+    return ArrayData.from_values(facts, {name: list(each) for name, each in values.items()})
+
+
+def drawn(
+    asked: Any, adjacency: Adjacency, epsilon: str, *, effect: float = 0.3, seed: int = 1
+) -> Outcome:
+    values = values_of(seed, effect=effect)
+    plan = calibrate(asked, schema(adjacency), Epsilon.parse(epsilon))
+    return plan.draw(data_of(values), seeded_randomness(seed))
+
+
+def p_of(outcome: Outcome) -> float:
+    value: Any = outcome.value
+    return float(value["p_value"])
+
+
+@pytest.mark.parametrize(
+    "adjacency", [ADD, pytest.param(REPLACE, marks=pytest.mark.wide)], ids=["add", "replace"]
+)
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("effect", [pytest.param(0.0, marks=pytest.mark.wide), 0.08])
+def test_with_little_noise_it_is_the_test_without(
+    name: str, adjacency: Adjacency, effect: float
+) -> None:
+    """To the error of a simulation, and of tests by ranks of the cells."""
+    values = values_of(7, effect=effect)
+    asked = replace(ASKED[name], bins=100) if "rank" in name else ASKED[name]
+    plan = calibrate(asked, schema(adjacency), Epsilon.parse("10000"))
+    found = p_of(plan.draw(data_of(values), seeded_randomness(1)))
+    exact = study.PLAIN[name](values)
+    assert found == pytest.approx(exact, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_same_release_has_the_same_p_value(name: str) -> None:
+    one, other = (drawn(ASKED[name], ADD, "1") for _ in range(2))
+    assert one == other
+    assert 1 / (null.REPLICATES + 1) <= p_of(one) <= 1
+
+
+@pytest.mark.parametrize("name", ["t", "welch", "correlation", "t, one mean", "proportion"])
+def test_the_interval_excludes_what_the_test_rejects(name: str) -> None:
+    """Zero, or the value of one mean; it holds the estimate."""
+    for seed in range(3):
+        outcome = drawn(ASKED[name], ADD, "2", effect=0.15, seed=seed)
+        assert outcome.inference is not None
+        (term,) = outcome.inference.terms
+        low, high = term.confidence_95
+        hypothesis = 45.0 if name == "t, one mean" else 0.0
+        assert low <= term.estimate <= high
+        p = p_of(outcome)
+        if abs(p - 0.05) > 0.02:
+            assert (p <= 0.05) == (not low <= hypothesis <= high)
+
+
+@pytest.mark.wide
+@pytest.mark.statistical
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize("name", ["t", "welch", "correlation", "proportion", "signed_rank"])
+def test_a_true_hypothesis_is_rejected_seldom_enough(name: str, adjacency: Adjacency) -> None:
+    """At most .055, to three standard errors of 200 repetitions; and a wrong one is, with power."""
+    design = study.Design(test=name, rows=1_000, adjacency=adjacency)
+    level, _ = study.rejected(design, effect=0.0, repetitions=150)
+    assert level <= 0.055 + 3 * np.sqrt(0.055 * 0.945 / 150)
+    power, plain = study.rejected(design, effect=0.6, repetitions=20)
+    assert power > 0.5
+    assert plain > 0.9
+
+
+def test_noise_that_is_left_out_rejects_far_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: a simulation of sampling alone."""
+    own = null._noises
+    monkeypatch.setattr(null, "_noises", lambda law, part=0: own(law, part) / 10)
+    design = study.Design(test="t", rows=300, epsilon="0.3")
+    level, _ = study.rejected(design, effect=0.0, repetitions=60)
+    assert level > 0.2
+
+
+# Derivations
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_one_release_of_moments_gives_several_tests(adjacency: Adjacency) -> None:
+    source = Moments(columns=("x", "y"), by=("g",))
+    plan = calibrate(source, schema(adjacency), Epsilon.parse("5"))
+    values = values_of(1, effect=0.3)
+    outcome = plan.draw(data_of(values), seeded_randomness(1)).settled()
+    released = Released(
+        statistic=source, mechanism=plan.mechanism, norm=plan.norm,
+        epsilon=Epsilon.parse("5"), value=outcome.value,
+        noise=outcome.noise, details=plan.details,
+    )  # fmt: skip
+    for asked in (T, ASKED["welch"], replace(T, columns=("y",))):
+        assert 0 < p_of(derive(asked, released, schema(adjacency))) <= 1
+    with pytest.raises(InvalidStatisticError):
+        derive(ASKED["correlation"], released, schema(adjacency))  # of all records
+
+
+def test_a_histogram_gives_tests_too_and_so_does_a_part_of_a_stack() -> None:
+    source = Histogram(columns=("g", "yes"))
+    stack = Stack(parts=(Part(statistic=Mean(columns=("x",))), Part(statistic=source)))
+    facts = schema(REPLACE)
+    plan = calibrate(stack, facts, Epsilon.parse("8"))
+    outcome = plan.draw(data_of(values_of(1, effect=0.3)),
+                        seeded_randomness(1))  # fmt: skip
+    released = Released(
+        statistic=stack, mechanism=plan.mechanism, norm=None,
+        epsilon=Epsilon.parse("8"), value=outcome.value,
+        noise=outcome.noise, details=plan.details,
+    )  # fmt: skip
+    both = [derive(ASKED[name], released, facts) for name in ("chi_square", "proportion")]
+    assert p_of(both[0]) == pytest.approx(p_of(both[1]), abs=0.05)
+    with pytest.raises(InvalidStatisticError):
+        derive(ASKED["rank_sum"], released, facts)
+
+
+def test_a_release_of_finer_cells_is_not_the_source() -> None:
+    """It determines the cells, with another law than theirs."""
+    fine = Histogram(columns=("g", "yes", "h"))
+    plan = calibrate(fine, schema(REPLACE), Epsilon.parse("8"))
+    outcome = plan.draw(data_of(values_of(1, effect=0)),
+                        seeded_randomness(1))  # fmt: skip
+    released = Released(
+        statistic=fine, mechanism=plan.mechanism, norm=plan.norm,
+        epsilon=Epsilon.parse("8"), value=outcome.value,
+        noise=outcome.noise, details={},
+    )  # fmt: skip
+    with pytest.raises(InvalidStatisticError):
+        derive(ASKED["chi_square"], released, schema(REPLACE))
+
+
+# Before it is paid
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_preview_says_what_the_noise_takes_of_the_power(name: str) -> None:
+    def found(epsilon: str) -> Any:
+        return estimate_error(
+            ASKED[name], schema(ADD), Epsilon.parse(epsilon), mechanism="auto", norm="auto",
+            assumptions=Assumptions(rows=ROWS),
+        ).usefulness  # fmt: skip
+
+    much, little = found("0.02"), found("100")
+    assert (much.verdict, little.verdict) == ("noise", "good")
+    assert "times this epsilon" in much.sentence
+    assert "has the power of one with" in little.sentence
+    assert estimating_ms(ASKED[name], schema(ADD)) > 0
+
+
+def test_the_epsilon_that_is_named_leaves_four_fifths_of_the_rows_worth() -> None:
+    from mechanisms.estimates.asked import Asked
+
+    def weight(epsilon: str) -> null.Weight:
+        return T.weighed(
+            Asked(statistic=T, schema=schema(ADD), epsilon=Epsilon.parse(epsilon),
+                  mechanism="auto", norm="auto"), ROWS,
+        )  # fmt: skip
+
+    first = weight("0.1")
+    enough = weight(f"{0.1 * first.more_epsilon:.6f}")
+    assert enough.worth / enough.rows == pytest.approx(0.8, rel=0.05)
+
+
+def test_conditions_choose_the_records_of_a_test() -> None:
+    where = (Condition(column="h", op="==", value="a"),)
+    for name in ("t, one mean", "chi_square"):
+        assert 0 < p_of(drawn(replace(ASKED[name], where=where), REPLACE, "3")) <= 1
+
+
+# Refusals
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"columns": ()}, "columns"),
+    ({"columns": ("x", "y")}, "columns"),
+    ({"columns": ("absent",)}, "columns"),
+    ({"columns": ("g",)}, "columns"),
+    ({"groups": "absent"}, "groups"),
+    ({"groups": "y"}, "groups"),
+    ({"groups": "h"}, "groups"),
+    ({"groups": "x"}, "groups"),
+    ({"test": "welch", "groups": None}, "groups"),
+    ({"test": "signed_rank"}, "groups"),
+    ({"test": "proportion"}, "columns"),
+    ({"test": "chi_square", "columns": ("x", "g"), "groups": None}, "columns"),
+    ({"test": "signed_rank", "groups": None, "value": 0.0}, "value"),
+    ({"test": "signed_rank", "groups": None, "columns": ("yes",), "value": 0.5}, "columns"),
+    ({"bins": 3}, "bins"),
+    ({"by": ("h",)}, "by"),
+    ({"missing": "cell"}, "missing"),
+]
+
+
+@pytest.mark.parametrize(("fields", "place"), BAD, ids=str)
+def test_what_does_not_fit_is_refused_at_its_field(fields: dict[str, Any], place: str) -> None:
+    asked = replace(T, **fields)
+    with pytest.raises(InvalidStatisticError) as refused:
+        calibrate(asked, schema(ADD, optional=frozenset({"g"})), Epsilon.parse("1"))
+    assert refused.value.field_name == place
+    assert asked.planning_ms(schema(ADD), "auto") > 0
+
+
+def test_people_of_several_rows_are_not_tested() -> None:
+    people = schema(ADD, protects=Protected(rows=2))
+    with pytest.raises(InvalidStatisticError, match="several"):
+        calibrate(T, people, Epsilon.parse("1"))
+    with pytest.raises(InvalidStatisticError, match="no norm"):
+        calibrate(T, schema(ADD), Epsilon.parse("1"), norm="l1")

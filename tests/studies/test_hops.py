@@ -1,0 +1,23 @@
+"""A warm release stays as short as it is: how many files it visits, how many calls it makes.
+
+Who shortens it further lowers these figures; who must lengthen it says why where they are raised.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+MOST_FILES = 34
+MOST_HOPS = 126  # the last one asks whether the caller may see the data set at all
+
+
+def test_a_warm_release_takes_no_longer_way() -> None:
+    command = [sys.executable, "-m", "studies.hops", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    found = json.loads(done.stdout)
+    # what must be there, or nothing was counted
+    assert {"app/store/writer.py", "app/api/endpoints/releases.py"} <= set(found["files"])
+    assert len(found["files"]) <= MOST_FILES, found["files"]
+    assert found["hops"] <= MOST_HOPS
