@@ -9,7 +9,6 @@ May enter: calls of the contract, and what is checked without the service. May i
 ``app`` or ``mechanisms`` but ``app.tidy``, since it is a package of its own too.
 """
 
-from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth
 from app.client.datasets import AsyncDataset, Dataset
 from app.client.desk import AsyncDesk, ReleaseDesk
 from app.client.errors import (
@@ -38,10 +37,15 @@ from app.client.models import (
     SyntheticRows,
     Verification,
 )
+from app.client.offline import (
+    Checkpoint,
+    check_checkpoint,
+    check_growth,
+    check_receipt,
+    check_stamp,
+)
 from app.client.public_pages import Consistency, Inclusion, PageCheck, check_page
-from app.client.receipts import check_receipt
 from app.client.reviewing import Comment, Notice, Sheet, Version, View
-from app.client.stamps import check_stamp
 from app.client.uploads import DatasetVersion
 
 __all__ = [

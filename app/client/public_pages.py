@@ -3,7 +3,7 @@
 What is checked, in this order: the signature over every byte of the document, the receipt of the
 answer in it, that the entry of the receipt is a leaf of the public log, and the checkpoint that
 signs the log's root, and the time stamp of the checkpoint, where the certificates of its authority
-are given. :mod:`app.client.receipts` checks an answer alone.
+are given. :mod:`app.client.offline` checks an answer alone.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ from hashlib import sha256
 from typing import Any
 
 from app.client.answers import Answer
-from app.client.checkpoints import Checkpoint, check_checkpoint, check_growth
 from app.client.errors import ReceiptError
 from app.client.models import Receipt
-from app.client.receipts import check_receipt, signed_payload
+from app.client.offline import (
+    Checkpoint,
+    check_checkpoint,
+    check_growth,
+    check_receipt,
+    check_stamp,
+    signed_payload,
+)
 from app.client.releasing import Call, Line, Steps
-from app.client.stamps import check_stamp
 
 # The calls about the public log, which take no key
 

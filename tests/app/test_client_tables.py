@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,7 +21,7 @@ from app.client import (
     ProblemError,
     Release,
     ReleaseDesk,
-    receipts,
+    check_receipt,
 )
 from app.client.datasets import Facts
 from app.client.questions import Progress
@@ -203,7 +204,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
         return found(name, package)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
-    monkeypatch.setitem(sys.modules, "app.client.receipts", None)
+    monkeypatch.setitem(sys.modules, "app.client.signatures", None)
 
 
 @pytest.mark.usefixtures("without")
@@ -212,7 +213,19 @@ def test_a_missing_package_is_named_with_a_way_round() -> None:
     with pytest.raises(MissingPackageError, match=r"pip install pandas.*rows\(\)"):
         release.to_frame()
     with pytest.raises(MissingPackageError, match=r"pip install cryptography.*asks the service"):
-        receipts.check_receipt(b'{"a":1,"receipt":"a.b.c"}', b"")
+        check_receipt(b'{"a":1,"receipt":"a.b.c"}', b"")
+
+
+def test_the_client_loads_no_package_that_it_can_do_without() -> None:
+    program = "import sys, app.client; print({*sys.argv} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "cryptography", "pandas", "rfc3161_client"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == "set()\n"
 
 
 class Tags(HTMLParser):

@@ -85,6 +85,8 @@ JOBS = {
         ("quantile_regression", "kng"),
         ("quantile_regression", "exponential"),
         ("geometric_median", "kng"),
+        ("cox_regression", "objective_perturbation"),
+        ("multinomial_regression", "objective_perturbation"),
         ("poisson_regression", "objective_perturbation"),
         ("summary", "composition"),
     },

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from app.cli import main
 from app.client import ReleaseDesk
-from app.client.receipts import check_receipt
+from app.client.offline import check_receipt
 from app.services.publishing.citations import FORMS
 from app.services.publishing.linked_data import EXPORTS
 from app.services.publishing.linked_data import FORMS as KINDS

@@ -40,7 +40,7 @@ NEWCOMER = (READ_FIRST, "docs/tutorials/quickstart.md", "docs/tutorials/tutorial
 
 def checkout(place: Path) -> Path:
     """Return a directory that looks like the project's root and takes what commands write."""
-    for name in ("app", "docs"):
+    for name in ("app", "deploy", "docs"):
         (place / name).symlink_to(ROOT / name)
     command = place / ".venv" / "bin" / "release-desk"
     command.parent.mkdir(parents=True)

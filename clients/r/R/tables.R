@@ -7,7 +7,8 @@
 #'
 #' The columns of `tidy()` are those of the groups or cells, each followed by the labels of its
 #' values where they have some (`sex label`), in a stack `part`, `where` and `statistic`, of moments
-#' `statistic` (`count`, `mean` or `mean of products`), then
+#' `statistic` (`count`, `mean` or `mean of products`), of a Cox regression `statistic`
+#' (`coefficient` or `hazard ratio`), then
 #' * `term`: the column, the coefficient, `level 0.5`, or `x:y` in a matrix;
 #' * `estimate`: the released number; not in a preview;
 #' * `noise`: the standard deviation of its noise, 95% of which is between `noise.low` and
@@ -205,8 +206,8 @@ numbers_in <- function(part, statistic, here) {
   if (!is_object(part)) {
     return(numbers_of_list(part, statistic, here))
   }
-  # an answer of several statistics names them: means and second moments
-  mixed <- any(vapply(names(.moments), function(name) is.list(at(part, name)), logical(1)))
+  # an answer of several statistics names them: means and second moments, hazard ratios
+  mixed <- any(vapply(names(.several), function(name) is.list(at(part, name)), logical(1)))
   found <- lapply(names(part), function(name) {
     inner <- part[[name]]
     if (name %in% names(.tables) && is.list(inner) && !is_object(inner)) {
@@ -223,7 +224,7 @@ numbers_in <- function(part, statistic, here) {
       }))
     }
     if (mixed && !nzchar(here$term)) {
-      own$labels$statistic <- or_else(at(.moments, name), name)
+      own$labels$statistic <- or_else(at(.several, name), sub("s$", "", name))
     }
     numbers_in(inner, statistic, own)
   })
@@ -248,7 +249,8 @@ numbers_of_list <- function(rows, statistic, here) {
 # members that hold the numbers of a test
 .tests <- "log_rank"
 
-.moments <- list(means = "mean", second = "mean of products")
+# what answers of several statistics call theirs, and what the column `statistic` has
+.several <- list(means = "mean", second = "mean of products", hazard_ratios = "hazard ratio")
 
 # A row of a summary; the group of a difference is both groups.
 row_of_summary <- function(part, statistic, here) {

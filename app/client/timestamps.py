@@ -1,6 +1,6 @@
-"""Checking time stamps offline (RFC 3161): by the authority's certificates alone.
+"""Time stamps (RFC 3161): what needs the package rfc3161-client.
 
-Time stamps: the one part of the client that needs the package rfc3161-client.
+Nothing imports it but where a stamp is checked, so that the client works without the package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rfc3161_client import (
     decode_timestamp_response,
 )
 
-from app.client.errors import MissingPackageError, ReceiptError
+from app.client.errors import ReceiptError
 
 
 def time_of(stamp: bytes, stamped: bytes, authority: bytes) -> str | None:
@@ -70,44 +70,3 @@ def _signer(
     names = {(each.issuer, each.serial_number) for each in answer.signed_data.signer_infos}
     own = [each for each in trusted if (each.issuer, each.serial_number) in names]
     return None if sent or not own else own[0]
-
-
-# Checking time stamps offline (RFC 3161): by the authority's certificates alone
-
-
-_NO_PACKAGE = "checking a time stamp needs rfc3161-client: pip install rfc3161-client"
-
-
-def check_stamp(stamp: bytes, stamped: bytes, authority: bytes) -> str:
-    """Return when something was there at the latest, once its time stamp holds.
-
-    Parameters
-    ----------
-    stamp
-        What the authority answered, byte for byte: ``GET /v1/log/stamp``.
-    stamped
-        What was stamped: a checkpoint, ``GET /v1/log/checkpoint``.
-    authority
-        The certificates of the authority, PEM: what issues those that sign stamps, up to the
-        root's, or the one that signs them where nothing else issues it.
-
-    Returns
-    -------
-    str
-        The authority's time (UTC), such as ``"2026-11-21T09:30:00Z"``.
-
-    Raises
-    ------
-    ReceiptError
-        It does not hold: says what.
-    MissingPackageError
-        The package rfc3161-client is not installed.
-    """
-    try:
-        from app.client.stamps import time_of  # noqa: PLC0415
-    except ImportError:
-        raise MissingPackageError(_NO_PACKAGE) from None
-    said = time_of(stamp, stamped, authority)
-    if said is None:
-        raise ReceiptError("the time stamp is not of this checkpoint, or not by this authority")
-    return said
