@@ -27,6 +27,7 @@ from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hin
 
 from mechanisms import composition
 from mechanisms.analysis.hypothesis import HypothesisTest
+from mechanisms.analysis.pca import PrincipalComponents
 from mechanisms.analysis.summary import Summary
 from mechanisms.available import ByColumn
 from mechanisms.clipping import PrivateClip, StatedClip
@@ -86,6 +87,7 @@ STATISTICS: dict[str, type[Statistic]] = {
     "stack": Stack,
     "summary": Summary,
     "test": HypothesisTest,
+    "pca": PrincipalComponents,
 }
 
 MECHANISMS: dict[str, MechanismModule] = {**SINGLE_MECHANISMS, "composition": composition}

@@ -168,7 +168,8 @@ def _plan_source(
         raise InvalidStatisticError(f"{statistic.kind} has no norm to choose", field_name="norm")
     source = sourced.source_question(schema)
     own = sourced.inference_share(schema)
-    if mechanism == "auto":  # what it is read off must have the law that the reading knows
+    if mechanism == "auto" and IN_ZCDP not in statistic.mechanisms:
+        # what it is read off must have the law that the reading knows
         mechanism = next(iter(statistic.mechanisms))
     try:
         plan = _calibrated(
@@ -232,30 +233,35 @@ class ReadOffWhole:
         source = statistic.source_question(schema)
         drawn = self.source.drawing(source, schema)
 
+        parts = zip(self.mechanisms, self.norms, strict=True)
+        planned = Released(
+            statistic=source,
+            mechanism=self.mechanisms[0],
+            norm=self.norms[0],
+            epsilon=self.epsilon,
+            value={},
+            noise=None,
+            details={
+                "parts": [
+                    {"mechanism": mechanism, "norm": norm, "details": {}}
+                    for mechanism, norm in parts
+                ]
+            },
+        )
+
         def draw(data: Data, randomness: Randomness) -> Outcome:
-            answer = drawn.draw(data, randomness).settled()
-            parts = zip(self.mechanisms, self.norms, strict=True)
-            released = Released(
-                statistic=source,
-                mechanism=self.mechanisms[0],
-                norm=self.norms[0],
-                epsilon=self.epsilon,
-                value=answer.value,
-                noise=answer.noise,
-                details={
-                    "parts": [
-                        {"mechanism": mechanism, "norm": norm, "details": {}}
-                        for mechanism, norm in parts
-                    ]
-                },
-                inference=answer.inference,
+            answer = drawn.draw(data, randomness)
+            released = replace(
+                planned, value=answer.value, noise=answer.noise, inference=answer.inference
             )
             outcome: Outcome = statistic.read(released, schema)
             return outcome
 
         def preview(rows: int | None) -> Noise | None:
-            noise = drawn.preview(rows)
-            return None if noise is None else statistic.read_noise(noise, schema, rows)
+            found: Noise | None = statistic.read_noise(
+                replace(planned, noise=drawn.preview(rows)), schema, rows
+            )
+            return found
 
         return Drawing(draw=draw, preview=preview)
 

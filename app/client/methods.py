@@ -122,6 +122,14 @@ class TestKeywords(Selecting, Options, total=False):
     bins: object
 
 
+class PcaKeywords(Selecting, Options, total=False):
+    """Keywords of ``pca``."""
+
+    scaled: object
+    components: object
+    scores: object
+
+
 class Methods:
     """A method for each kind; ``_asked`` sends the question."""
 
@@ -367,6 +375,16 @@ class Methods:
         A test of a hypothesis: its statistic, p-value and interval, with the noise accounted for.
         """
         return (yield from self._asked("test", epsilon, fields, columns=columns))
+
+    @Call
+    def pca(
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[PcaKeywords]
+    ) -> Steps[Release]:
+        """Release ``pca``.
+
+        Principal components of number columns: explained shares, loadings and scores.
+        """
+        return (yield from self._asked("pca", epsilon, fields, columns=columns))
 
     def _asked(
         self, kind: str, epsilon: Amount, fields: Mapping[str, Any], **own: object

@@ -2,7 +2,8 @@
 
 *Which numbers share an axis.* Those of one statistic in one unit, over all groups. Where no unit is
 declared, numbers share an axis unless they differ in size by more than a factor of 20: a slope on
-the axis of an intercept would be a dot at 0. Counts are bars that begin at 0, other numbers dots.
+the axis of an intercept would be a dot at 0. Loadings of all columns share one axis. Counts, and
+shares of a variance, are bars that begin at 0, other numbers dots.
 Rows are below headings, made of all that distinguishes them but its last part.
 
 *Colours.* No meaning depends on a colour. Elements carry the colours of the light theme as
@@ -33,6 +34,11 @@ MOST = 60
 _PANELS = 12
 _ALIKE = 20.0
 """How many times larger one number may be than another, of one axis and of no declared unit."""
+
+_BARS = frozenset({"count", "share", "cumulative share"})
+"""Measures that begin at 0."""
+_OF_ONE_UNIT = frozenset({"loading"})
+"""Measures whose numbers have no unit of their columns."""
 
 Columns = Mapping[str, Mapping[str, Any]]
 """Declared facts of columns, as the service shows them."""
@@ -141,13 +147,13 @@ class _Panel:
 
     @property
     def bars(self) -> bool:
-        """Return whether these are counts."""
-        return self.lines[0].row.key.measure == "count"
+        """Return whether these are counts, or shares of a whole."""
+        return self.lines[0].row.key.measure in _BARS
 
     @property
     def zero(self) -> bool:
         """Return whether the distance to 0 is what matters."""
-        return self.bars or self.lines[0].row.key.measure == "coefficient"
+        return self.bars or self.lines[0].row.key.measure in ("coefficient", *_OF_ONE_UNIT)
 
     @property
     def dates(self) -> bool:
@@ -182,6 +188,8 @@ def _quantity(key: Key, columns: Columns) -> tuple[str, str, str | None]:
         return "count", "", ""
     if key.measure == "fit":  # R squared and a variance have nothing in common
         return statistic(key), " ".join(key.terms), ""
+    if key.measure in _OF_ONE_UNIT:
+        return statistic(key), key.measure, ""
     units = [_unit(columns.get(each, {})) for each in _named(key)]
     alike = key.measure != "coefficient" and None not in units
     return statistic(key), key.measure, " ".join(map(str, units)) if alike else None

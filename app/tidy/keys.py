@@ -202,6 +202,28 @@ def _curve(part: Any, _: object, here: Key) -> Iterator[Key]:
         yield here.below(name, measure="curve", terms=terms, at=float(place))
 
 
+def _component(part: Any, _: object, here: Key) -> Iterator[Key]:
+    """Yield the keys of a principal component: its variance and shares, then one a column."""
+    cell = {**here.cell, "component": str(int(here.place[-1]) + 1)}
+    for name, inner in part.items():
+        said = _OF_COMPONENTS[name]
+        own = here.below(name, kind=said, measure=said, cell=cell, mixed=True)
+        if isinstance(inner, Mapping):
+            yield from (own.below(column, terms=(column,)) for column in inner)
+        else:
+            yield own
+
+
+_OF_COMPONENTS = {
+    "variance": "variance",
+    "share": "share",
+    "cumulative": "cumulative share",
+    "loadings": "loading",
+    "scores": "score coefficient",
+}
+"""The numbers of a component by their members, and what each of them is."""
+
+
 def _part(part: Any, statistic: object, here: Key) -> Iterator[Key]:
     index = int(here.place[-1])
     own = at(statistic, ("parts", index, "statistic"))
@@ -213,7 +235,7 @@ _Shaped = Callable[[Any, object, Key], Iterator[Key]]
 _SHAPES: Mapping[str, _Shaped] = {
     "groups": _group, "parts": _part, "tables": _table, "cells": _cell, "quantiles": _quantile,
     "rows": _row, "differences": _row,
-    "curve": _curve,
+    "curve": _curve, "components": _component,
 }  # fmt: skip
 _MIXED = {"means": "mean", "second": "product"}
 """What objects of several statistics call theirs, and the measure that it is."""

@@ -21,6 +21,7 @@ NAMES: Mapping[str, str] = {
     "cox_regression": "Cox regression",
     "kaplan_meier": "Kaplan-Meier curve",
     "roc": "ROC curve",
+    "pca": "principal components",
 }
 """Names of kinds that are not their kind in words."""
 
@@ -33,6 +34,7 @@ class OwnFields(TypedDict, total=False):
 
     bins: object
     ceiling: object
+    components: object
     differences: object
     event: object
     groups: object
@@ -44,7 +46,9 @@ class OwnFields(TypedDict, total=False):
     ranges: object
     raw: object
     reference: object
+    scaled: object
     score: object
+    scores: object
     select: object
     select_share: object
     shares: object

@@ -25,7 +25,6 @@ from mechanisms.contract import (
     FieldHint,
     InvalidStatisticError,
     Json,
-    Noise,
     Outcome,
     Statistic,
     meaning,
@@ -281,9 +280,9 @@ class HypothesisTest(Question):
         source = null.Source.of(released, self.columns, schema)
         return _TESTS[self.test](self, source, schema).outcome(self.test)
 
-    def read_noise(self, _noise: Noise, _schema: Schema, _rows: int | None, /) -> Noise | None:
+    def read_noise(self, _planned: Released, _schema: Schema, _rows: int | None, /) -> None:
         """Return None: what the noise does to a test is in its p-value."""
-        return None
+        return
 
     def derived(self, released: Released, schema: Schema, /) -> Outcome:
         """Return the test from an earlier release that determines its source.

@@ -289,10 +289,12 @@ class Summary(Question):
         """Raise :class:`InvalidStatisticError`: no other release has all rows of a summary."""
         raise InvalidStatisticError("a summary is not derived from other releases: release it")
 
-    def read_noise(self, noise: Noise, schema: Schema, rows_assumed: int | None, /) -> Noise:
+    def read_noise(self, planned: Released, schema: Schema, assumed: int | None, /) -> Noise | None:
         """Return what a preview of the stack says of the rows' noise."""
+        if planned.noise is None:
+            return None
         known = schema.known_rows
-        return self.layout(schema).previewed(noise, rows_assumed if known is None else known)
+        return self.layout(schema).previewed(planned.noise, assumed if known is None else known)
 
     def estimated_as(self, schema: Schema, /) -> Sequence[tuple[int, Statistic]]:
         """Return the questions whose expected errors the rows have, each with its part's place.

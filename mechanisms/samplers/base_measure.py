@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from mechanisms.exact.floats import Floats
 from mechanisms.samplers.boxes import BoxLaw, Children, Space, Start
-from mechanisms.samplers.boxes.law import Knowledge
+from mechanisms.samplers.boxes.space import Knowledge
 from mechanisms.samplers.polytopes import FLAT_NATS, Cut, Part, PolytopeLaw, Stack, View
 
 FLAT_ON_GRID = "counting measure on the grid"

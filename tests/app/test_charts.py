@@ -197,6 +197,30 @@ def test_a_picture_alone_is_on_white_and_says_the_same() -> None:
     assert "confidence" not in found.caption
 
 
+def test_components_are_bars_of_shares_and_loadings_on_one_axis() -> None:
+    components = [
+        {"variance": 1.5, "share": 0.75, "cumulative": 0.75,
+         "loadings": {"age": 0.8, "income": 0.6}, "scores": {"age": 0.01, "income": 0.0001}},
+        {"variance": 0.5, "share": 0.25, "cumulative": 1.0,
+         "loadings": {"age": -0.6, "income": 0.01}, "scores": {"age": 0.01, "income": 0.0001}},
+    ]  # fmt: skip
+    value = {"means": {"age": 40.0, "income": 900.0}, "components": components}
+    rows = rows_of({"statistic": {"kind": "pca"}, "value": value})
+    names = [row.name for row in rows]
+    assert names[2:5] == [
+        f"{each} (component=1)" for each in ("variance", "share", "cumulative share")
+    ]
+    assert "loading of income (component=2)" in names
+    assert {row.statistic for row in rows} == {
+        "mean", "variance", "share", "cumulative share", "loading", "score coefficient"
+    }  # fmt: skip
+    found = figure(rows, "Components", UNITS)
+    assert found is not None
+    assert found.svg.count('<rect class="count"') == 4
+    assert found.svg.count("Loading") == 1, "whatever units columns have"
+    assert found.left_out == 0
+
+
 def _curve(groups: Sequence[str], name: str, **numbers: float) -> tuple[Row, ...]:
     """The rows of a curve of three places in each group, with their intervals."""
     places = [{name: text, **numbers} for text in ("1", "2", "4")]

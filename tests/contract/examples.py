@@ -32,6 +32,7 @@ OWN: Mapping[str, dict[str, Any]] = {
         "edges": {"income": {"step": 25}},
     },
     "kaplan_meier": {"time": "income", "event": "owner", "edges": {"income": {"step": 25}}},
+    "pca": {"columns": ["income", "food"]},
     "roc": {"score": "income", "label": "owner", "edges": {"income": [0, 25, 50, 100]}},
 }
 """Questions of kinds whose example speaks of values, too."""

@@ -44,6 +44,7 @@ from itertools import product
 from typing import Any
 
 from mechanisms.analysis.hypothesis import HypothesisTest
+from mechanisms.analysis.pca import PrincipalComponents
 from mechanisms.analysis.summary import Summary
 from mechanisms.domain import CategoryColumn, Column, NumberColumn
 from mechanisms.statistics.conditions import Condition
@@ -382,6 +383,29 @@ LISTED: tuple[Proof, ...] = (
         changed=(record(x=1, y=-1), record(x=-1, y=-1)),
         reading=lambda value: value["matrix"][0][1],
         cuts=(-0.5, 0.0, 0.5),
+        caught_at=40,
+        draws=160,
+        noise=True,
+    ),
+    Proof(
+        statistic=PrincipalComponents(columns=("x", "y"), components=1),
+        mechanism="k_norm",
+        shape={
+            "means": {"x": 0.0, "y": 0.0},
+            "components": [
+                {
+                    "variance": 0.0,
+                    "share": 0.0,
+                    "cumulative": 0.0,
+                    "loadings": {"x": 0.0, "y": 0.0},
+                    "scores": {"x": 0.0, "y": 0.0},
+                }
+            ],
+        },
+        common=[record(x=-1, y=-1), record(x=1, y=1)],
+        changed=(record(x=1, y=-1), record(x=-1, y=-1)),
+        reading=lambda value: value["components"][0]["variance"],
+        cuts=(1.6, 1.75, 1.9),
         caught_at=40,
         draws=160,
         noise=True,

@@ -252,6 +252,12 @@ numbers_of_list <- function(rows, statistic, here) {
 # what answers of several statistics call theirs, and what the column `statistic` has
 .several <- list(means = "mean", second = "mean of products", hazard_ratios = "hazard ratio")
 
+# the numbers of a principal component by their members
+.components <- list(
+  variance = "variance", share = "share", cumulative = "cumulative share",
+  loadings = "loading", scores = "score coefficient"
+)
+
 # A row of a summary; the group of a difference is both groups.
 row_of_summary <- function(part, statistic, here) {
   by <- part$by
@@ -289,6 +295,18 @@ row_of_summary <- function(part, statistic, here) {
       term <- paste(gsub("_", " ", name), "at", part[[1L]])
       below(here, name, term = term)
     })
+  },
+  components = function(part, statistic, here) {
+    index <- here$path[[length(here$path)]]
+    own <- labelled(here, list(component = as.character(index)))
+    found <- lapply(names(part), function(name) {
+      own$labels$statistic <- .components[[name]]
+      if (!is.list(part[[name]])) {
+        return(list(below(own, name, term = .components[[name]])))
+      }
+      lapply(names(part[[name]]), function(each) below(own, name, each, term = each))
+    })
+    do.call(c, found)
   },
   quantiles = function(part, statistic, here) {
     list(below(here, "value", term = paste("level", part$level)))

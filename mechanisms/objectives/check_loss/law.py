@@ -92,7 +92,7 @@ class CheckLossLaw(ABC):
         self.pull = np.array([float(each) for each in self.exact_pull])
 
     def split(self, known: Undecided, centres: Floats, half: Floats) -> Children[Undecided]:
-        """Bound E on boxes, as :class:`~mechanisms.samplers.boxes.law.BoxLaw` says."""
+        """Bound E on boxes, as :class:`~mechanisms.samplers.boxes.space.BoxLaw` says."""
         indices, reached, gathered = self.decide(known, centres, half)
         low = self.bounds(indices, reached, gathered, centres, half)
         looked_at = known.count * len(centres)

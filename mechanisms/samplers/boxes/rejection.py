@@ -20,8 +20,7 @@ import numpy as np
 
 from mechanisms.exact.floats import Floats, working_precision
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.boxes.law import BoxLaw, Knowledge
-from mechanisms.samplers.boxes.space import Box, Space
+from mechanisms.samplers.boxes.space import Box, BoxLaw, Knowledge, Space
 from mechanisms.samplers.envelopes import MOST_BYTES, Envelope, Piece, first_kept
 
 LEAST_MS = 100.0

@@ -87,10 +87,11 @@ class Sourced(Protocol):
     def read(self, released: Released, schema: Schema, /) -> Outcome:
         """Return the answer, given that to the source question."""
 
-    def read_noise(self, noise: Noise, schema: Schema, rows: int | None, /) -> Noise | None:
+    def read_noise(self, planned: Released, schema: Schema, rows: int | None, /) -> Noise | None:
         """Return what the source's noise in a preview says of this answer's.
 
-        ``rows`` is the number of rows that ratios assume.
+        ``planned`` is the source as it would be released, without a value; its noise surrounds
+        zero. ``rows`` is the number of rows that ratios assume.
         """
 
     def derived(self, released: Released, schema: Schema, /) -> Outcome:

@@ -51,6 +51,19 @@ test_that("quantiles, matrices and parts have names of their own", {
   expect_identical(tidy(born)$noise.high, "1981-01-01")
 })
 
+test_that("components have their numbers, and a loading for each column", {
+  numbers <- list(
+    variance = 1.5, share = 0.75, cumulative = 0.75,
+    loadings = list(age = 0.8, income = 0.6), scores = list(age = 0.1, income = 0.2)
+  )
+  value <- list(means = list(age = 40, income = 9), components = list(numbers, numbers))
+  frame <- tidy(answered(value, statistic = list(kind = "pca")))
+  expect_identical(frame$term[1:4], c("age", "income", "variance", "share"))
+  expect_identical(frame$component[c(1, 3, 10)], c(NA, "1", "2"))
+  expect_identical(frame$statistic[c(1, 3, 6, 8)], c("mean", "variance", "loading", "score coefficient"))
+  expect_identical(frame$estimate[6:7], c(0.8, 0.6))
+})
+
 test_that("inference is next to its number", {
   term <- function(by, ...) {
     list(term = "age", by = by, place = list(...), std_error = 0.5, confidence_95 = list(0, 2))
