@@ -11,7 +11,6 @@ from typing import Any, Unpack
 from app.client.models import Release
 from app.client.questions import (
     Amount,
-    Clipped,
     LinearFit,
     LogisticFit,
     Options,
@@ -181,7 +180,7 @@ class Methods:
 
     @Call
     def variance(
-        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Clipped]
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Summed]
     ) -> Steps[Release]:
         """Release ``variance``.
 
@@ -190,7 +189,7 @@ class Methods:
         return (yield from self._asked("variance", epsilon, fields, columns=columns))
 
     @Call
-    def std(self, /, *columns: str, epsilon: Amount, **fields: Unpack[Clipped]) -> Steps[Release]:
+    def std(self, /, *columns: str, epsilon: Amount, **fields: Unpack[Summed]) -> Steps[Release]:
         """Release ``std``.
 
         Standard deviations (divisor n) of number or boolean columns.

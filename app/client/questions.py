@@ -346,7 +346,7 @@ class Clipping(Selecting, total=False):
     clip: str | Mapping[str, object] | None
 
 
-class Ranking(Selecting, total=False):
+class Ranking(Weighing, total=False):
     """Fields of quantiles: ``base_measure`` is ``"auto"``, ``"uniform"`` or ``"log"``."""
 
     base_measure: str | None
@@ -424,10 +424,6 @@ class Weighed(Fields, total=False):
 
 class Selected(Selecting, Options, total=False):
     """Keywords of a statistic of some records."""
-
-
-class Clipped(Clipping, Options, total=False):
-    """Keywords of a statistic of values that may be clipped."""
 
 
 class Summed(Weighing, Clipping, Options, total=False):

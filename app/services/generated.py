@@ -42,9 +42,8 @@ _POSITIONAL: Mapping[str, str] = {
 """Fields that a method takes by position, and how."""
 _KEYWORDS: Mapping[str, frozenset[str]] = {
     "Selected": frozenset(),
-    "Clipped": frozenset({"clip"}),
     "Summed": frozenset({"weights", "clip"}),
-    "Ranked": frozenset({"base_measure"}),
+    "Ranked": frozenset({"base_measure", "weights"}),
     "Binned": frozenset({"edges", "outside"}),
     "LinearFit": frozenset(
         {

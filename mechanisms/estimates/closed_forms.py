@@ -134,12 +134,12 @@ def has_closed_form(statistic: Statistic, schema: Schema) -> bool:
     It need not have been checked: what is refused is said where it is planned.
     """
     asked: Any = statistic
-    if statistic.error_law in (_SQUARED, _LOGISTIC):
-        return asked.weights is None
+    if statistic.error_law not in (_SQUARED, _LOGISTIC, _RANKS) or asked.weights is not None:
+        return False
     if statistic.error_law == _RANKS:
         column = schema.columns.get(asked.column)
         return isinstance(column, NumberColumn) and _is_continuous(column)
-    return False
+    return True
 
 
 def _is_continuous(column: NumberColumn) -> bool:
@@ -401,7 +401,7 @@ def errors_of_quantiles(asked: Asked, plan: Plan, assumptions: Assumptions) -> E
     """Return the expected errors of quantiles; None where their law is another."""
     wanted = viewed(asked.statistic, asked.schema)
     question: Any = wanted.statistic
-    if plan.mechanism != _GRADIENT or question.error_law != _RANKS:
+    if plan.mechanism != _GRADIENT or question.error_law != _RANKS or question.weights is not None:
         return None
     column = wanted.view.schema.columns[question.column]
     if not isinstance(column, NumberColumn) or not _is_continuous(column) or question.by:

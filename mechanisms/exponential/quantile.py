@@ -40,7 +40,14 @@ from mechanisms.privacy import EXPONENTIAL_THEOREM as THEOREM
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.samplers.intervals import permute_and_flip_point
 from mechanisms.statistics.quantile import Quantile, gradient_sensitivity
-from mechanisms.statistics.ranks.draw import Candidates, EachLevelAlone, QuantileDraw
+from mechanisms.statistics.ranks.draw import (
+    Candidates,
+    EachLevelAlone,
+    QuantileDraw,
+    level_rates,
+    rank_unit,
+    weight_facts,
+)
 
 
 def calibrate_quantile(
@@ -49,19 +56,18 @@ def calibrate_quantile(
     """Return the plan of quantiles by permute-and-flip, epsilon-DP in total over all levels."""
     candidates, levels = Candidates.of(statistic, schema), statistic.exact_levels()
     deltas = [gradient_sensitivity(level, schema.adjacency) for level in levels]
-    # Exact, not in whole nanos: the parts must add up to epsilon.
     share = epsilon.fraction / len(levels)
     return Plan(
         mechanism="exponential",
         norm=None,
         statistic=statistic,
         schema=schema,
-        parameters=FlipRates(tuple(share / (2 * delta) for delta in deltas)),
+        parameters=FlipRates(level_rates(statistic, schema, epsilon)),
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
             sensitivity=decimal_text(max(deltas)),
-            sensitivity_unit="records at or below a value (largest over the levels)",
+            sensitivity_unit=rank_unit(statistic),
             # No rho of its own: permute-and-flip is not of bounded range.
             theorem=THEOREM,
         ),
@@ -70,7 +76,9 @@ def calibrate_quantile(
             "Permute-and-flip on the public grid: the expected score is never worse than the "
             "exponential mechanism's at the same epsilon. Drawn exactly."
         ),
-        expected_ms=candidates.expected_ms(len(levels), schema.row_bound),
+        expected_ms=candidates.expected_ms(
+            len(levels), schema.row_bound, weighted=statistic.weights is not None
+        ),
         time_depends_on_data=True,
         alternatives=(
             Alternative(
@@ -85,6 +93,7 @@ def calibrate_quantile(
             "base_measure": candidates.measure,
             "epsilon_per_level": str(share),
             "sampler": "permute-and-flip",
+            **weight_facts(statistic, schema),
         },
     )
 

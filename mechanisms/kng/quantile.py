@@ -18,7 +18,8 @@ score, and Theorem 3.1 with K = {sum |G_j - G_{j-1}| <= 1}. Delta is 2, or
 spreading of ties and the exact sampler: :mod:`mechanisms.samplers.joint_quantiles`.
 
 One by one, norm "linf": each level with an equal part of epsilon, then sorted, which
-is post-processing.
+is post-processing. With weights all levels are drawn so: the joint sampler holds records of one
+rank each.
 
 *Which is better* is a public number: the mean error in rank of either way, from levels,
 epsilon and adjacency (:mod:`mechanisms.statistics.ranks.draw`). Jointly it is for every
@@ -58,7 +59,10 @@ from mechanisms.statistics.ranks.draw import (
     EachLevelAlone,
     QuantileDraw,
     joint_rank_errors,
+    level_rates,
+    rank_unit,
     split_rank_errors,
+    weight_facts,
 )
 
 _MOST_ADDITIONS = 5 * 10**7  # about a second of one core
@@ -74,6 +78,14 @@ def calibrate_quantile(
     InvalidStatisticError
         The levels were asked for jointly where the public rule does not allow it.
     """
+    if statistic.weights is not None:
+        if norm == "l1":
+            raise InvalidStatisticError(
+                "with weights levels are drawn one by one; use the norm linf, or ask for each "
+                "level by itself",
+                field_name="norm",
+            )
+        return _split_plan(statistic, schema, epsilon, affordable=False)
     joint = JointRate.of(statistic, schema, epsilon).sampler(statistic, schema)
     # From the public bound on the rows: the choice of norm must not reveal their number.
     affordable = joint.additions(schema.row_bound) <= _MOST_ADDITIONS
@@ -223,9 +235,9 @@ def _split_plan(
         schema,
         epsilon,
         norm="linf",
-        parameters=LevelRates(tuple(share / (2 * delta) for delta in deltas)),
+        parameters=LevelRates(level_rates(statistic, schema, epsilon)),
         sensitivity=max(deltas),
-        unit="records at or below a value (largest over the levels)",
+        unit=rank_unit(statistic),
         reason=(
             "One dimension: every norm gives the same law, drawn exactly on the public grid."
             if len(levels) == 1
@@ -277,7 +289,9 @@ def _plan(
         ),
         grid={statistic.column: float(candidates.step)},
         reason=reason,
-        expected_ms=candidates.expected_ms(len(statistic.levels), schema.row_bound),
+        expected_ms=candidates.expected_ms(
+            len(statistic.levels), schema.row_bound, weighted=statistic.weights is not None
+        ),
         time_depends_on_data=True,
         alternatives=alternatives,
         details={
@@ -285,5 +299,6 @@ def _plan(
             "mean_rank_errors state the mean error in rank where records are many and distinct.",
             "base_measure": candidates.measure,
             **details,
+            **weight_facts(statistic, schema),
         },
     )

@@ -47,6 +47,7 @@ from mechanisms.statistics.quantile import (
     base_measure_field,
 )
 from mechanisms.statistics.questions import Question
+from mechanisms.statistics.weights import WEIGHTS
 
 LOWER, UPPER = 0.25, 0.75
 _Z = 1.959964  # the 97.5% quantile of a normal variable
@@ -79,6 +80,7 @@ class InterquartileRange(Question):
     kind: Literal["interquartile_range"] = "interquartile_range"
     column: str = field(metadata=meaning("A number or boolean column."))
     base_measure: BaseMeasure = field(default="auto", metadata=base_measure_field())
+    weights: str | None = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
@@ -94,7 +96,12 @@ class InterquartileRange(Question):
 
     def drawn_by(self) -> Quantile:
         """Return the question of both quartiles."""
-        return Quantile(column=self.column, levels=(LOWER, UPPER), base_measure=self.base_measure)
+        return Quantile(
+            column=self.column,
+            levels=(LOWER, UPPER),
+            base_measure=self.base_measure,
+            weights=self.weights,
+        )
 
     def reading(self, source: Statistic, _schema: Schema, /) -> Reading | None:
         """Return how the answer is read off quantiles of the column, if both quartiles are there.

@@ -15,6 +15,9 @@ gives an interval the difference of asinh(x / s): linear within s of 0, logarith
 either sign, on the candidates of :mod:`mechanisms.grids`. The *scale s* is the standard deviation
 that the curator stated as typical of the column, at least 2**-40 of the largest bound. Without one
 it is the column's step: 1 for whole numbers, else a cell of its grid. All of it is public.
+
+*Weighted*: ``sum of w over y <= t`` in place of the count, and ``sum w`` in place of n, in units of
+the largest weight. Both sensitivities are as above (:mod:`mechanisms.statistics.weights`).
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from mechanisms.statistics.curves.cumulative import quantiles_of
 from mechanisms.statistics.facts.defaults import bounds_of
 from mechanisms.statistics.histogram import InOrder
 from mechanisms.statistics.questions import Question
+from mechanisms.statistics.weights import WEIGHTS, require_weights
 
 BaseMeasure = Literal["auto", "uniform", "log"]
 BASE_MEASURE_HINT = FieldHint(
@@ -96,8 +100,8 @@ class Quantile(Question):
         "better one for nearly every set of levels, the more so the more there are. Norm linf "
         "draws them one by one with an equal part of epsilon each: better for a few levels close "
         "together under add_remove, and where epsilon is small for the public bound on rows. A "
-        "preview compares both for the levels asked for. For very many levels a histogram with "
-        "fine edges is one release that answers them all.",
+        "preview compares both for the levels asked for. With weights levels are drawn one by one. "
+        "For very many levels a histogram with fine edges is one release that answers them all.",
         "exponential": "Permute-and-flip, one level after the other with an equal part of epsilon "
         "each: for a single level never worse than the exponential mechanism; for several the "
         "joint draw of kng usually misses by less.",
@@ -127,11 +131,14 @@ class Quantile(Question):
         )
     )
     base_measure: BaseMeasure = field(default="auto", metadata=base_measure_field())
+    weights: str | None = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         (column,) = require_numbers(schema, [self.column], "column")
         require_scale(column, self.base_measure)
+        if self.weights is not None:
+            require_weights(schema, self.weights)
         self.exact_levels()
 
     def answer_numbers(self, _schema: Schema, /) -> int:

@@ -3,7 +3,7 @@
     sd = sqrt(Var),   Var the noisy variance (see :mod:`variance`), clamped to [0, H**2],
 
 by the same vector, noise and sensitivities as a release of ``variance``: post-processing (Awan &
-Slavkovic, Proposition 2.11).
+Slavkovic, Proposition 2.11). By weights it is the root of the weighted variance.
 
 *Noise.* The root of a noisy number has no simple law. But the root is increasing, so the variance's
 interval, both of its ends rooted, holds the standard deviation exactly as often as the variance's
@@ -29,6 +29,7 @@ from mechanisms.statistics.facts.readings import Reading, covers, of_columns
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.variance import MAX_COLUMNS, Variance
+from mechanisms.statistics.weights import WEIGHTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Std(Question):
             f"Number or boolean columns, each named once; at most {MAX_COLUMNS}.",
         )
     )
+    weights: str | None = field(default=None, metadata=WEIGHTS)
     clip: Clip = field(default="none", metadata=CLIP)
 
     @property
@@ -109,7 +111,7 @@ class Std(Question):
             form,
             answer=lambda coordinates: _rooted(form.answer(coordinates)),
             details={
-                "columns": list(self.columns),
+                **form.details,
                 "noise": (
                     "the interval is that of the variance, both of its ends rooted, and holds as "
                     "often: the variance's is to first order, and wider than 95% where the noise "
@@ -122,7 +124,7 @@ class Std(Question):
 
     @property
     def _variance(self) -> Variance:
-        return Variance(columns=self.columns, clip=self.clip)
+        return Variance(columns=self.columns, weights=self.weights, clip=self.clip)
 
 
 def _rooted(variances: Tree) -> Tree:

@@ -3,12 +3,17 @@
     Var = H**2 (mean (a/F)**2 - (mean a/F)**2), clamped to [0, H**2],
 
 made of the noisy first and second moments (see :mod:`second_order`).
+
+*Weighted*: with ``sum w x^k / sum w`` for the means, of weighted sums
+(:mod:`mechanisms.statistics.weights`). The sum of the weights takes the count's place. It is
+private under either adjacency, so the vector is that of a private count, and so are its space and
+Delta.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
@@ -34,6 +39,7 @@ from mechanisms.statistics.second_order import (
     covariance_error,
     public_or_joint_details,
 )
+from mechanisms.statistics.weights import WEIGHTS, private_rows, require_weights, weighted_form
 
 MAX_COLUMNS = 1000
 
@@ -60,12 +66,15 @@ class Variance(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once; at most 1000.")
     )
+    weights: str | None = field(default=None, metadata=WEIGHTS)
     clip: Clip = field(default="none", metadata=CLIP)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         numbers = require_numbers(schema, self.columns, "columns", most=MAX_COLUMNS)
         require_clip(self.clip, self.columns, numbers)
+        if self.weights is not None:
+            require_weights(schema, self.weights)
         public_rows(schema)
 
     def answer_numbers(self, _schema: Schema, /) -> int:
@@ -117,7 +126,10 @@ class Variance(Question):
         return unclipped(self)
 
     def additive(self, schema: Schema) -> AdditiveForm:
-        """Return the form: two coordinates per column, and the count under add-remove."""
+        """Return the form: two coordinates per column, and the count where it is private."""
+        if self.weights is not None:
+            form = replace(self, weights=None).additive(private_rows(schema))
+            return weighted_form(form, schema, self.weights, total=False, squares=True)
         numbers = require_numbers(schema, self.columns, "columns")
         layout = Layout.of(self.columns, schema, cross=False)
         public = layout.rows is not None

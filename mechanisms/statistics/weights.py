@@ -33,6 +33,15 @@ mechanism, planned for records that may come, go or be replaced, is private for 
 - a record multiplies the determinant of the Hessian by 1 + (s / F) c where the whole of it would
   do so by 1 + c, 0 <= c <= lambda / gamma. Replacing one gives a ratio of two such factors.
 
+*Ranks.* The score of a quantile of level tau at t is the distance of 0 to the subgradients of the
+check loss there: to an interval [G-, G+] whose ends are sums over records, of
+``(s_i / F) (1{y_i < t} - tau)`` and ``(s_i / F) (1{y_i <= t} - tau)``. For each end t(r) above is
+1 - tau or -tau. So both ends, and with them the distance, move by at most what they move by without
+weights: 1 under replace-one and wherever records may come, go or be replaced, and
+``max(tau, 1 - tau)`` under add-remove. Delta is that of a filter, in units of the largest weight.
+A draw sums whole parts s_i, and its rate is one for a part: ``epsilon / (2 Delta F)``. The score is
+0 somewhere, as without weights, so nothing else in a law of ranks changes.
+
 So the plan is the one for a filter (:mod:`mechanisms.filtered`). The share of each record, like its
 codes, comes from rounding that record alone.
 """
@@ -54,7 +63,6 @@ from mechanisms.contract import (
     InvalidStatisticError,
     Json,
     Plan,
-    Statistic,
     meaning,
     require_numbers,
 )
@@ -128,13 +136,17 @@ def private_rows(schema: Schema) -> Schema:
     return replace(schema, selected=True)
 
 
-def weighted_form(form: AdditiveForm, schema: Schema, name: str, *, total: bool) -> AdditiveForm:
+def weighted_form(
+    form: AdditiveForm, schema: Schema, name: str, *, total: bool, squares: bool = False
+) -> AdditiveForm:
     """Return a form of the records by their weights, from that of records that may come or go.
 
     Parameters
     ----------
     total
         Whether the numbers are totals, which are in units of the weights too.
+    squares
+        Whether the form sums squares or products of columns, and not only columns.
     """
     weights = Weights(name, require_weights(schema, name))
     factor = weights.largest_share if total else Fraction(1)
@@ -146,7 +158,7 @@ def weighted_form(form: AdditiveForm, schema: Schema, name: str, *, total: bool)
     return replace(
         form,
         space=replace(form.space, unit=SUM_MAX * form.space.unit),
-        total=lambda data: form.total(weighted_data(data, weights, sums_only=True)),
+        total=lambda data: form.total(weighted_data(data, weights, sums_only=not squares)),
         answer=lambda found: _scaled(form.answer([each / SUM_MAX for each in found]), factor),
         reference=reference,
         grid=lambda step: _times(form.grid(step / SUM_MAX), factor),
@@ -267,8 +279,8 @@ class Weights:
         return {"column": self.name, "largest": float(self.column.upper)}
 
 
-class Weighted(Statistic, Protocol):
-    """A statistic whose records may count by weights."""
+class Weighted(Protocol):
+    """A question whose records may count by weights."""
 
     @property
     def weights(self) -> str | None:

@@ -84,6 +84,32 @@ def test_counts_are_sums_of_weights(curator: httpx.Client, dataset: str) -> None
     assert_problem(refused, 422, "invalid-request")
 
 
+def test_spreads_and_quantiles_count_records_by_weight(curator: httpx.Client, dataset: str) -> None:
+    """Previewed, tried and released; without standard errors, and the reason is stated."""
+    total = sum(w for _, _, w in TABLE)
+    mean = sum(w * x for x, _, w in TABLE) / total
+    variance = sum(w * (x - mean) ** 2 for x, _, w in TABLE) / total
+    spread = {"columns": ["income"], "weights": "hours"}
+    quantile = {"kind": "quantile", "column": "income", "levels": [0.5], "weights": "hours"}
+    asked = [{"kind": "variance", **spread}, {"kind": "std", **spread}, quantile]
+    found = []
+    for statistic in asked:
+        body = {"statistic": statistic, "epsilon": "10000"}
+        for free in ("previews", "dry-runs"):
+            seen = curator.post(f"/v1/datasets/{dataset}/{free}", json=body)
+            assert seen.status_code == 200, seen.text
+            assert seen.json()["details"]["weights"]["largest"] == 40
+        released = settled(curator, ask(curator, dataset, statistic, epsilon="10000")).json()
+        found.append(released["value"])
+        refused = ask(curator, dataset, statistic, inference={"share": "1/4"})
+        assert "with weights" in str(assert_problem(refused, 422, "invalid-request"))
+    assert found[0]["income"] == pytest.approx(variance, rel=1e-3)
+    assert found[1]["income"] == pytest.approx(variance**0.5, rel=1e-3)
+    middle = found[2]["quantiles"][0]["value"]
+    below = sum(w for x, _, w in TABLE if x <= middle)
+    assert below == pytest.approx(total / 2, rel=0.03)
+
+
 @pytest.mark.parametrize("mechanism", [None, "functional", *wide("kng", "objective_perturbation")])
 @pytest.mark.parametrize("kind", ["linear_regression", "quantile_regression"])
 def test_regressions_weigh_by_every_mechanism(

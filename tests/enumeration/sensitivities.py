@@ -252,6 +252,12 @@ QUESTIONS: tuple[Tried, ...] = (
         tight=_SQUARES,
         nearly=_ROOT,
     ),
+    Tried(
+        name="variance, weighed",
+        statistic=Variance(columns=("x", "y"), weights="w"),
+        rows=list(weighed()),
+        tight=frozenset({"linf", "optimal"}),
+    ),
     Tried(name="std", statistic=Std(columns=("x",)), rows=_FINE, tight=_SQUARES, nearly=_ROOT),
     Tried(
         name="variance of two columns",

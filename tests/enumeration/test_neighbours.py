@@ -6,11 +6,13 @@ All data sets of up to four rows on three values, under both adjacencies.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import sqrt
 
 import pytest
+from flint import arb
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Plan
@@ -24,11 +26,13 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
-from mechanisms.statistics.quantile import gradient_sensitivity, joint_sensitivity
+from mechanisms.statistics.quantile import Quantile, gradient_sensitivity, joint_sensitivity
+from mechanisms.statistics.ranks.draw import EachLevelAlone, QuantileDraw
 from mechanisms.statistics.stack import Part, Stack
 from tests.enumeration.cases import CASES, Case
 from tests.enumeration.domains import Rows, data_sets, each, grid_of, largest_loss
-from tests.enumeration.walk import RESOLVED, Bounds, law_of
+from tests.enumeration.laws import decay
+from tests.enumeration.walk import RESOLVED, Bounds, Stated, law_of, require_law
 
 F = Fraction
 SETS = data_sets()
@@ -103,6 +107,78 @@ def test_permute_and_flip_keeps_epsilon_on_four_rows(adjacency: Adjacency) -> No
     rate = epsilon / (2 * gradient_sensitivity(F(1, 2), adjacency))
     law = partial(quantile_law, permute_and_flip_point, level=F(1, 2), bits=28)
     require_epsilon(each(SETS, partial(law, rate=rate)), adjacency, epsilon, used=0.5)
+
+
+WEIGHTED = [(value, weight) for value in (0, 2) for weight in (0, 1, 4)]
+"""Records by their value and weight; the largest weight is 4."""
+
+
+def weighted_law(
+    rows: Rows[tuple[int, int]],
+    *,
+    level: Fraction,
+    adjacency: Adjacency,
+    mechanism: str,
+    epsilon: int = 1,
+    faster: int = 1,
+) -> Bounds:
+    """Return the law of a planned quantile by weights on the grid 0, 1, 2."""
+    columns = {"x": NumberColumn(F(0), F(2), kind="integer"), "w": NumberColumn(F(0), F(4))}
+    schema = Schema(columns, adjacency, 2 if adjacency is Adjacency.REPLACE_ONE else None, 9)
+    asked = Quantile(column="x", levels=(float(level),), weights="w", base_measure="uniform")
+    plan = calibrate(asked, schema, Epsilon.parse(str(epsilon)), mechanism=mechanism)
+    draw = plan.parameters.drawing(asked, schema).draw
+    assert isinstance(draw, QuantileDraw)
+    assert isinstance(draw.sampler, EachLevelAlone)
+    sampler = replace(draw.sampler, rates=tuple(faster * rate for rate in draw.sampler.rates))
+    grid = draw.grid(
+        ArrayData.from_values(schema, {"x": [x for x, _ in rows], "w": [w for _, w in rows]})
+    )
+    bits = 40 if mechanism == "kng" else 28
+    return law_of(lambda r: sampler(grid, r)[0], cutoff=2.0**-bits)
+
+
+def weighted_gradient_law(
+    rows: Rows[tuple[int, int]], level: Fraction, adjacency: Adjacency
+) -> Stated:
+    """Return ``P(t)`` in proportion to ``exp(-score / (2 Delta))``, scores by weights over 4."""
+    wanted = level * sum(w for _, w in rows)
+
+    def odds(t: int) -> arb:
+        under = sum(w for x, w in rows if x < t)
+        through = sum(w for x, w in rows if x <= t)
+        score = max(under - wanted, wanted - through, F(0)) / 4
+        return decay(score / (2 * gradient_sensitivity(level, adjacency)))
+
+    total = sum(map(odds, range(3)), arb(0))
+    return Stated(lambda t: odds(t) / total, range(3))
+
+
+@BOTH
+@pytest.mark.parametrize("level", [F(1, 2), F(9, 10)], ids=str)
+def test_weighted_quantiles_have_their_law_and_keep_epsilon(
+    adjacency: Adjacency, level: Fraction
+) -> None:
+    sets = data_sets(WEIGHTED, most=2)
+    law = partial(weighted_law, level=level, adjacency=adjacency, mechanism="kng")
+    laws = each(sets, law)
+    require_epsilon(laws, adjacency, F(1), used=0.25)
+    for rows, bounds in laws.items():
+        require_law(bounds, weighted_gradient_law(rows, level, adjacency))
+    # negative control: weights that are not divided by the largest
+    loss, _ = largest_loss(each(sets, partial(law, faster=4)), adjacency)
+    assert loss > 1
+
+
+@BOTH
+def test_weighted_permute_and_flip_keeps_epsilon(adjacency: Adjacency) -> None:
+    sets: list[Rows[tuple[int, int]]] = [(), ((0, 4),), ((2, 4),), ((2, 1),)]
+    law = partial(
+        weighted_law, level=F(1, 2), adjacency=adjacency, mechanism="exponential", epsilon=12
+    )
+    require_epsilon(each(sets, law), adjacency, F(12), used=0.25)
+    loss, _ = largest_loss(each(sets, partial(law, faster=4)), adjacency)
+    assert loss > 12
 
 
 def joint_law(rows: Rows[int], *, rate: Fraction) -> Bounds:

@@ -97,6 +97,12 @@ def _weighted_means(columns: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: (weights * columns[name]).sum() / weights.sum() for name in ("x", "y")}
 
 
+def _weighted_variance(columns: Mapping[str, Any]) -> float:
+    weights, x = columns["w"], columns["x"]
+    mean = (weights * x).sum() / weights.sum()
+    return float((weights * (x - mean) ** 2).sum() / weights.sum())
+
+
 _CELLS = {"group": ("a", "b", "c"), "yes": ("false", "true"), "kind": ("low", "high")}
 
 
@@ -344,6 +350,34 @@ LISTED: tuple[Proof, ...] = (
         noise=True,
     ),
     Proof(
+        statistic=Variance(columns=("x",), weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        plain=lambda columns: {"x": _weighted_variance(columns)},
+        shape={"x": 0.0},
+        common=[weighed(4, x=-1)] * 3,
+        changed=(weighed(4, x=1), weighed(4, x=-1)),
+        reading=lambda value: value["x"],
+        cuts=(0.0, 0.25, 0.5, 0.75),
+        caught_at=8,
+        draws=100,
+        noise=True,
+    ),
+    Proof(
+        statistic=Std(columns=("x",), weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        plain=lambda columns: {"x": _weighted_variance(columns) ** 0.5},
+        shape={"x": 0.0},
+        common=[weighed(4, x=-1)] * 3,
+        changed=(weighed(4, x=1), weighed(4, x=-1)),
+        reading=lambda value: value["x"],
+        cuts=(0.0, 0.5, 0.75),
+        caught_at=8,
+        draws=100,
+        noise=True,
+    ),
+    Proof(
         statistic=Moments(columns=("x", "y")),
         mechanism="k_norm",
         shape={"means": {"x": 0.0, "y": 0.0}, "second": [[0.0, 0.0], [0.0, 0.0]]},
@@ -427,6 +461,32 @@ LISTED: tuple[Proof, ...] = (
         shape={"quantiles": [{"level": "0.5", "value": 0.0}]},
         common=[record(x=0.5)],
         changed=(record(x=-1), record(x=1)),
+        reading=lambda value: value["quantiles"][0]["value"],
+        cuts=(0.0, 0.5),
+        caught_at=4,
+        noise=False,
+    ),
+    Proof(
+        statistic=Quantile(column="x", levels=(0.5,), weights="w"),
+        mechanism="kng",
+        columns=WEIGHED,
+        shape={"quantiles": [{"level": "0.5", "value": 0.0}]},
+        common=[weighed(4, x=0.5)],
+        changed=(weighed(4, x=-1), weighed(4, x=1)),
+        reading=lambda value: value["quantiles"][0]["value"],
+        cuts=(0.0, 0.5),
+        caught_at=4,
+        noise=False,
+        norms=("linf",),
+        refused=(("l1", REPLACE), ("l1", ADD)),
+    ),
+    Proof(
+        statistic=Quantile(column="x", levels=(0.5,), weights="w"),
+        mechanism="exponential",
+        columns=WEIGHED,
+        shape={"quantiles": [{"level": "0.5", "value": 0.0}]},
+        common=[weighed(4, x=0.5)],
+        changed=(weighed(4, x=-1), weighed(4, x=1)),
         reading=lambda value: value["quantiles"][0]["value"],
         cuts=(0.0, 0.5),
         caught_at=4,

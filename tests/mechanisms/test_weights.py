@@ -29,8 +29,11 @@ from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
+from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.std import Std
 from mechanisms.statistics.tables import Tables
 from mechanisms.statistics.total import Sum
+from mechanisms.statistics.variance import Variance
 from mechanisms.statistics.weights import HELD_PARTS, Weights, private_rows, weighted_data
 from mechanisms.tables.planning import WeighedMeasurement, pure_measurement
 from mechanisms.testing import seeded_randomness
@@ -54,6 +57,8 @@ SUMMED = [
     Sum(columns=("x", "far"), weights="w"),
     Mean(columns=("x",), weights="w"),
     Mean(columns=("x", "far"), weights="w"),
+    Variance(columns=("x",), weights="w"),
+    Std(columns=("x", "far"), weights="w"),
     Count(weights="w"),
     Histogram(columns=("group",), weights="w"),
 ]
@@ -103,7 +108,7 @@ def fitted(statistic: LinearRegression, schema: Schema, facts: Schema) -> Regres
     "statistic", SUMMED, ids=lambda each: f"{each.kind}{len(columns_named(each))}"
 )
 def test_every_neighbour_of_weighted_sums_loses_at_most_epsilon(
-    statistic: Sum | Mean | Count | Histogram, adjacency: Adjacency
+    statistic: Sum | Mean | Variance | Std | Count | Histogram, adjacency: Adjacency
 ) -> None:
     """In exact integers, for every norm; and most of it is used."""
     found = list(losses(statistic.additive(schema_of(adjacency)), adjacency))
@@ -331,6 +336,80 @@ def test_weights_go_with_filters_and_groups(adjacency: Adjacency) -> None:
         own = [r for r in rows if r["group"] == row["by"]["group"] and r["x"] > 0]
         exact = sum(r["w"] * r["x"] for r in own)
         assert row["value"]["x"] == pytest.approx(exact, abs=0.1)
+
+
+def weighted_rank(rows: Sequence[Any], value: float) -> tuple[float, float]:
+    """The shares of the weights below a value and up to it."""
+    total = sum(row["w"] for row in rows)
+    below = sum(row["w"] for row in rows if row["x"] < value)
+    return below / total, below / total + sum(row["w"] for row in rows if row["x"] == value) / total
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_weighted_spreads_are_numpy_s(adjacency: Adjacency) -> None:
+    rows = many()
+    x, w = (np.array([row[name] for row in rows]) for name in ("x", "w"))
+    exact = np.average((x - np.average(x, weights=w)) ** 2, weights=w)
+    where = (Condition(column="far", op=">", value=5),)  # of all of them
+    for asked in (Variance(columns=("x",), weights="w"), Std(columns=("x",), weights="w")):
+        wanted = {"x": exact if asked.kind == "variance" else exact**0.5}
+        assert drawn(asked, rows, adjacency) == pytest.approx(wanted, abs=1e-3)
+        groups: Any = drawn(replace(asked, by=("group",), where=where), rows, adjacency)["groups"]
+        for each in groups:
+            own = [row for row in rows if row["group"] == each["by"]["group"]]
+            x, w = (np.array([row[name] for row in own]) for name in ("x", "w"))
+            spread = np.average((x - np.average(x, weights=w)) ** 2, weights=w)
+            found = each["value"]["x"] if asked.kind == "variance" else each["value"]["x"] ** 2
+            assert found == pytest.approx(spread, abs=1e-3)
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("mechanism", ["kng", "exponential"])
+@pytest.mark.parametrize("base", ["uniform", "log"])
+def test_weighted_quantiles_have_ranks_of_weights(
+    adjacency: Adjacency, mechanism: str, base: Any
+) -> None:
+    rows = [{**row, "w": 3 if row["x"] > 0.2 else 1} for row in many(1000)]
+    levels = (0.25, 0.5, 0.9)
+    asked = Quantile(column="x", levels=levels, weights="w", base_measure=base)
+    plan = calibrate(asked, schema_of(adjacency, len(rows)), LARGE, mechanism=mechanism)
+    found: Any = plan.draw(data_of(rows), seeded_randomness(3)).value["quantiles"]
+    for level, each in zip(levels, found, strict=True):
+        below, through = weighted_rank(rows, each["value"])
+        assert below - 0.005 <= level <= through + 0.005
+    # negative control: the median of records that count once each
+    x = np.sort([row["x"] for row in rows])
+    assert abs(weighted_rank(rows, x[500])[0] - 0.5) > 0.1
+
+
+def test_weighted_quantiles_of_groups_and_of_no_weight() -> None:
+    rows = many(1000)
+    asked = Quantile(column="x", levels=(0.5,), weights="w", by=("group",))
+    for each in drawn(asked, rows, REPLACE)["groups"]:  # type: ignore[attr-defined]
+        own = [row for row in rows if row["group"] == each["by"]["group"]]
+        below, through = weighted_rank(own, each["value"]["quantiles"][0]["value"])
+        assert below - 0.01 <= 0.5 <= through + 0.01
+    columns = {**COLUMNS, "w": NumberColumn(Fraction(0), Fraction(3))}
+    schema = Schema(columns, ADD, None, 10)
+    data = ArrayData.from_values(
+        schema, {"x": [0.1, 0.2], "far": [5, 5], "w": [0, 0], "group": ["a", "b"]}
+    )
+    plan = calibrate(replace(asked, by=()), schema, LARGE)
+    found = {
+        plan.draw(data, seeded_randomness(seed)).value["quantiles"][0]["value"]  # type: ignore[index]
+        for seed in range(20)
+    }
+    assert len(found) == 20, "without weight each candidate is as likely"
+
+
+def test_several_weighted_levels_are_drawn_one_by_one() -> None:
+    asked = Quantile(column="x", levels=(0.25, 0.5, 0.75), weights="w")
+    plan = calibrate(asked, schema_of(REPLACE), LARGE)
+    assert plan.details["levels_drawn"] == "one by one"
+    assert plan.guarantee.sensitivity_unit.startswith("largest weights")
+    with pytest.raises(InvalidStatisticError, match="one by one") as refused:
+        calibrate(asked, schema_of(REPLACE), LARGE, norm="l1")
+    assert refused.value.field_name == "norm"
 
 
 def test_a_weight_of_nothing_counts_for_nothing_and_the_largest_whole() -> None:

@@ -30,20 +30,21 @@ replace-one; levels 0.5 and 0.51 under add-remove 3.3 and 2.4.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial, reduce
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mechanisms.contract import Block, Data, Outcome, require_numbers
-from mechanisms.domain import NumberColumn, Schema, exact
+from mechanisms.contract import Block, Data, Json, Outcome, require_numbers
+from mechanisms.domain import CODE_MAX, NumberColumn, Schema, Values, exact
 from mechanisms.exact.floats import Floats
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.grids import FINE, MOST_CELLS, LogGrid, first_step, log_grid
-from mechanisms.privacy import Adjacency
+from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.geometric import FINE_BITS
 from mechanisms.samplers.intervals import GridCodes
@@ -54,6 +55,7 @@ from mechanisms.statistics.quantile import (
     joint_sensitivity,
     scale_of,
 )
+from mechanisms.statistics.weights import Weights, weights_of
 
 _FINE_POINTS_BITS = 53  # of all candidates with their fine points: lengths stay exact in floats
 _MS_PER_SORTED = 1e-4  # a row whose value is read and sorted among others
@@ -121,31 +123,52 @@ class Candidates:
         """Return the bits of the points that ties at one place are spread over."""
         return min(FINE_BITS, _FINE_POINTS_BITS - (self.places - 1).bit_length())
 
-    def expected_ms(self, levels: int, rows: int) -> float:
+    @property
+    def reads_rows(self) -> bool:
+        """Return whether records are counted row by row: no sketch holds their counts."""
+        return self.whole or self.scale is not None
+
+    def expected_ms(self, levels: int, rows: int, *, weighted: bool = False) -> float:
         """Return about how many milliseconds a draw takes: a walk over distinct values each."""
-        read = self.whole or self.scale is not None
+        read = self.reads_rows or weighted
         walked = rows if read else min(rows, MOST_CELLS)
         read_ms = _MS_PER_SORTED * rows if read else 0.0
         drawn_ms = _DRAWN_MS if levels == 1 else _DRAWN_JOINTLY_MS
         return drawn_ms + read_ms + (1e-4 * walked + 0.05 * levels) * levels
 
-    def grid(self, name: str, data: Data) -> GridCodes:
-        """Return how many records lie at which candidate.
+    def grid(self, name: str, data: Data, weights: Weights | None = None) -> GridCodes:
+        """Return how many records lie at which candidate; of weights, the sum of their parts.
 
         A record lies at its whole number, or at the start of its cell. Each record's candidate
         depends on that record alone, so neighbours stay neighbours.
         """
+        if weights is not None or self.reads_rows:
+            codes, counts = self._counted(name, data, weights)
+        else:
+            codes, counts = data.ordered(name)
+        starts = None
         if self.scale is not None:
-            how = self.column, self.scale, self.multiples
-            counted = _counted(name, data, ("log", *how), partial(_logarithmic, name, *how))
-            starts = _on_scale(*how).places
-            return GridCodes.count(*counted, low=self.low, high=self.high, starts=starts)
-        if not self.whole:
-            cells, counts = data.ordered(name)
-            return GridCodes.count(cells, counts, low=self.low, high=self.high)
-        values, counts = _counted(name, data, "whole", partial(_distinct_of, name))
-        offsets = values.astype(np.int64) - int(self.column.lower)
-        return GridCodes.count(offsets, counts, low=self.low, high=self.high)
+            starts = _on_scale(self.column, self.scale, self.multiples).places
+        return GridCodes.count(codes, counts, low=self.low, high=self.high, starts=starts)
+
+    def at(self, values: Values) -> NDArray[np.integer[Any]]:
+        """Return the candidate that each value lies at."""
+        if self.scale is not None:
+            return _on_scale(self.column, self.scale, self.multiples).at(values)
+        if self.whole:
+            return values.astype(np.int64) - int(self.column.lower)
+        return self.column.grid.cells(values)
+
+    def _counted(self, name: str, data: Data, weights: Weights | None) -> Ordered:
+        """Return the distinct candidates that rows lie at, ascending, and their counts."""
+        nothing: Ordered = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        read = [exact(name), *([] if weights is None else [weights.name])]
+        some = partial(_counts_of, self, name, weights)
+        return data.remembered(
+            ("candidates", self, name, weights),
+            lambda: reduce(merge_ordered, data.map(some, read), nothing),
+            lambda found: found[0].nbytes + found[1].nbytes,
+        )
 
     def value(self, point: int) -> float:
         """Return the number that a candidate is, in the column's units."""
@@ -165,24 +188,18 @@ def _on_scale(column: NumberColumn, scale: Fraction, multiples: int) -> LogGrid:
     return log_grid(column.lower, column.upper, column.whole, scale, multiples)
 
 
-def _counted(name: str, data: Data, key: Hashable, read: Callable[[Block], Ordered]) -> Ordered:
-    """Return the distinct numbers that blocks are read as, ascending, and their counts."""
-    nothing: Ordered = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    return data.remembered(
-        (key, name),
-        lambda: reduce(merge_ordered, data.map(read, [exact(name)]), nothing),
-        lambda found: found[0].nbytes + found[1].nbytes,
-    )
+def _counts_of(candidates: Candidates, name: str, weights: Weights | None, block: Block) -> Ordered:
+    """Return the distinct candidates of a block's rows, and their counts or sums of parts.
 
-
-def _distinct_of(name: str, block: Block) -> Ordered:
-    return distinct(block[exact(name)])
-
-
-def _logarithmic(
-    name: str, column: NumberColumn, scale: Fraction, multiples: int, block: Block
-) -> Ordered:
-    return distinct(_on_scale(column, scale, multiples).at(block[exact(name)]))
+    Floats hold the sums exactly: a part has at most 20 bits, and a block at most 2**18 rows.
+    """
+    at = candidates.at(block[exact(name)])
+    if weights is None:
+        return distinct(at)
+    found, places = np.unique(at, return_inverse=True)
+    sums = np.bincount(places, weights=weights.shares(block[weights.name]), minlength=len(found))
+    kept = sums > 0  # records without weight are nowhere
+    return found[kept], sums[kept].astype(np.int64)
 
 
 class Levels(Protocol):
@@ -193,6 +210,9 @@ class Levels(Protocol):
 
     @property
     def base_measure(self) -> BaseMeasure: ...
+
+    @property
+    def weights(self) -> str | None: ...
 
     def exact_levels(self) -> tuple[Fraction, ...]: ...
 
@@ -237,6 +257,7 @@ class QuantileDraw:
     candidates: Candidates
     levels: tuple[Fraction, ...]
     sampler: LevelSampler
+    weights: Weights | None = None
 
     @classmethod
     def of(cls, statistic: Levels, schema: Schema, sampler: LevelSampler) -> QuantileDraw:
@@ -246,6 +267,7 @@ class QuantileDraw:
             candidates=Candidates.of(statistic, schema),
             levels=statistic.exact_levels(),
             sampler=sampler,
+            weights=weights_of(statistic, schema),
         )
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
@@ -259,8 +281,37 @@ class QuantileDraw:
         return Outcome(value={"quantiles": quantiles}, noise=None)
 
     def grid(self, data: Data) -> GridCodes:
-        """Return how many records lie at which candidate."""
-        return self.candidates.grid(self.name, data)
+        """Return how many records lie at which candidate, or the sums of their weights."""
+        return self.candidates.grid(self.name, data, self.weights)
+
+
+def level_rates(statistic: Levels, schema: Schema, epsilon: PrivacyLoss) -> tuple[Fraction, ...]:
+    """Return the rate of each level, drawn one by one with an equal part of epsilon.
+
+    ``epsilon / (2 m Delta)`` for each record; with weights for each of ``CODE_MAX`` parts of the
+    largest weight (:mod:`mechanisms.statistics.weights`), which sums of weights count.
+    """
+    levels = statistic.exact_levels()
+    # Exact, not in whole nanos: the parts must add up to epsilon.
+    share = epsilon.fraction / len(levels)
+    if statistic.weights is not None:
+        share /= CODE_MAX
+    return tuple(share / (2 * gradient_sensitivity(level, schema.adjacency)) for level in levels)
+
+
+def rank_unit(statistic: Levels) -> str:
+    """Return in what a rank is counted, in words."""
+    counted = "records" if statistic.weights is None else "largest weights"
+    return f"{counted} at or below a value (largest over the levels)"
+
+
+def weight_facts(statistic: Levels, schema: Schema) -> Json:
+    """Return the public facts about the weights by which records count; none without."""
+    weights = weights_of(statistic, schema)
+    if weights is None:
+        return {}
+    note = "Errors in rank are in units of the largest weight."
+    return {"weights": {**weights.facts(), "note": note}}
 
 
 # Errors in rank of released quantiles: public numbers that compare ways to draw levels
