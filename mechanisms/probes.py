@@ -59,14 +59,17 @@ class Pair:
 class Probe:
     """A question to both data sets of a pair.
 
-    ``mechanism`` and ``adjacency`` narrow what it is asked of; None is any. The narrowest probe of
-    an offer is taken.
+    ``mechanism``, ``norm`` and ``adjacency`` narrow what it is asked of; None is any. The narrowest
+    probe of an offer is taken. A ``variant`` is drawn in another way than the statistic usually is,
+    and is an offer of its own: a field of the question's says so, and is its name.
     """
 
     question: Mapping[str, Any]
     pair: Pair
     mechanism: str | None = None
     adjacency: str | None = None
+    norm: str | None = None
+    variant: str = ""
 
 
 def _pair(name: str, common: Row, times: int, before: Row, after: Row) -> Pair:

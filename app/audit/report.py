@@ -72,6 +72,7 @@ class Offer:
     """One line of the catalog under one adjacency; the norm is ``auto`` where there is none.
 
     ``accounting`` is that of the account it is asked for in: ``pure``, or else ``zcdp``.
+    ``variant`` names a field with which the statistic is drawn in another way.
     """
 
     statistic: str
@@ -79,9 +80,11 @@ class Offer:
     norm: str
     adjacency: str
     accounting: str = PURE
+    variant: str = ""
 
     def __str__(self) -> str:
-        return "/".join((self.statistic, self.mechanism, self.norm, self.adjacency))
+        parts = (self.statistic, self.mechanism, self.norm, self.adjacency, self.variant)
+        return "/".join(part for part in parts if part)
 
     def matches(self, pattern: str) -> bool:
         """Return whether each part of a pattern such as ``mean/l1`` names a part of this offer."""
@@ -91,16 +94,28 @@ class Offer:
 def offers_in(catalog: Iterable[Mapping[str, Any]], patterns: Sequence[str]) -> list[Offer]:
     """Return the catalog's offers that a pattern matches; without one all of them."""
     every = [
-        Offer(line["statistic"], line["mechanism"], norm, adjacency, line["accounting"][0])
+        Offer(line["statistic"], line["mechanism"], norm, adjacency, line["accounting"][0], variant)
         for line in catalog
         for norm in line["norms"] or [_NO_NORM]
         for adjacency in line["adjacencies"]
+        for variant in _variants(line["statistic"], line["mechanism"], norm)
     ]
     return [
         offer
         for offer in every
         if not patterns or any(offer.matches(pattern) for pattern in patterns)
     ]
+
+
+def _variants(statistic: str, mechanism: str, norm: str) -> list[str]:
+    """Return in which ways an offer is drawn, the usual one first: it has no name."""
+    known = STATISTICS.get(statistic)
+    named = (
+        probe.variant
+        for probe in (() if known is None else known.probes)
+        if probe.mechanism in (None, mechanism) and probe.norm in (None, norm)
+    )
+    return [*dict.fromkeys(["", *named])]
 
 
 # Which neighbours each offer is tried with: those that its statistic names
@@ -120,7 +135,10 @@ def probe_of(offer: Offer) -> Probe | None:
     meant = [
         probe
         for probe in (() if statistic is None else statistic.probes)
-        if probe.mechanism in (None, offer.mechanism) and probe.adjacency in (None, offer.adjacency)
+        if probe.variant == offer.variant
+        and probe.mechanism in (None, offer.mechanism)
+        and probe.norm in (None, offer.norm)
+        and probe.adjacency in (None, offer.adjacency)
     ]
     narrow = [(probe.mechanism is not None, probe.adjacency is not None) for probe in meant]
     return meant[narrow.index(max(narrow))] if meant else None

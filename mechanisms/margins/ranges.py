@@ -11,6 +11,14 @@ change that the schema allows: :mod:`mechanisms.tables.ranges` proves it for rep
 add-remove, and for both. The curve, its rounding and its intervals are functions of it and of
 public numbers: post-processing (Awan & Slavkovic, Proposition 2.11).
 
+*Weighted.* A record counts for s in {0, ..., P} parts of the largest weight W. Of neighbours the
+counts in parts differ by ``s e_x``, or by ``s e_x - s' e_y = s' (e_x - e_y) + (s - s') e_x`` for
+s >= s'. On the blocks of a level that is at most P D_l in the l1 norm and ``P**2 D_l`` in the
+squared l2 norm, D_l that of records that come, go and are replaced: both norms are convex, and 0, a
+record and a replaced one are within D_l. So noise that costs epsilon / P for whole records, of
+zCDP ``rho / P**2``, costs at most epsilon, or rho. Estimates and deviations are multiplied by W / P
+afterwards.
+
 *Noise.* The unbiased estimates have the stated standard deviations, or slightly less, as noise has
 less variance on whole numbers than on fine lattices. The released curve is nearer to the truth on
 average. Intervals are those of the estimates (:func:`mechanisms.margins.release.half_width`), cut
@@ -24,7 +32,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from math import sqrt
+from math import ceil, sqrt
 from typing import cast
 
 from mechanisms.contract import (
@@ -50,7 +58,9 @@ from mechanisms.margins.release import (
 )
 from mechanisms.privacy import PURE, ZCDP, Adjacency, Guarantee, PrivacyLoss, pure_rho
 from mechanisms.randomness import Randomness
+from mechanisms.statistics.facts.defaults import largest_weight
 from mechanisms.statistics.histogram import RangeCounts
+from mechanisms.statistics.weights import HELD_PARTS, private_rows, weights_of
 from mechanisms.tables.ranges import STEP, Floats, Law, RangeTree, change_of, whole_curve
 
 THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 (K-norm mechanism)"
@@ -71,7 +81,9 @@ class RangeNoise:
     def drawing(self, statistic: RangeCounts, schema: Schema) -> Drawing:
         """Return how the cells are drawn."""
         cells = len(statistic.axis(schema).labels)
-        tree = RangeTree(cells, changes_of(schema), self.law, self.widths, self.noise)
+        tree = RangeTree(
+            cells, changes_of(_facts(statistic, schema)), self.law, self.widths, self.noise
+        )
         draw = RangeDraw(statistic, schema, tree)
         return Drawing(draw=draw, preview=lambda _rows: draw.preview())
 
@@ -104,8 +116,11 @@ def _calibrated(
     law: Law, statistic: RangeCounts, schema: Schema, epsilon: PrivacyLoss, norm: str
 ) -> Plan:
     require_valid(cast(Statistic, statistic), schema, _MECHANISMS[law], norm)
-    cells, changes = len(statistic.axis(schema).labels), changes_of(schema)
-    tree = RangeTree.calibrated(cells, changes, epsilon.fraction, law)
+    cells, changes = len(statistic.axis(schema).labels), changes_of(_facts(statistic, schema))
+    weights = weights_of(statistic, schema)
+    own = epsilon.fraction if weights is None else epsilon.fraction / HELD_PARTS
+    tree = RangeTree.calibrated(cells, changes, own, law)
+    part = float(_part(statistic, schema))
     gaussian = law == "gaussian"
     moved = [change_of(cells, width, changes) for width in tree.widths]
     return Plan(
@@ -119,14 +134,15 @@ def _calibrated(
             adjacency=schema.adjacency,
             sensitivity=str(max(moved)),
             sensitivity_unit=(
-                f"records, in the {'squared l2' if gaussian else 'l1'} norm of each level of "
-                f"blocks, all levels with their share of {'rho' if gaussian else 'epsilon'}"
+                f"{'records' if weights is None else 'largest weights'}, in the "
+                f"{'squared l2' if gaussian else 'l1'} norm of each level of blocks, all levels "
+                f"with their share of {'rho' if gaussian else 'epsilon'}"
             ),
             theorem=THEOREM_OF_GAUSSIAN if gaussian else THEOREM,
             definition=ZCDP if gaussian else PURE,
             rho=pure_rho(epsilon) if gaussian else None,
         ),
-        grid={"read_off": {"step": {"blocks": 1.0}}},
+        grid={"read_off": {"step": {"blocks": part}}},
         reason="Noise on blocks of cells at several levels, combined by least squares.",
         expected_ms=_expected_ms(statistic, tree, schema),
         time_depends_on_data=False,
@@ -137,7 +153,8 @@ def _calibrated(
                 {"cells_per_block": width, "blocks": size}
                 for width, size in zip(tree.widths, tree.sizes, strict=True)
             ],
-            "std_of_ranges": sqrt(tree.mean_variance()),
+            "std_of_ranges": part * sqrt(tree.mean_variance()),
+            **({} if weights is None else {"weights": weights.facts()}),
         },
     )
 
@@ -169,6 +186,17 @@ def _with_alternative(plan: Plan, other: Alternative) -> Plan:
     return replace(plan, reason=reason, alternatives=(other,))
 
 
+def _facts(statistic: RangeCounts, schema: Schema) -> Schema:
+    """Return the facts that cells are planned with: how many records count, weights hide."""
+    return schema if statistic.weights is None else private_rows(schema)
+
+
+def _part(statistic: RangeCounts, schema: Schema) -> Fraction:
+    """Return what is counted in: a record, or a part of the largest weight."""
+    weights = weights_of(statistic, schema)
+    return Fraction(1) if weights is None else weights.column.upper / HELD_PARTS
+
+
 def _expected_ms(statistic: RangeCounts, tree: RangeTree, schema: Schema) -> float:
     rows = (schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else schema.max_rows) or 0
     read = _MS_PER_CODE * statistic.columns_read(schema) * rows
@@ -188,7 +216,11 @@ class RangeDraw:
         measured = self.tree.draw(self.statistic.counted(data, self.schema), randomness)
         # from here on there are public numbers alone
         records = self.schema.rows if self.tree.changes.records_known else None
-        raw = self.tree.estimate(measured, records)
+        part = _part(self.statistic, self.schema)
+        raw = [
+            each * part.numerator // part.denominator
+            for each in self.tree.estimate(measured, records)
+        ]
         curve = whole_curve(raw, records)
         counts = [after - before for before, after in pairwise([0, *curve])]
         return Outcome(
@@ -198,10 +230,11 @@ class RangeDraw:
 
     def _noise(self, raw: Sequence[int], counts: Sequence[int], curve: Sequence[int]) -> Noise:
         """Return the law of the noise around what is released."""
-        most = max(self.schema.row_bound, curve[-1])
+        weight = largest_weight(self.schema, self.statistic.weights)
+        most = max(ceil(self.schema.row_bound * weight), curve[-1])
         below = [each / STEP for each in raw]
         own = [after - before for before, after in pairwise([0.0, *below])]
-        cells, cumulative = self.tree.deviations()
+        cells, cumulative = self._deviations()
         return Noise(
             std=self._spread(1.0),
             interval_95=self.statistic.answer(
@@ -216,7 +249,7 @@ class RangeDraw:
         """Return the law of the noise of the estimates, around zero."""
         ends = [
             [[-half_width(std), half_width(std)] for std in stds.tolist()]
-            for stds in self.tree.deviations()
+            for stds in self._deviations()
         ]
         return Noise(
             std=self._spread(1.0),
@@ -224,8 +257,14 @@ class RangeDraw:
             expected_error=self._spread(MEAN_SIZE),
         )
 
-    def _spread(self, factor: float) -> Json:
+    def _deviations(self) -> tuple[Floats, Floats]:
+        """Return the standard deviations of cells and of cumulative counts, in units of answers."""
+        part = float(_part(self.statistic, self.schema))
         cells, cumulative = self.tree.deviations()
+        return part * cells, part * cumulative
+
+    def _spread(self, factor: float) -> Json:
+        cells, cumulative = self._deviations()
         return self.statistic.answer(
             self.schema, (factor * cells).tolist(), (factor * cumulative).tolist()
         )

@@ -61,13 +61,23 @@ from mechanisms.statistics.cells.spelling import spelled_edges, spelled_outside
 from mechanisms.statistics.facts.defaults import largest_weight, most_of
 from mechanisms.statistics.questions import Question, Viewed, widened
 from mechanisms.statistics.weights import (
+    HELD_PARTS,
     WEIGHTS,
+    Weights,
     private_rows,
     require_weights,
     weighted_counts,
+    weights_of,
 )
 from mechanisms.views import RowView
 from mechanisms.words import meant
+
+_IN_ORDER: Json = {
+    "kind": "histogram",
+    "columns": ["x"],
+    "edges": {"x": [-1, -0.5, 0, 0.5, 1]},
+    "ranges": True,
+}
 
 
 @runtime_checkable
@@ -99,6 +109,8 @@ class Histogram(Question):
     example: ClassVar[Json] = {"kind": "histogram", "columns": ["ocean_proximity"]}
     probes: ClassVar[tuple[Probe, ...]] = (
         Probe({"kind": "histogram", "columns": ["group"]}, ENDS),
+        Probe(_IN_ORDER, ENDS, mechanism="k_norm", norm="l1", variant="ranges"),
+        Probe(_IN_ORDER, ENDS, mechanism="gaussian", variant="ranges"),
     )
     error_law: ClassVar[ErrorLaw] = "linear"
     near_zero: ClassVar[NearZero] = "nothing"
@@ -317,7 +329,7 @@ class Histogram(Question):
             return axes[0].count(data, schema.columns[axes[0].column])
         shape = [len(axis.labels) for axis in axes]
         counts = np.zeros(prod(shape), dtype=np.int64)
-        for some in data.map(partial(_counts_of, tuple(axes)), [axis.reads for axis in axes]):
+        for some in data.map(partial(_counts_of, tuple(axes), None), [axis.reads for axis in axes]):
             counts += some
         return [int(count) for count in counts]
 
@@ -349,7 +361,7 @@ class RangeCounts(Question):
     columns: tuple[str, ...] = field(metadata=meaning("One number column."))
     edges: Mapping[str, Edges] = field(metadata=meaning("Its edges."))
     outside: Outside | Mapping[str, Outside] = field(metadata=meaning("See the histogram."))
-    weights: str | None = field(default=None, metadata=meaning("None: ranges count records."))
+    weights: str | None = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
@@ -365,7 +377,7 @@ class RangeCounts(Question):
                 '"ranges" out'
             )
         if self.weights is not None:
-            raise _no_ranges('ranges count records: leave out "weights", or "ranges"')
+            require_weights(schema, self.weights)
         if not 2 <= len(self.axis(schema).labels) <= MAX_CELLS:
             raise InvalidStatisticError(
                 f"a histogram has between 2 and {MAX_CELLS} cells", field_name="columns"
@@ -382,17 +394,23 @@ class RangeCounts(Question):
         return self.axis(schema) if self.columns == (column,) else None
 
     def counted(self, data: Data, schema: Schema) -> list[int]:
-        """Return the exact counts of the cells: the private step."""
-        axis = self.axis(schema)
-        if not schema.selected:
+        """Return the exact counts of the cells, by weights in parts of the largest one.
+
+        This is the private step.
+        """
+        axis, weights = self.axis(schema), weights_of(self, schema)
+        if weights is None and not schema.selected:
             return axis.count(data, schema.columns[axis.column])
+        read = [axis.reads, *([] if weights is None else [weights.name])]
         counts = np.zeros(len(axis.labels), dtype=np.int64)
-        for some in data.map(partial(_counts_of, (axis,)), [axis.reads]):
+        for some in data.map(partial(_counts_of, (axis,), weights), read):
             counts += some
         return [int(count) for count in counts]
 
     def columns_read(self, schema: Schema) -> int:
         """Return how many columns a draw reads row by row; a selection counts its own."""
+        if self.weights is not None:
+            return 2
         return 0 if schema.selected or self.axis(schema).from_grid else 1
 
     def answer(self, schema: Schema, counts: Sequence[Any], cumulative: Sequence[Any]) -> Json:
@@ -407,7 +425,7 @@ class RangeCounts(Question):
 
     def possible_ranges(self, schema: Schema, rows: float, /) -> Json:
         """Return none to five times an equal share in each cell, and to all rows below."""
-        cells = len(self.axis(schema).labels)
+        cells, rows = len(self.axis(schema).labels), rows * largest_weight(schema, self.weights)
         each, below = [0.0, most_of(rows / cells, rows)], [0.0, rows]
         return self.answer(schema, [each] * cells, [below] * cells)
 
@@ -425,9 +443,14 @@ def _is_sketched(axes: Sequence[Axis]) -> bool:
     return len(axes) == 1 and axes[0].from_grid
 
 
-def _counts_of(axes: Sequence[Axis], block: Block) -> NDArray[np.int64]:
+def _counts_of(axes: Sequence[Axis], weights: Weights | None, block: Block) -> NDArray[np.int64]:
+    """Return how many records each cell has, or how many parts of the largest weight.
+
+    Floats hold the sums exactly: a record has at most 2**12 parts, and a block 2**18 records.
+    """
     size = prod(len(axis.labels) for axis in axes)
-    return np.bincount(_placed(axes, block), minlength=size)
+    parts = None if weights is None else weights.shares(block[weights.name], HELD_PARTS)
+    return np.bincount(_placed(axes, block), weights=parts, minlength=size).astype(np.int64)
 
 
 def _placed(axes: Sequence[Axis], block: Block) -> NDArray[np.int64]:

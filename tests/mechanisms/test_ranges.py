@@ -316,13 +316,87 @@ def test_conditions_and_groups_are_as_those_of_any_histogram() -> None:
         (Histogram(columns=("group",), ranges=True), "number column"),
         (Histogram(columns=("yes",), ranges=True), "number column"),
         (replace(ASKED, columns=("age", "group")), "one number column"),
-        (replace(ASKED, weights="x"), "weights"),
+        (replace(ASKED, weights="x"), "never negative"),
         (replace(ASKED, edges={}), "edges"),
     ],
 )
 def test_what_has_no_ranges_is_refused(asked: Histogram, says: str) -> None:
     with pytest.raises(InvalidStatisticError, match=says):
         calibrate(asked, schema(), Epsilon.parse("1"))
+
+
+WEIGHED = {**SHOWN, "w": NumberColumn(Fraction(0), Fraction(4))}
+
+
+def weighed(adjacency: Adjacency, rows: int = ROWS) -> Schema:
+    return Schema(WEIGHED, adjacency, rows if adjacency is REPLACE else None, 5_000)
+
+
+def weighed_data(rows: list[tuple[int, float]]) -> ArrayData:
+    ages, weights = [age for age, _ in rows], [weight for _, weight in rows]
+    return ArrayData.from_values(weighed(REPLACE, len(rows)), {"age": ages, "w": weights})
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_weighted_ranges_are_sums_of_weights(adjacency: Adjacency) -> None:
+    weights = np.where(AGE > 50, 4.0, 1.0)
+    facts, asked = weighed(adjacency), replace(ASKED, weights="w")
+    plan = calibrate(asked, facts, Epsilon.parse("10000"))
+    rows = weighed_data(list(zip(AGE.tolist(), weights.tolist(), strict=True)))
+    outcome = plan.draw(rows, seeded_randomness(3)).settled()
+    value: Any = outcome.value
+    true = np.bincount(AGE, weights=weights, minlength=AGES)
+    assert [each["count"] for each in value["cells"]] == pytest.approx(true.tolist(), abs=2)
+    curve = [each["cumulative"] for each in value["cells"]]
+    assert curve == pytest.approx(np.cumsum(true).tolist(), abs=2)
+    assert all(before <= after for before, after in pairwise(curve))
+    one = Released(
+        statistic=asked, mechanism="k_norm", norm="l1", epsilon=Epsilon.parse("10000"),
+        value=value, noise=outcome.noise, details=plan.details,
+    )  # fmt: skip
+    median = Quantile(column="age", levels=(0.5,), weights="w")
+    found: Any = derive(median, one, facts).value
+    below = weights[found["quantiles"][0]["value"] >= AGE].sum()
+    assert below == pytest.approx(weights.sum() / 2, rel=0.06)
+    with pytest.raises(InvalidStatisticError):
+        derive(replace(median, weights=None), one, facts)
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_neighbours_of_weighted_ranges_cost_at_most_epsilon(adjacency: Adjacency, law: Law) -> None:
+    """Every pair of records: the noise of all levels costs what is charged, and not less."""
+    facts, asked = (
+        weighed(adjacency, 1),
+        replace(ASKED, edges={"age": [0, 32, 64, 96]}, weights="w"),
+    )
+    mechanism = "k_norm" if law == "laplace" else "gaussian"
+    facts = replace(facts, zcdp=law == "gaussian")
+    plan = calibrate(asked, facts, Epsilon.parse("1"), mechanism=mechanism)
+    drawing: Any = plan.parameters.drawing(asked._in_order(), facts).draw
+    tree: RangeTree = drawing.tree
+    records = [[], *([(age, w)] for age in (1, 40, 70, 120) for w in (0, 1, 4))]
+    sets = [np.array(drawing.statistic.counted(weighed_data(each), facts)) for each in records[1:]]
+    nothing = [np.zeros_like(sets[0])]
+    pairs = [*product(sets, sets if adjacency is REPLACE else nothing)]
+
+    def cost(noises: Any, one: Any, other: Any) -> float:
+        total = 0.0
+        for width, noise in zip(tree.widths, noises, strict=True):
+            moved = [sum((one - other)[at : at + width]) for at in range(0, tree.cells, width)]
+            if law == "laplace":
+                total += float(noise) * sum(map(abs, moved))
+            else:
+                total += sum(each**2 for each in moved) / (2 * float(noise))
+        return total
+
+    charged = 1.0 if law == "laplace" else 0.5
+    worst = max(cost(tree.noise, *pair) for pair in pairs)
+    assert charged * 0.75 < worst <= charged * 1.000001
+    # negative control: noise for whole records, and counts in parts
+    whole = RangeTree.split(tree.cells, tree.changes, Fraction(1), law, tree.widths)
+    assert whole.widths == tree.widths
+    assert max(cost(whole.noise, *pair) for pair in pairs) > 1000 * charged
 
 
 def test_other_norms_are_refused_and_the_smaller_noise_is_taken() -> None:
