@@ -153,7 +153,7 @@ def _errors_of(parts: Sequence[ErrorsOn | None]) -> ErrorsOn | None:
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
-    return lambda data, count, seed: _together([part(data, count, seed) for part in known])
+    return lambda data, *how: _together([part(data, *how) for part in known])
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ Block = Mapping[str, NDArray[Any]]
 """Arrays of some rows by name: codes (int32), or values, see :func:`mechanisms.domain.exact`."""
 
 
-ErrorsOn = Callable[["Data", int, bytes], Json]
+ErrorsOn = Callable[["Data", int, bytes, float], Json]
 """See :class:`Plan`."""
 
 
@@ -332,9 +332,9 @@ class Drawing:
     only ratios under add-remove need, and answers None where the law depends on the data.
     ``figure`` draws SS Figure 1 as SVG text for a statistic of two coordinates, else None:
     a preview shows it, and a release does not wait for it. ``errors_on`` simulates, in floats, a
-    number of answers about (synthetic) data from a seed. It returns the absolute errors in the
-    shape of the value, with an array for each number. None where only draws give them. Standard
-    errors of a regression follow from ``disturbance``; None where no such equation is known.
+    number of answers about (synthetic) data from a seed, each row as several records. It returns
+    the absolute errors in the shape of the value, with an array for each number. None where only
+    draws give them. Standard errors of a regression follow from ``disturbance``, if it is known.
     """
 
     draw: Draw

@@ -133,9 +133,9 @@ def _filtered(parting: Parting, errors_on: ErrorsOn | None) -> ErrorsOn | None:
     if errors_on is None:
         return None
 
-    def errors(data: Data, count: int, seed: bytes) -> Json:
+    def errors(data: Data, count: int, seed: bytes, times: float) -> Json:
         (part,) = parts_of(data, parting)
-        return errors_on(part, count, seed)
+        return errors_on(part, count, seed, times)
 
     return errors
 

@@ -93,12 +93,12 @@ class Grid:
             return np.asarray(places * int(self.step))
         return self._starts(places.astype(np.float64))
 
-    def starts_at(self, value: float) -> bool:
-        """Return whether a cell starts at this value."""
+    def starts_at(self, values: Values) -> bool:
+        """Return whether a cell starts at each of these values."""
         if self.whole:
-            return value % int(self.step) == 0
-        place = self._places(np.array([value], dtype=np.float64))
-        return bool(self._starts(place.astype(np.float64))[0] == value)
+            return not (values.astype(np.int64) % int(self.step)).any()
+        places = self._places(values.astype(np.float64))
+        return bool((self._starts(places.astype(np.float64)) == values).all())
 
     def _places(self, values: Values) -> NDArray[np.int64]:
         if self.whole:

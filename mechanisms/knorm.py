@@ -445,10 +445,10 @@ class CountedCells:
         (outcome,) = self.read(data, randomness).outcomes
         return outcome
 
-    def errors(self, data: Data, count: int, seed: bytes) -> Json:
+    def errors(self, data: Data, count: int, seed: bytes, times: float) -> Json:
         """Return the errors of simulated answers about all records."""
         form = self.histogram.additive(self.schema)
-        exact = self._shaped(np.array([float(each) for each in form.total(data)]))
+        exact = self._shaped(times * np.array([float(each) for each in form.total(data)]))
         added = self._shaped(_whole_noise(self.noise.on(form.space), count, seed))
         counts = np.concatenate([exact, exact + added])[:, 0]
 
@@ -571,11 +571,11 @@ def _drawing(form: AdditiveForm, noise: AdditiveNoise) -> Callable[[Data, Random
 def _errors_on(form: AdditiveForm, noise: AdditiveNoise) -> ErrorsOn:
     """Return how answers are simulated: many at once, after the one without noise."""
 
-    def errors(data: Data, count: int, seed: bytes) -> Json:
+    def errors(data: Data, count: int, seed: bytes, times: float) -> Json:
         added = noise.simulate(count, seed=seed) / float(noise.unit_rate)
         added = np.vstack([np.zeros(noise.dimension), added]).T.copy()
         totals = zip(form.total(data), added, strict=True)
-        sums: Any = [Many(float(total) + each) for total, each in totals]
+        sums: Any = [Many(times * float(total) + each) for total, each in totals]
         known: dict[int, Floats] = {}
 
         def sizes(leaf: Leaf) -> Floats:

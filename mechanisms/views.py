@@ -267,7 +267,7 @@ class RowView:
         )
 
     def _errors(self, errors_on: ErrorsOn) -> ErrorsOn:
-        return lambda data, count, seed: errors_on(self.over(data), count, seed)
+        return lambda data, *how: errors_on(self.over(data), *how)
 
     @property
     def expected_ms(self) -> float:

@@ -45,6 +45,7 @@ all below them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -70,7 +71,9 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import NumberColumn, Schema, array_of, column_named, exact, summed, text_of
+from mechanisms.exact.floats import Floats, Many
 from mechanisms.exact.fractions import as_written
+from mechanisms.geometry.laws import hashed_uniforms
 from mechanisms.grids import COARSE
 from mechanisms.privacy import (
     ONE_ROW,
@@ -83,8 +86,10 @@ from mechanisms.privacy import (
     split,
 )
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.intervals import draw_point
+from mechanisms.samplers.intervals import GridCodes, draw_point, likely_points
 from mechanisms.sketches import exact_gram
+from mechanisms.statistics.additive import AdditiveStatistic, Leaf, render
+from mechanisms.statistics.curves.counts import changed_arrays
 from mechanisms.statistics.facts.clipping import (
     ClipBounds,
     clip_of,
@@ -101,6 +106,9 @@ SHARE = Fraction(1, 2)
 
 BEYOND = 20
 """Records beyond a bound, times the epsilon that it is drawn at."""
+
+_TURNS = 12
+"""Of simulated bounds."""
 
 _THEOREMS = {
     PURE: "Reimherr & Awan 2019, Theorem 3.1 (bounds); Dwork & Roth 2014, Theorem 3.16 "
@@ -164,12 +172,19 @@ class StatedClip:
 
     def drawing(self, statistic: Statistic, schema: Schema) -> Drawing:
         """Return a drawing from the clamped values; errors include what clamping misses."""
-        columns = _stated(statistic, schema)
-        drawn = self.clamped.drawing(unclipped(statistic), _narrow(schema, columns))
+        columns, plain = _stated(statistic, schema), unclipped(statistic)
+        drawn = self.clamped.drawing(plain, _narrow(schema, columns))
+
+        def errors(data: Data, count: int, seed: bytes, times: float) -> Json:
+            exact, clamped = _exact(plain, schema, data, times), ClampedData(data, columns)
+            own = _errors_of(drawn, clamped, count, seed, times)
+            bias = _exact(plain, _narrow(schema, columns), clamped, times) - exact
+            return _tree(own, np.abs(bias[:, None] + _signed(own)))
+
         return replace(
             drawn,
             draw=lambda data, randomness: drawn.draw(ClampedData(data, columns), randomness),
-            errors_on=None,
+            errors_on=errors,
         )
 
 
@@ -261,47 +276,162 @@ class PrivateClip:
         """Return a drawing of the bounds, and then of the statistic of clamped values."""
         if clip_of(statistic) != "private":
             raise ValueError("these are the parameters of bounds that are drawn")
-        return Drawing(draw=partial(self._draw, statistic, schema))
+        return Drawing(
+            draw=partial(self._draw, statistic, schema),
+            errors_on=lambda data, *how: self._errors(statistic, schema, data, *how),
+        )
 
     def _draw(
         self, statistic: Statistic, schema: Schema, data: Data, randomness: Randomness
     ) -> Outcome:
         columns = self.bounds(statistic, schema, data, randomness)
+        plan = self._within(statistic, schema, columns)
+        outcome = plan.draw(ClampedData(data, columns), randomness)
+        return replace(outcome, facts={"clip": {"bounds": _shown(columns)}})
+
+    def _within(
+        self, statistic: Statistic, schema: Schema, columns: Mapping[str, NumberColumn]
+    ) -> Plan:
+        """Return the plan of clamped values."""
         # The share is that of one row, of people who may have several.
         facts = replace(_narrow(schema, columns), protects=ONE_ROW)
         rest = EpsilonShare(self.whole, self.rest)
         calibrate = gaussian.calibrate if self.mechanism == "gaussian" else knorm.calibrate
-        plan = calibrate(unclipped(statistic), facts, rest, self.norm)
-        outcome = plan.draw(ClampedData(data, columns), randomness)
-        return replace(outcome, facts={"clip": {"bounds": _shown(columns)}})
+        return calibrate(unclipped(statistic), facts, rest, self.norm)
+
+    def _errors(
+        self,
+        statistic: Statistic,
+        schema: Schema,
+        data: Data,
+        *how: *tuple[int, bytes, float],
+    ) -> Json:
+        """Return the errors of simulated answers, in floats: bias and noise within some bounds.
+
+        The bounds are at evenly spaced shares of their laws, in an order of its own for each end.
+        """
+        plain, (count, seed, times) = unclipped(statistic), how
+        exact = _exact(plain, schema, data, times)
+        turns = Counter(self._likely_bounds(statistic, schema, data, seed, times))
+        found: list[Floats] = []
+        for place, (ends, weight) in enumerate(turns.items()):
+            columns = dict(ends)
+            plan, clamped = self._within(statistic, schema, columns), ClampedData(data, columns)
+            size = count * weight // _TURNS
+            own = _errors_of(plan.drawing, clamped, size, seed + b"%d" % place, times)
+            bias = _exact(plain, plan.schema, clamped, times) - exact
+            found.append(np.abs(bias[:, None] + _signed(own)))
+        return _tree(own, np.hstack(found))
+
+    def _likely_bounds(
+        self, statistic: Statistic, schema: Schema, data: Data, seed: bytes, times: float
+    ) -> Iterator[tuple[tuple[str, NumberColumn], ...]]:
+        """Yield simulated bounds of all columns, each as likely as the others."""
+        shares = (np.arange(_TURNS) + 0.5) / _TURNS
+        drawn: list[list[Fraction]] = []
+        ends = ends_of(statistic, schema)
+        for name, side in ends:
+            candidates = candidates_of(name, schema)
+            grid, level = self._sought(candidates, name, side, data, times)
+            order = np.argsort(hashed_uniforms(seed + f"{name} {side}".encode(), _TURNS))
+            rate = self.each / 2 * Fraction(times)
+            points = likely_points(grid, level=level, rate=rate, shares=shares[order])
+            drawn.append([_end(candidates, point, side) for point in points])
+        for turn in zip(*drawn, strict=True):
+            yield tuple(_bounded(schema, ends, turn).items())
 
     def bounds(
         self, statistic: Statistic, schema: Schema, data: Data, randomness: Randomness
     ) -> Mapping[str, NumberColumn]:
         """Return each column with the bounds that are drawn for it: the private step."""
-        found: dict[str, list[Fraction]] = {}
-        for name, side in ends_of(statistic, schema):
+        drawn, ends = [], ends_of(statistic, schema)
+        for name, side in ends:
             candidates = candidates_of(name, schema)
             point = self._point(candidates, name, side, data, randomness)
-            if side == "upper":  # where its cell ends
-                point = min(point + 1, candidates.high)
-            found.setdefault(name, []).append(as_written(candidates.value(point)))
-        return {
-            name: _between(cast(NumberColumn, schema.columns[name]), ends)
-            for name, ends in found.items()
-        }
+            drawn.append(_end(candidates, point, side))
+        return _bounded(schema, ends, drawn)
 
     def _point(
         self, candidates: Candidates, name: str, side: str, data: Data, randomness: Randomness
     ) -> int:
+        grid, level = self._sought(candidates, name, side, data)
+        return draw_point(grid, level=level, rate=self.each / 2, randomness=randomness)
+
+    def _sought(
+        self, candidates: Candidates, name: str, side: str, data: Data, times: float = 1
+    ) -> tuple[GridCodes, Fraction]:
+        """Return a column's values, and the level of the wanted bound among them.
+
+        Each row is as many records as ``times`` says: 1, but in a simulation.
+        """
         grid = candidates.grid(name, data)
-        rows, half = int(grid.reached[-1]), Fraction(1, 2)
+        rows, half = int(grid.reached[-1]) * Fraction(times), Fraction(1, 2)
         if side == "upper":
-            wanted = max(Fraction(rows - self.beyond), half)
+            wanted = max(rows - self.beyond, half)
         else:
             wanted = min(Fraction(self.beyond), rows - half)
-        level = wanted / rows if rows else half
-        return draw_point(grid, level=level, rate=self.each / 2, randomness=randomness)
+        return grid, wanted / rows if rows else half
+
+
+def _end(candidates: Candidates, point: int, side: str) -> Fraction:
+    """Return the bound that a candidate stands for: of an upper one, where its cell ends."""
+    if side == "upper":
+        point = min(point + 1, candidates.high)
+    return as_written(candidates.value(point))
+
+
+def _bounded(
+    schema: Schema, ends: Sequence[tuple[str, str]], drawn: Sequence[Fraction]
+) -> dict[str, NumberColumn]:
+    """Return each column with the bounds that were drawn for it."""
+    found: dict[str, list[Fraction]] = {}
+    for (name, _), bound in zip(ends, drawn, strict=True):
+        found.setdefault(name, []).append(bound)
+    return {
+        name: _between(cast(NumberColumn, schema.columns[name]), own) for name, own in found.items()
+    }
+
+
+def _exact(statistic: Statistic, schema: Schema, data: Data, times: float) -> Floats:
+    """Return an answer's numbers without noise, each row as many records as ``times`` says."""
+    form = cast(AdditiveStatistic, statistic).additive(schema)
+    sums: Any = [Many(np.array([times * float(total)])) for total in form.total(data)]
+
+    def number(leaf: Leaf) -> Floats:
+        value: Any = leaf.value
+        found = value.floats if isinstance(value, Many) else np.array([float(value)])
+        return np.sqrt(np.maximum(found, 0.0)) if leaf.root else found
+
+    return _arrays(render(form.answer(sums), number))[:, 0]
+
+
+def _errors_of(drawn: Drawing, data: Data, count: int, seed: bytes, times: float) -> Json:
+    assert drawn.errors_on is not None  # of every additive statistic
+    return drawn.errors_on(data, count, seed, times)
+
+
+def _signed(errors: Json) -> Floats:
+    """Return sizes of noise as noise, every other one negative: shape (numbers, draws)."""
+    sizes = _arrays(errors)
+    return sizes * np.where(np.arange(sizes.shape[1]) % 2, 1.0, -1.0)
+
+
+def _arrays(tree: Json) -> Floats:
+    """Return the arrays of a tree, in their order."""
+    found: list[Floats] = []
+
+    def keep(each: Floats) -> Floats:
+        found.append(each)
+        return each
+
+    changed_arrays(keep, tree)
+    return np.array(found)
+
+
+def _tree(shape: Json, numbers: Floats) -> Json:
+    """Return a tree with other arrays, in their order."""
+    left = iter(numbers)
+    return changed_arrays(lambda _: next(left), shape)
 
 
 def _between(column: NumberColumn, ends: Sequence[Fraction]) -> NumberColumn:

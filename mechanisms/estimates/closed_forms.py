@@ -40,7 +40,9 @@ about evenly, nu the base measure and f the law of an error in rank in units of 
 f(z) = exp(-|z|), and this is the mechanism's law itself. Of several levels drawn jointly it is that
 of each with the others' values spread as densely as its own: f is a bridge's
 (:mod:`mechanisms.statistics.ranks.draw`). The answer without noise is spread evenly between the
-values next to rank n l.
+values next to rank n l. Of whole numbers, x_i is a value of its own, with the ranks of all records
+that have it: one level has the least of their distances to n l, and several drawn jointly have the
+mean of f over them.
 
 The difference of two quantiles errs by about ``c sqrt(v_1 + v_2 - 2 rho sqrt(v_1 v_2))``, v their
 mean squared errors, c the mean ratio of E|e| to sqrt(E e^2), and rho = u / (2 u + 2) for quartiles
@@ -56,6 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import exp, pi, sqrt
 from typing import Any, ClassVar, Protocol, cast
 
@@ -137,13 +140,8 @@ def has_closed_form(statistic: Statistic, schema: Schema) -> bool:
     if statistic.error_law not in (_SQUARED, _LOGISTIC, _RANKS) or asked.weights is not None:
         return False
     if statistic.error_law == _RANKS:
-        column = schema.columns.get(asked.column)
-        return isinstance(column, NumberColumn) and _is_continuous(column)
+        return isinstance(schema.columns.get(asked.column), NumberColumn)
     return True
-
-
-def _is_continuous(column: NumberColumn) -> bool:
-    return not (column.whole or column.boolean)
 
 
 def errors_of_fit(asked: Asked, plan: Plan, assumptions: Assumptions) -> ErrorsOver | None:
@@ -404,7 +402,7 @@ def errors_of_quantiles(asked: Asked, plan: Plan, assumptions: Assumptions) -> E
     if plan.mechanism != _GRADIENT or question.error_law != _RANKS or question.weights is not None:
         return None
     column = wanted.view.schema.columns[question.column]
-    if not isinstance(column, NumberColumn) or not _is_continuous(column) or question.by:
+    if not isinstance(column, NumberColumn) or question.by:
         return None
     drawn = question.drawn_by() or question  # a difference of levels is read off both
     scale = scale_of(column, drawn.base_measure, drawn.exact_levels())
@@ -477,7 +475,14 @@ def _samples(
             wide = exp(_SIGMA**2)
             lognormal = (np.exp(_SIGMA * normal) - sqrt(wide)) / sqrt((wide - 1) * wide)
             values = spread.mean + spread.std * lognormal
+            if _is_whole(wanted.view.schema.columns[column]):
+                values = np.rint(values)
         yield values
+
+
+def _is_whole(column: Any) -> bool:
+    """Return whether a number column has whole numbers alone, so that records share values."""
+    return bool(column.whole or column.boolean)
 
 
 def _values(data: Any, column: str) -> Floats:
@@ -518,35 +523,108 @@ class _Law:
         Few rows stand for many at a larger epsilon, of at most 1; beyond, errors are in proportion.
         """
         found = np.zeros((2, len(self.levels)))
-        ends = float(column.lower), float(column.upper)
-        points = np.concatenate([[ends[0]], np.clip(values, *ends), [ends[1]]])
-        widths, middles = np.diff(points), (points[1:] + points[:-1]) / 2
-        # What the base measure gives the values between two neighbours.
-        masses = widths if self.scale is None else np.diff(np.arcsinh(points / self.scale))
-        ranks = np.arange(len(widths))
+        cells = _Cells.of(values, column, self.scale)
         wanted = max(total / _RANKED, 1.0)
-        taken = min(wanted, max(1 / self.epsilon, 1.0))
+        # Among records that share values few stand for many whatever epsilon is.
+        taken = wanted if cells.shared else min(wanted, max(1 / self.epsilon, 1.0))
         for place, (level, unit) in enumerate(zip(self.levels, self.units, strict=True)):
             order = 1 + sorted(self.levels).index(level)
-            grid, odds = _bridge(len(self.levels), order, jointly=self.jointly)
-            off = ranks - level * len(values)
-            z = np.abs(off) / (unit / taken)
+            bridge = _logs(len(self.levels), order, jointly=self.jointly)
+            grid, log_odds, _ = bridge
+            rank = level * len(values)
+            off = cells.off(rank)
+            inside = int(np.argmin(np.where(cells.masses > 0, off, np.inf)))
+            z = off / (unit / taken)
             # Beyond the grid as exp(-2 |z|), which is how it ends.
-            logs = np.interp(z, grid, np.log(odds)) - 2 * np.maximum(z - grid[-1], 0.0)
-            chances = masses * np.exp(logs - logs[masses > 0].max())
+            logs = np.interp(z, grid, log_odds) - 2 * np.maximum(z - grid[-1], 0.0)
+            if self.jointly:  # records of one value are spread evenly over its ranks
+                logs = cells.spread(logs, rank, unit / taken, bridge)
+            chances = cells.masses * np.exp(logs - logs[cells.masses > 0].max())
             chances /= chances.sum()
-            true = int(np.argmin(np.abs(off)))
-            away = np.abs(middles - middles[true])
-            away[true] = widths[true] / 3
+            away = np.abs(cells.middles - cells.middles[inside])
+            away[inside] = cells.widths[inside] / 3
             factor = taken / wanted
             found[:, place] = factor * (chances @ away), factor**2 * (chances @ away**2)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """The values that may be released, in cells of one rank: gaps between values, and values.
+
+    A cell of whole numbers that records have is one number, and its ranks are those from
+    ``below`` to ``upto``; of other cells both are the same. ``shared`` says whether most records
+    share their value with another.
+    """
+
+    masses: Floats
+    middles: Floats
+    widths: Floats
+    below: Floats
+    upto: Floats
+    shared: bool
+
+    @classmethod
+    def of(cls, values: Floats, column: NumberColumn, scale: float | None) -> _Cells:
+        """Return the cells, with what the base measure gives each."""
+        ends = float(column.lower), float(column.upper)
+        values = np.clip(values, *ends)
+        if not _is_whole(column):
+            points = np.concatenate([[ends[0]], values, [ends[1]]])
+            masses = np.diff(_measured(points, scale))
+            middles, ranks = (points[1:] + points[:-1]) / 2, np.arange(len(masses), dtype=float)
+            return cls(masses, middles, np.diff(points), ranks, ranks, shared=False)
+        own, counts = np.unique(values, return_counts=True)
+        upto = np.concatenate([[0], np.cumsum(counts)]).astype(np.float64)
+        # A number t is the cell [t, t + 1): its gap ends where the next number begins.
+        starts = np.empty(2 * len(own) + 2)
+        starts[0], starts[-1] = ends[0], ends[1] + 1
+        starts[1:-1:2], starts[2:-1:2] = own, own + 1
+        masses, widths = np.diff(_measured(starts, scale)), np.diff(starts)
+        below, above = np.empty(len(masses)), np.empty(len(masses))
+        below[::2], above[::2] = upto, upto
+        below[1::2], above[1::2] = upto[:-1], upto[1:]
+        middles = (starts[1:] + starts[:-1] - 1) / 2
+        shared = 2 * len(own) <= len(values)
+        return cls(masses, middles, widths - 1, below, above, shared=shared)
+
+    def off(self, rank: float) -> Floats:
+        """Return how far each cell is from a rank."""
+        return np.maximum(np.maximum(self.below - rank, rank - self.upto), 0.0)
+
+    def spread(self, logs: Floats, rank: float, unit: float, bridge: _Bridge) -> Floats:
+        """Return the logs of odds, of cells with several ranks in their mean over those."""
+        many = self.upto > self.below
+        if not many.any():
+            return logs
+        grid, _, upto = bridge
+        ends = (self.below[many] - rank) / unit, (self.upto[many] - rank) / unit
+        first, last = (np.interp(end, grid, upto) for end in ends)
+        mean = (last - first) * (grid[1] - grid[0]) / (ends[1] - ends[0])
+        found = logs.copy()
+        found[many] = np.log(np.maximum(mean, _TINY))
+        return found
+
+
+def _measured(points: Floats, scale: float | None) -> Floats:
+    """Return points on the scale on which the base measure is uniform."""
+    return points if scale is None else np.arcsinh(points / scale)
 
 
 def _bridge(count: int, place: int, *, jointly: bool) -> tuple[Floats, Floats]:
     if not jointly or count == 1:
         return bridge_law(1)
     return bridge_law(count, place) if count <= _EXACT else bridge_law(_EXACT)
+
+
+_Bridge = tuple[Floats, Floats, Floats]
+"""Points of a law, the logs of their odds, and the sums of the odds up to each."""
+
+
+@lru_cache(maxsize=64)
+def _logs(count: int, place: int, *, jointly: bool) -> _Bridge:
+    points, odds = _bridge(count, place, jointly=jointly)
+    return points, np.log(odds), np.cumsum(odds)
 
 
 def _difference(moments: Floats, rho: float) -> Floats:

@@ -8,6 +8,10 @@ simulated. The simulation adds vectors of that noise to the sums of synthetic ro
 computes all answers in one pass. Two samples are enough, because the errors depend only on the
 moments of the rows.
 
+*Fits and clamped values.* Most regressions, geometric medians and clamped answers are simulated in
+floats too: a plan says how its own law moves the answer about synthetic rows, without an exact
+draw. A row stands for several records, so about a thousand rows of one sample are enough.
+
 *All others.* The simulation draws with the release's own plan, on several samples of synthetic
 rows. It compares each draw with a draw at an epsilon of 10,000 on the same sample. One sample is
 not enough: where values are far apart by chance, a quantile errs twice as much as elsewhere. A mean
@@ -33,6 +37,7 @@ A release does not wait: 12 draws give the order of magnitude of its error (``CO
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -59,7 +64,6 @@ from mechanisms.estimates.verdicts import Estimate
 from mechanisms.exact.floats import Floats
 from mechanisms.parted import parts_of
 from mechanisms.privacy import MAX_EPSILON_NANOS, ONE_ROW, Epsilon
-from mechanisms.statistics.facts.clipping import is_clipped
 from mechanisms.statistics.questions import (
     Question,
     viewed,
@@ -67,6 +71,9 @@ from mechanisms.statistics.questions import (
 
 ROWS = 4096
 _ROWS = (ROWS, 1024, 256)
+_ROWS_FITTED = (1024, 256)
+_FIT_MS = 20.0
+"""A draw that is expected to take longer is of a fit that reads rows slowly."""
 _ROWS_ON_BOXES = (256,)
 _ROWS_OF_VALUES = (1000,)
 """Of which most levels are whole numbers, as of most data sets' rows."""
@@ -155,13 +162,15 @@ def _others(asked: Asked, plan: Plan, assumptions: Assumptions) -> list[Assumpti
     Columns of which nothing is stated are narrow in one, and columns that are related are so hardly
     or closely.
     """
-    if plan.errors_on is None and not is_clipped(asked.statistic):
+    if plan.errors_on is None:
         return []
     wanted = viewed(asked.statistic, asked.schema)
     unstated = assumptions.unstated(stored(wanted, [*columns_of(wanted.statistic)]), asked.schema)
     found = [assumptions.narrowed(unstated, asked.schema)] if unstated else []
     if wanted.statistic.relation() is not None:
-        found += [replace(assumptions, r_squared=each) for each in _EXPLAINED]
+        # Fits hardly depend on features that explain next to nothing.
+        shares = _EXPLAINED[1:] if _is_fitted(plan) else _EXPLAINED
+        found += [replace(assumptions, r_squared=each) for each in shares]
     return found
 
 
@@ -189,9 +198,10 @@ def simulated_reach(asked: Asked, assumptions: Assumptions) -> float:
 
 def simulating_ms(asked: Asked, assumptions: Assumptions) -> float:
     """Return about how many milliseconds its simulated draws take, from public facts."""
+    if asked.plan().errors_on is not None:
+        return 1.0
     size = _size(asked, assumptions, FULL)
-    plan = size.asked.plan()
-    return max(1.0 if plan.errors_on else size.draws * plan.expected_ms, 1.0)
+    return max(size.draws * size.asked.plan().expected_ms, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +240,11 @@ def _simulated(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Found
     if found is not None:
         low, mean, high = (mapped(_rounded, each) for each in (found.low, found.mean, found.high))
         return _Found(mean, found.reach, coarse=False, low=low, high=high, bias=found.bias)
+    if plan.errors_on is not None:
+        with suppress(np.linalg.LinAlgError):  # a fit may break down in floats
+            return _at_once(asked, plan.errors_on, assumptions)
     size = _size(asked, assumptions, effort)
     plan = size.asked.plan()
-    if plan.errors_on is not None:
-        return _at_once(asked, plan.errors_on, size, assumptions)
     errors = list(_errors(asked, plan, size, assumptions))
     # The errors of all draws, number by number.
     reaches = mapped(lambda *each: _reached(np.array(each)) / size.divisor, *errors)
@@ -244,22 +255,22 @@ def _simulated(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Found
     )
 
 
-def _at_once(asked: Asked, errors_on: ErrorsOn, size: _Size, assumptions: Assumptions) -> _Found:
+def _at_once(asked: Asked, errors_on: ErrorsOn, assumptions: Assumptions) -> _Found:
     """Return the errors of answers that are simulated all at once."""
     relation = relation_of(viewed(asked.statistic, asked.schema))
+    total = max(assumptions.rows_of(asked.schema), 1)
+    count, samples = _rows_at_once(asked, total)
     means: list[Json] = []
     reach = 0.0
-    for sample in range(size.samples):
-        rows = synthetic_rows(asked.schema, assumptions, size.rows, relation, sample=sample)
-        errors = errors_on(rows.data, size.draws, rows.seed + b"errors")
+    for sample in range(samples):
+        rows = synthetic_rows(asked.schema, assumptions, count, relation, sample=sample)
+        errors = errors_on(rows.data, _AT_ONCE_DRAWS, rows.seed + b"errors", total / count)
         means.append(mapped_arrays(lambda each: float(each.sum()) / len(each), errors))
         reaches = mapped_arrays(_reached, errors)
-        reach += (
-            max((each for _, each in numbers(asked.shown(reaches))), default=0.0) / size.samples
-        )
+        reach += max((each for _, each in numbers(asked.shown(reaches))), default=0.0) / samples
     return _Found(
-        mapped(lambda *each: _rounded(sum(each) / len(each) / size.divisor), *means),
-        reach / size.divisor,
+        mapped(lambda *each: _rounded(sum(each) / len(each)), *means),
+        reach,
         coarse=False,
     )
 
@@ -448,21 +459,10 @@ def _rows_tried(asked: Asked) -> tuple[int, ...]:
 def _size(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Size:
     """Return how a question is simulated in bounded time: by public facts alone."""
     total = max(assumptions.rows_of(asked.schema), 1)
-    # Fewer rows at a larger epsilon: the product is what errors follow from.
-    if asked.plan().errors_on is not None:
-        count, wanted = min(total, ROWS), asked.epsilon.fraction * total / min(total, ROWS)
-        taken = min(wanted, Fraction(MAX_EPSILON_NANOS, 10**9))
-        columns = getattr(asked.statistic, "columns", ())
-        return _Size(
-            asked=asked.on(count).at(taken),
-            rows=count,
-            samples=1 if len(columns) ** 2 > _MANY_NUMBERS else 2,
-            draws=_AT_ONCE_DRAWS,
-            divisor=float(wanted / taken),
-        )
     if not _is_tried_in_time(asked, assumptions):
         asked = _stand_in(asked) or asked
     count, expected_ms = _fitting(asked, assumptions)
+    # Fewer rows at a larger epsilon: the product is what errors follow from.
     wanted = asked.epsilon.fraction * total / count
     most_epsilon = Fraction(MAX_EPSILON_NANOS, 10**9)
     if asked.statistic.lies_among_values:
@@ -482,6 +482,24 @@ def _size(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Size:
         draws=draws,
         divisor=float(wanted / taken),
     )
+
+
+def _is_fitted(plan: Plan) -> bool:
+    """Return whether answers that are simulated at once are fits, which read rows many times."""
+    return plan.errors_on is not None and plan.time_depends_on_data
+
+
+def _rows_at_once(asked: Asked, total: int) -> tuple[int, int]:
+    """Return how many rows and samples there are for answers that are simulated at once."""
+    plan = asked.plan()
+    if _is_fitted(plan):
+        count = min(total, _ROWS_FITTED[0])
+        if plan.drawn_on_boxes:  # and simulated quickly: in a sample values may be far apart
+            return count, 2
+        slow = asked.on(count).plan().expected_ms > _FIT_MS
+        return min(total, _ROWS_FITTED[1]) if slow else count, 1
+    columns = getattr(asked.statistic, "columns", ())
+    return min(total, ROWS), 1 if len(columns) ** 2 > _MANY_NUMBERS else 2
 
 
 def _draws(asked: Asked, expected_ms: float, effort: Effort) -> int:

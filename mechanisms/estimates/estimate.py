@@ -47,7 +47,7 @@ from mechanisms.statistics.cells.parting import about_groups
 from mechanisms.statistics.questions import Question, letters_derived
 from mechanisms.statistics.stack import Stack
 
-_STATED_MS, _ADDITIVE_MS, _SIMULATED_MS, _COARSE_MS = 10.0, 15.0, 500.0, 80.0
+_STATED_MS, _ADDITIVE_MS, _SIMULATED_MS, _COARSE_MS = 10.0, 15.0, 100.0, 80.0
 _GOOD_TEST, _WEAK_TEST = 1.2, 2.0  # standard errors in those without noise
 _CLOSED_MS = 20.0  # measured; of closed forms in several populations
 _MS_PER_NUMBER = 0.2  # measured; of answers that are simulated all at once

@@ -36,6 +36,8 @@ _FINEST_STEP, _COARSEST_STEP = -32, -16  # the range of the public grid's expone
 _FINER_THAN_NOISE = 10  # bits
 _HALVINGS, _ROUGHLY = 60, 20  # of an interval that holds gamma
 _NARROWEST, _WIDEST = -10, -2  # the range of the kernel width's exponent
+NARROWEST = Fraction(1, 2**9)
+"""A kernel's width that hardly smooths."""
 _SHARES = np.arange(1, 200) / 200
 _ASSUMED_ROWS = 10**4  # where the row count is private, the width is chosen for this many
 

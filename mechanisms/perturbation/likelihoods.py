@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +22,7 @@ from mechanisms.objectives.several import SeveralObjective
 from mechanisms.objectives.sigmoid import LogisticObjective
 from mechanisms.perturbation.release import Newton, Perturbed, plan_fit
 from mechanisms.privacy import PrivacyLoss
+from mechanisms.samplers.minimiser import Objective
 from mechanisms.statistics.designs.cox_regression import CoxRegression
 from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
 from mechanisms.statistics.designs.poisson_regression import PoissonRegression
@@ -28,6 +30,11 @@ from mechanisms.statistics.designs.rows import CodeRows, MarkedRows, passes
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.logistic_regression import LogisticRegression, SignedCodes
 from mechanisms.statistics.weights import weighing, weights_of
+
+
+def _itself(objective: Callable[[Data], Objective]) -> Callable[[Data], Sequence[Objective]]:
+    """Return what leads to what is estimated: the minimiser without ridge and tilt."""
+    return lambda data: [objective(data)]
 
 
 @weighing
@@ -59,7 +66,9 @@ class PerturbedLogistic(Perturbed):
     def drawing(self, statistic: LogisticRegression, schema: Schema) -> Drawing:
         """Return how it is drawn."""
         objective = partial(logistic_objective, statistic, schema)
-        return self.drawing_of(statistic.scaling(schema), _logistic(statistic, schema), objective)
+        return self.drawing_of(
+            statistic.scaling(schema), _logistic(statistic, schema), objective, _itself(objective)
+        )
 
 
 def logistic_objective(
@@ -101,7 +110,9 @@ class PerturbedPoisson(Perturbed):
     def drawing(self, statistic: PoissonRegression, schema: Schema) -> Drawing:
         """Return how it is drawn."""
         objective = partial(poisson_objective, statistic, schema)
-        return self.drawing_of(statistic.scaling(schema), _poisson(statistic, schema), objective)
+        return self.drawing_of(
+            statistic.scaling(schema), _poisson(statistic, schema), objective, _itself(objective)
+        )
 
 
 def poisson_objective(statistic: PoissonRegression, schema: Schema, data: Data) -> PoissonObjective:
@@ -151,7 +162,9 @@ class PerturbedMultinomial(Perturbed):
     def drawing(self, statistic: MultinomialRegression, schema: Schema) -> Drawing:
         """Return how it is drawn."""
         objective = partial(multinomial_objective, statistic, schema)
-        return self.drawing_of(statistic.scaling(schema), _softmax(statistic, schema), objective)
+        return self.drawing_of(
+            statistic.scaling(schema), _softmax(statistic, schema), objective, _itself(objective)
+        )
 
 
 def multinomial_objective(
@@ -205,7 +218,9 @@ class PerturbedCox(Perturbed):
     def drawing(self, statistic: CoxRegression, schema: Schema) -> Drawing:
         """Return how it is drawn."""
         objective = partial(cox_objective, statistic, schema)
-        return self.drawing_of(statistic.scaling(schema), _hazards(statistic, schema), objective)
+        return self.drawing_of(
+            statistic.scaling(schema), _hazards(statistic, schema), objective, _itself(objective)
+        )
 
 
 def cox_objective(statistic: CoxRegression, schema: Schema, data: Data) -> SeveralObjective:

@@ -9,13 +9,15 @@ from functools import partial
 from mechanisms.contract import Data, Drawing, Plan
 from mechanisms.domain import Schema
 from mechanisms.objectives.losses import Loss, SmoothedCheckObjective, smoothed_check_loss
-from mechanisms.perturbation.calibration import smoothing_width
+from mechanisms.perturbation.calibration import NARROWEST, smoothing_width
 from mechanisms.perturbation.release import Newton, Perturbed, plan_fit
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.designs.rows import CodeRows, passes, sums_of_codes
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.weights import weighing, weights_of
+
+_NARROWED = 4
 
 
 @weighing
@@ -59,8 +61,22 @@ class PerturbedQuantileRegression(Perturbed):
         """Return how it is drawn."""
         objective = partial(smoothed_check_objective, statistic, self.width, schema)
         return self.drawing_of(
-            statistic.scaling(schema), _loss(statistic, schema, self.width), objective
+            statistic.scaling(schema),
+            _loss(statistic, schema, self.width),
+            objective,
+            partial(_narrower, statistic, self.width, schema),
         )
+
+
+def _narrower(
+    statistic: QuantileRegression, width: Fraction, schema: Schema, data: Data
+) -> list[SmoothedCheckObjective]:
+    """Return the loss with ever less smoothing, down to next to none."""
+    found = []
+    while width > NARROWEST:
+        width = max(width / _NARROWED, NARROWEST)
+        found.append(smoothed_check_objective(statistic, width, schema, data))
+    return found
 
 
 def smoothed_check_objective(

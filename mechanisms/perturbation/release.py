@@ -12,6 +12,8 @@ from fractions import Fraction
 from math import sqrt
 from typing import Any, Protocol, cast
 
+import numpy as np
+
 from mechanisms.contract import (
     Alternative,
     Data,
@@ -23,18 +25,24 @@ from mechanisms.contract import (
     Plan,
 )
 from mechanisms.domain import Schema
+from mechanisms.exact.continuous import BallNorm
+from mechanisms.exact.floats import Floats
+from mechanisms.geometry.laws import simulate
 from mechanisms.objectives.losses import Loss, Norm
-from mechanisms.perturbation.calibration import THEOREM, Perturbation
+from mechanisms.perturbation.calibration import SMALLEST_RIDGE, THEOREM, Perturbation
 from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.bodies import Joined
-from mechanisms.samplers.minimiser import Objective
+from mechanisms.samplers.bodies import Body, Joined
+from mechanisms.samplers.minimiser import KnownTilt, Objective, Problem, likely_minimiser
 from mechanisms.samplers.regions import l1_region
 from mechanisms.statistics.designs.rows import are_held, passes_ms
 from mechanisms.statistics.designs.scaling import ScaledColumn
 
 _MS_PER_ENTRY = 0.03  # measured; of the d x d matrix
 _FITTED_MS = 1.5
+_SOLVED = 12
+"""Simulated tilts of which it is solved how far they move theta."""
+_STEP, _TINY = 1e-6, 1e-300
 _PASSES_OF_ONE = 4  # measured; a single coefficient needs hardly a line search
 
 
@@ -72,6 +80,9 @@ class PerturbedFit:
         The mechanism, calibrated.
     bound
         Theta is ``||theta||_1 <= bound``; None for no limit.
+    estimated
+        The objectives whose minimisers lead to what is estimated, the last one's, each near the
+        one before it; None where errors are not simulated here.
     """
 
     scaling: Coordinates
@@ -80,10 +91,60 @@ class PerturbedFit:
     norm: Norm
     drawn: Perturbation
     bound: Fraction | None
+    estimated: Callable[[Data], Sequence[Objective]] | None = None
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Draw one answer, in the columns' units."""
         return self.scaling.released(self.drawn.draw(self.objective(data), randomness))
+
+    def errors(self, data: Data, count: int, seed: bytes, times: float) -> Json:
+        """Return the errors of simulated answers, in floats.
+
+        A tilt V moves theta by about -H^-1 V, with H the Hessian at the fit without one, and no
+        further than the bound lets it. Of the first few it is solved how far it moves: the mean
+        size of an error is theirs, and its law that of all. Where each row stands for ``times``
+        records, the sum of losses is as many times as large: ridge and tilt weigh less.
+        """
+        assert self.estimated is not None
+        private = self.objective(data)
+        ridge = float(self.drawn.ridge) / times
+        fit = self._fitted(private, np.zeros(private.dimension), None, ridge)
+        truth = fit
+        for objective in self.estimated(data):
+            truth = self._fitted(objective, np.zeros(len(fit)), truth, float(SMALLEST_RIDGE))
+        hessian = private.model(fit)[1] + ridge * np.eye(len(fit))
+        rate = float(self.drawn.epsilon * self.drawn.q) / sqrt(self.drawn.sensitivity_squared)
+        tilts = _tilts(self.drawn.norm, len(fit), count, seed) / (rate * times)
+        moved = self._within(fit - np.linalg.solve(hessian, tilts.T).T)
+        answers = _Linear.of(self.scaling, truth)
+        solved = [
+            self._fitted(private, tilt, start, ridge)
+            for tilt, start in zip(tilts[:_SOLVED], moved, strict=False)
+        ]
+        sizes = np.abs(answers.changes(moved))
+        exact = np.abs(answers.changes(np.array(solved))).mean(axis=0)
+        sizes *= exact / np.maximum(sizes[:_SOLVED].mean(axis=0), _TINY)
+        return answers.tree(sizes)
+
+    def _fitted(
+        self, objective: Objective, tilt: Floats, start: Floats | None, ridge: float
+    ) -> Floats:
+        problem = Problem(
+            objective,
+            Fraction(ridge),
+            KnownTilt(tilt),
+            self.drawn.region,
+            self.drawn.step_exponent,
+        )
+        return likely_minimiser(problem, start)
+
+    def _within(self, thetas: Floats) -> Floats:
+        """Return points, those beyond the bound on it."""
+        if self.bound is None:
+            return thetas
+        lengths = np.abs(thetas).sum(axis=1, keepdims=True)
+        shares = np.minimum(float(self.bound) / np.maximum(lengths, _TINY), 1.0)
+        return np.asarray(thetas * shares)
 
     @property
     def disturbance(self) -> Disturbance | None:
@@ -125,8 +186,9 @@ class Perturbed:
         scaling: Coordinates,
         loss: Loss,
         objective: Callable[[Data], Objective],
+        estimated: Callable[[Data], Sequence[Objective]] | None = None,
     ) -> Drawing:
-        """Return how a regression with this loss is drawn."""
+        """Return how a regression with this loss is drawn, and how its errors are simulated."""
         drawn = PerturbedFit(
             scaling=scaling,
             objective=objective,
@@ -143,8 +205,64 @@ class Perturbed:
                 step_exponent=self.step_exponent,
             ),
             bound=self.bound,
+            estimated=estimated,
         )
-        return Drawing(draw=drawn, disturbance=drawn.disturbance)
+        errors = None if estimated is None else drawn.errors
+        return Drawing(draw=drawn, errors_on=errors, disturbance=drawn.disturbance)
+
+
+def _tilts(norm: BallNorm | Body | Joined, size: int, count: int, seed: bytes) -> Floats:
+    """Return simulated tilts at rate 1, shape (count, d)."""
+    if isinstance(norm, Joined):
+        parts = [
+            simulate(norm.norm, length, count, seed=seed + b"%d" % place)
+            for place, length in enumerate(norm.every)
+        ]
+        return np.asarray(np.hstack(parts) @ np.array(norm.matrix, dtype=np.float64).T)
+    if isinstance(norm, str):
+        return simulate(norm, size, count, seed=seed)
+    # of the box that holds the body
+    widths = np.array([float(width) for width in norm.halfwidths])
+    return np.asarray(simulate("linf", size, count, seed=seed) * widths)
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """How the numbers of an answer change with theta, near one."""
+
+    truth: Floats
+    value: Json
+    slopes: Floats
+
+    @classmethod
+    def of(cls, scaling: Coordinates, truth: Floats) -> _Linear:
+        """Return the derivatives of an answer's numbers, shape (numbers, d)."""
+        value = _value(scaling, truth)
+        here = np.array(_numbers(value))
+        steps = _STEP * np.eye(len(truth))
+        there = [_numbers(_value(scaling, truth + step)) for step in steps]
+        return cls(truth, value, (np.array(there) - here).T / _STEP)
+
+    def changes(self, thetas: Floats) -> Floats:
+        """Return by how much the numbers differ from those of the truth, for each theta."""
+        return np.asarray((thetas - self.truth) @ self.slopes.T)
+
+    def tree(self, sizes: Floats) -> Json:
+        """Return sizes in the shape of the value, an array for each number."""
+        left = iter(sizes.T)
+        return {
+            name: {key: next(left) for key in cast(Mapping[str, float], each)}
+            for name, each in self.value.items()
+        }
+
+
+def _value(scaling: Coordinates, theta: Floats) -> Json:
+    return scaling.released([Fraction(entry) for entry in theta.tolist()]).value
+
+
+def _numbers(value: Json) -> list[float]:
+    parts = cast(Sequence[Mapping[str, float]], list(value.values()))
+    return [number for part in parts for number in part.values()]
 
 
 @dataclass(frozen=True, slots=True)

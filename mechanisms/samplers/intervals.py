@@ -218,6 +218,21 @@ def draw_scored_place(
     return place, steps.exponent(index, rate)
 
 
+def likely_points(
+    grid: GridCodes, *, level: Fraction, rate: Fraction, shares: NDArray[np.float64]
+) -> list[int]:
+    """Return the points at these shares of the law, in floats: for simulations alone."""
+    if not len(grid.codes):
+        return [grid.point(grid.first + int(share * grid.span)) for share in shares.tolist()]
+    steps = _steps_near(grid, level, rate, _FLOAT_NATS)
+    sums = np.concatenate([[0.0], _float_sums(steps, rate).astype(np.float64)])
+    # places of a step are equally likely
+    places = np.interp(
+        shares * sums[-1], sums, [*steps.starts, steps.starts[-1] + steps.lengths[-1]]
+    )
+    return [grid.point(int(place)) for place in places.tolist()]
+
+
 def total_weight(grid: GridCodes, *, level: Fraction, rate: Fraction, bits: int) -> arb:
     """Return a ball around the sum of ``exp(-rate * s(t))`` over the grid's places.
 

@@ -105,6 +105,7 @@ _TILT_BITS = 96  # of the tilt, for float hints
 _FLOAT_BITS = 128  # of the first certificate, made from one pass in floats
 _NEWTON_STEPS = 200  # far more than damped steps take; what is reached is only a hint
 _SETTLED = 1e-9  # the Newton step that follows one of this length is below 1e-16
+_SIMULATED = 1e-4  # of a simulation: the error that is left is the square of that
 _FULL_STEP = 0.5  # up to this stretch a Newton step surely lowers the objective
 _LONG_STEP = 4.0  # up to this stretch the bound in _share says enough
 _HALVINGS = 50  # a float has no more digits
@@ -150,11 +151,40 @@ def certified_minimiser(problem: Problem) -> tuple[int, ...]:
     return refined_minimiser(problem, theta)
 
 
-def _newton(problem: Problem) -> Point | None:
+@dataclass(frozen=True, slots=True)
+class KnownTilt:
+    """A tilt that is known, as of a simulation; implements LazyVector."""
+
+    entries: Floats
+
+    def enclose(self, bits: int) -> list[arb]:  # noqa: ARG002 - they are what they are
+        """Return the entries."""
+        return [arb(entry) for entry in self.entries.tolist()]
+
+
+def likely_minimiser(problem: Problem, start: Floats | None = None) -> Floats:
+    """Return theta* in floats, to about three digits and without a proof: for simulations alone.
+
+    Raises
+    ------
+    LinAlgError
+        Floats break down.
+    """
+    point = _newton(problem, start, settled=_SIMULATED)
+    if point is None:
+        raise np.linalg.LinAlgError
+    return np.asarray(point.theta, dtype=np.float64)
+
+
+def _newton(
+    problem: Problem, start: Floats | None = None, settled: float = _SETTLED
+) -> Point | None:
     """Return a float hint of theta*, or None where floats break down."""
     tilt = np.array([float(v) for v in problem.tilt.enclose(_TILT_BITS)])
     ridge = float(problem.ridge)
     theta = np.array([float(t) for t in problem.region.start(len(tilt))])
+    if start is not None:
+        theta = start
     previous = math.inf
     for _ in range(_NEWTON_STEPS):
         gradient, curvature = problem.objective.model(theta)
@@ -171,7 +201,7 @@ def _newton(problem: Problem) -> Point | None:
         size = float(np.abs(point.theta).sum())
         # Near the end steps stop shrinking by rounding alone; the certificate judges the point.
         stalled = length <= 1e-6 * size and length >= previous / 4
-        if stalled or length <= _SETTLED * size or problem.objective.quadratic:
+        if stalled or length <= settled * size or problem.objective.quadratic:
             return point
         theta = theta + step * _share(problem, theta, step, curvature)
         previous = length

@@ -323,7 +323,7 @@ def test_simulated_errors_have_the_answer_s_shape() -> None:
     for asked in (ASKED, SCORED):
         plan = calibrate(asked, schema, Epsilon.parse("1"))
         assert plan.errors_on is not None
-        errors: Any = plan.errors_on(data, 50, b"seed")
+        errors: Any = plan.errors_on(data, 50, b"seed", 1.0)
         value: Any = plan.draw(data, seeded_randomness(1)).value
         assert [each.keys() for each in errors["curve"]] == [each.keys() for each in value["curve"]]
         arrays = [

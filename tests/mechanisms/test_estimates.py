@@ -21,7 +21,7 @@ from mechanisms.estimates.asked import Memory
 from mechanisms.estimates.assumptions import Assumptions, Spread
 from mechanisms.estimates.estimate import ErrorEstimate, estimate_error
 from mechanisms.estimates.synthetic import Relation, SyntheticRows, drawn, synthetic_rows
-from mechanisms.estimates.trees import at, mapped, numbers
+from mechanisms.estimates.trees import at, mapped, mapped_arrays, numbers
 from mechanisms.estimates.verdicts import (
     GOOD,
     WEAK,
@@ -256,6 +256,99 @@ def test_expected_errors_are_right_to_a_fifth_on_average_and_to_a_third_each() -
     assert abs(np.mean(np.log(ratios))) <= 0.1, ratios
 
 
+def _mean(each: Any) -> float:
+    return float(np.mean(each))
+
+
+AT_ONCE: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "geometric_median", "columns": ["age", "pay"]}, "4"),
+    ({"kind": "quantile_regression", "target": "pay", "features": ["age"], "bound": 2}, "1"),
+    ({"kind": "quantile_regression", "target": "pay", "features": ["age"], "tau": 0.8}, "4"),
+    ({"kind": "poisson_regression", "target": "age", "features": ["pay"]}, "1"),
+    ({"kind": "multinomial_regression", "target": "sex", "features": ["age"]}, "4"),
+    ({"kind": "mean", "columns": ["age"], "clip": "private"}, "1"),
+    ({"kind": "std", "columns": ["pay"], "clip": {"lower": 0, "upper": 50}}, "1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "epsilon"),
+    [pytest.param(*AT_ONCE[0], marks=pytest.mark.wide), *AT_ONCE[1:]],  # its draws take seconds
+)
+def test_errors_that_are_simulated_at_once_are_those_of_draws(
+    fields: Mapping[str, Any], epsilon: str
+) -> None:
+    """Of 60 draws and of the simulation the standard errors are about 10% each."""
+    rows = 100 if fields["kind"] == "geometric_median" else 300
+    data, schema = uniform_rows(rows), schema_of(Adjacency.REPLACE_ONE, rows)
+    asked = question(fields)
+    plan = calibrate(asked, schema, Epsilon.parse(epsilon))
+    sure = calibrate(asked.estimand(), schema, Epsilon.parse("10000"))
+    if "clip" in fields:
+        sure = calibrate(question({**fields, "clip": "none"}), schema, Epsilon.parse("10000"))
+    exact = sure.draw(data, seeded_randomness(0)).value
+    values = [plan.draw(data, seeded_randomness(turn)).value for turn in range(1, 61)]
+    assert plan.errors_on is not None
+    expected = mapped_arrays(_mean, plan.errors_on(data, 128, b"seed", 1.0))
+    for path, error in numbers(expected):
+        seen = np.mean([abs(at(value, path) - at(exact, path)) for value in values])
+        assert 2 / 3 <= error / seen <= 3 / 2, (path, error, seen)
+
+
+@pytest.mark.parametrize(("fields", "epsilon"), AT_ONCE)
+def test_a_row_that_stands_for_several_records_is_as_they_are(
+    fields: Mapping[str, Any], epsilon: str
+) -> None:
+    asked = question(fields)
+    plan = calibrate(asked, schema_of(Adjacency.REPLACE_ONE, 1200), Epsilon.parse(epsilon))
+    rows = uniform_rows(300)
+    repeated = ArrayData(
+        columns=COLUMNS,
+        codes={name: np.tile(rows.codes[name], 4) for name in COLUMNS},
+        values={name: np.tile(each, 4) for name, each in (rows.values or {}).items()},
+    )
+    assert plan.errors_on is not None
+    for data, times in ((rows, 4.0), (repeated, 1.0)):
+        found = mapped_arrays(_mean, plan.errors_on(data, 128, b"seed", times))
+        if data is rows:
+            one = found
+    for path, error in numbers(found):
+        assert at(one, path) == pytest.approx(error, rel=0.02), path
+
+
+WHOLE = NumberColumn(lower=Fraction(0), upper=Fraction(60), kind="integer")
+
+
+@pytest.mark.parametrize(
+    ("levels", "rows", "epsilon"),
+    [
+        ([0.5], 300, "0.2"),
+        ([0.9], 3000, "0.5"),
+        pytest.param([0.25, 0.5, 0.75], 300, "1", marks=pytest.mark.wide),
+    ],
+)
+def test_quantiles_of_whole_numbers_err_as_draws_do(
+    levels: list[float], rows: int, epsilon: str
+) -> None:
+    schema = Schema({"age": WHOLE}, Adjacency.REPLACE_ONE, rows)
+    asked = question({"kind": "quantile", "column": "age", "levels": levels})
+    found = estimate_error(
+        asked, schema, Epsilon.parse(epsilon), mechanism="auto", norm="auto",
+        assumptions=Assumptions(),
+    )  # fmt: skip
+    assert found.usefulness.estimate == "approximated"
+    plan, sure = (calibrate(asked, schema, Epsilon.parse(each)) for each in (epsilon, "10000"))
+    generator, errors = np.random.default_rng(8), []
+    for turn in range(200):
+        values: dict[str, Any] = {"age": generator.integers(0, 61, rows)}
+        data = ArrayData.from_values(schema, values)
+        value, true = (each.draw(data, seeded_randomness(turn)).value for each in (plan, sure))
+        errors.append([abs(at(value, path) - number) for path, number in numbers(true)])
+    seen = np.mean(errors, axis=0)
+    for (_, error), mean in zip(numbers(found.expected_error), seen, strict=True):
+        assert 2 / 3 <= error / mean <= 3 / 2, (error, mean)
+
+
 def test_a_simulation_describes_no_noise_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     def describe(*arguments: object, **more: object) -> None:
         raise ZeroDivisionError("it is read")
@@ -287,7 +380,7 @@ def test_a_question_is_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return drawn(plan, rows, turn)
 
     monkeypatch.setattr("mechanisms.estimates.errors.drawn", counting)
-    asked = {"kind": "geometric_median", "columns": ["age", "pay"]}
+    asked = {"kind": "geometric_median", "columns": ["age"]}
     found = estimated(asked, rows=50, epsilon="0.73")  # no other test asks at this epsilon
     assert drawn_turns
     drawn_turns.clear()

@@ -198,8 +198,9 @@ def test_a_value_lies_in_its_cell(kind: NumberKind, ends: tuple[int, int]) -> No
     assert (column.grid.starts(cells) <= values).all()
     assert (values < column.grid.starts(cells + 1)).all()
     for edge in values[:200].tolist():
-        if column.grid.starts_at(edge):
-            (first,) = column.grid.cells(np.array([edge], dtype=column.dtype))
+        one = np.array([edge], dtype=column.dtype)
+        if column.grid.starts_at(one):
+            (first,) = column.grid.cells(one)
             assert np.array_equal(cells >= first, values >= edge)
 
 

@@ -221,8 +221,7 @@ def _number_axis(
 
 
 def _axis(name: str, column: NumberColumn, labels: tuple[str, ...], starts: Values) -> Axis:
-    sketched = all(column.grid.starts_at(start) for start in starts.tolist())
-    return Axis(name, labels, starts, sketched)
+    return Axis(name, labels, starts, column.grid.starts_at(starts))
 
 
 def _text(column: NumberColumn, value: float) -> str:

@@ -338,7 +338,8 @@ def joint_rank_errors(
     return [unit * ideal[level] for level in levels]
 
 
-def bridge_errors(count: int) -> list[float]:
+@lru_cache(maxsize=64)
+def bridge_errors(count: int) -> Sequence[float]:
     """Return the mean |delta_j| of the bound walk at rate 1, j = 1 .. count.
 
     Exact for up to 12 levels; beyond, of a Gaussian bridge with steps of the
