@@ -23,6 +23,7 @@ from mechanisms.tables.sensitivities import Changes
 from mechanisms.tables.workload import ColumnSet, Counts, Workload, count_margins
 from tests.enumeration.domains import Rows, data_sets, largest_loss, neighbours
 from tests.enumeration.walk import RESOLVED, Bounds, law_of
+from tests.tiers import wide
 
 F = Fraction
 TWO = Workload.of_order((2, 2), 1)
@@ -93,7 +94,11 @@ MADE = [
 ]
 
 
-@pytest.mark.parametrize("measurement", MADE, ids=["hulls", "l1", "cube", "levels", "l1 levels"])
+@pytest.mark.parametrize(
+    "measurement",
+    [*MADE[:3], *wide(MADE[3]), MADE[4]],
+    ids=["hulls", "l1", "cube", "levels", "l1 levels"],
+)
 def test_a_workload_uses_all_of_epsilon(measurement: Measurement) -> None:
     adjacency = next(each for each, changes in CHANGES.items() if changes == measurement.changes)
     epsilon = 10 if isinstance(measurement, CubeCharacters) else 12

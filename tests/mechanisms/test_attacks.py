@@ -38,7 +38,7 @@ from mechanisms.tables.laplace import LaplaceMargins
 from mechanisms.tables.ranges import RangeTree
 from mechanisms.testing import record_replay, seeded_randomness
 from tests.mechanisms.offers import ADD, COLUMNS, REPLACE
-from tests.mechanisms.test_every_offer import CASES, Case, numbers, once_each
+from tests.mechanisms.test_every_offer import CASES, Case, first_of_each, numbers, offer_of
 
 DRAWS = 20
 
@@ -162,7 +162,7 @@ def computed(case: Case) -> bool:
 LATTICES = [case for case in CASES if not computed(case)]
 
 
-@once_each(LATTICES, second=[pytest.mark.wide])
+@first_of_each(offer_of, LATTICES)
 @pytest.mark.parametrize("epsilon", ["0.001", "1"])
 def test_neighbours_reach_the_same_bit_patterns(case: Case, epsilon: str) -> None:
     """All bounds are dyadic here, so every lattice point is a float of its own."""

@@ -74,26 +74,30 @@ CASES = [
 REFUSED = [Case(proof, *pair) for proof in PROOFS for pair in proof.refused]
 
 
-def once_each(
-    cases: Sequence[Case], *, second: Sequence[pytest.MarkDecorator] = ()
-) -> pytest.MarkDecorator:
-    """Try each offer by its first entry, and by its others in wide tests.
+def offer_of(case: Case) -> tuple[str, str, str]:
+    """Return what a catalog offers: kind, mechanism and norm."""
+    return *mechanism_of(case), case.norm
 
-    ``second`` marks what has been offered under another adjacency.
-    """
-    seen: set[str] = set()
-    offered: set[tuple[str, str, str]] = set()
+
+def mechanism_of(case: Case) -> tuple[str, str]:
+    """Return the statistic's kind and the mechanism that draws it."""
+    return case.proof.statistic.kind, case.proof.mechanism
+
+
+def first_of_each(
+    key: Callable[[Case], object], cases: Sequence[Case] = CASES
+) -> pytest.MarkDecorator:
+    """Try the first case of each key, and the others in wide tests."""
+    seen: set[object] = set()
     tried = []
     for case in cases:
-        offer = (case.proof.statistic.kind, case.proof.mechanism, case.norm)
-        marks = [pytest.mark.wide] if str(case) in seen else second if offer in offered else ()
-        seen.add(str(case))
-        offered.add(offer)
+        marks = [pytest.mark.wide] if key(case) in seen else []
+        seen.add(key(case))
         tried.append(pytest.param(case, id=str(case), marks=marks))
     return pytest.mark.parametrize("case", tried)
 
 
-every_offer = once_each(CASES, second=[pytest.mark.wide])
+every_offer = first_of_each(offer_of)
 """Each offer by its first entry and under its first adjacency; by the others in wide tests."""
 
 
@@ -218,7 +222,7 @@ def test_a_question_that_does_not_fit_is_refused(case: Case) -> None:
         other.plan("1", 5)
 
 
-@once_each(CASES, second=[pytest.mark.wide])
+@first_of_each(mechanism_of)
 @pytest.mark.statistical
 @pytest.mark.usefixtures("draws_share")
 def test_the_auditor_finds_no_more_than_epsilon(case: Case) -> None:

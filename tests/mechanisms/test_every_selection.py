@@ -48,8 +48,9 @@ from tests.mechanisms.test_every_offer import (
     Case,
     events,
     every_offer,
+    first_of_each,
     mirrors,
-    once_each,
+    offer_of,
     skeleton,
 )
 from tests.mechanisms.test_knorm_privacy import loss
@@ -190,7 +191,7 @@ def label_of(row: Record, name: str) -> str:
     return str(row[name]) if name == "group" else ("false", "true")[int(str(row[name]))]
 
 
-@once_each([case for case in CASES if case.adjacency is REPLACE])
+@first_of_each(offer_of, [case for case in CASES if case.adjacency is REPLACE])
 @pytest.mark.statistical
 @pytest.mark.usefixtures("draws_share")
 def test_a_filter_s_plan_covers_a_record_that_leaves(case: Case) -> None:

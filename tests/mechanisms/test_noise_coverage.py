@@ -15,9 +15,10 @@ from tests.mechanisms.test_every_offer import (
     CASES,
     ROWS,
     Case,
+    first_of_each,
     intervals,
     numbers,
-    once_each,
+    offer_of,
     spread_out,
     without_intervals,
 )
@@ -28,7 +29,7 @@ STATED = [case for case in CASES if case.proof.noise]
 
 
 @pytest.mark.statistical
-@once_each(STATED, second=[pytest.mark.wide])
+@first_of_each(offer_of, STATED)
 def test_the_stated_noise_is_the_noise(case: Case) -> None:
     data = spread_out(case.proof)
     plan, randomness = case.plan(EPSILON, ROWS), seeded_randomness(11)

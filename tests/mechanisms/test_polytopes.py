@@ -46,7 +46,7 @@ def ball(dimension: int, radius: int) -> list[tuple[int, ...]]:
 # 1. Polytopes and frames --------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(cuts=Cuts, root=st.sampled_from([Polytope.cross, Polytope.cube]))
 def test_the_halves_of_a_cut_hold_each_grid_point_once(
     cuts: list[tuple[tuple[int, ...], int]], root: object
