@@ -25,9 +25,11 @@ RUN /tools/bin/python -m pip install --quiet --no-index --upgrade --find-links /
     && python -m venv --without-pip /opt/release-desk \
     && /tools/bin/python -m pip --python /opt/release-desk/bin/python install --quiet --no-index \
         --find-links /wheels --no-compile "$(echo /dist/*.whl)$EXTRAS"
-# No tests of other people's packages, and no debugging symbols. Libraries in *.libs were edited
-# after they were linked, and would not load any more.
+# No tests of other people's packages, no locales but those of the desk's languages, and no debugging
+# symbols. Libraries in *.libs were edited after they were linked, and would not load any more.
 RUN find /opt/release-desk -depth -type d -name tests -exec rm -r {} + \
+    && find /opt/release-desk -path '*/babel/locale-data/*' \
+        ! -name 'root.dat' ! -name 'de*' ! -name 'en*' ! -name 'fr*' -delete \
     && find /opt/release-desk -name '*.so' ! -path '*.libs/*' -exec strip --strip-unneeded {} +
 # A whole trip, which also writes the bytecode of the modules that are used, and of no others: on a
 # read-only root none can be written later. Elsewhere than in /src, whose modules would come first.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from app.web.languages import LANGUAGES
 from tests.deploy.recipes import (
     DOCKERFILE,
     compose_file,
@@ -50,6 +51,12 @@ def test_the_image_starts_the_desk_as_it_is_told() -> None:
         "/anchor",
     }
     assert said.environment["PATH"].startswith("/opt/release-desk/bin:")
+
+
+def test_the_locales_of_every_language_are_kept() -> None:
+    text = "\n".join(stages()[0])
+    kept = set(re.findall(r"! -name '([\w.]+)\*?'", text))
+    assert kept == {"root.dat", *LANGUAGES}
 
 
 def test_every_image_is_named_by_its_digest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -25,20 +26,29 @@ MOST_BYTES = 550_000_000
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 
 LOADED = """
-import ctypes, importlib, pathlib, pkgutil, app
+import ctypes, importlib, json, pathlib, pkgutil, app
 place = pathlib.Path(app.__file__).parent.parent
 libraries = sorted(place.rglob("*.so*"))
 for library in libraries:
     ctypes.CDLL(str(library))
-names = []
+names, lacking = [], {}
 for top in ("app", "mechanisms"):
     package = importlib.import_module(top)
     names += [each.name for each in pkgutil.walk_packages(package.__path__, f"{top}.")]
 for name in names:
     if not name.endswith("__main__"):
-        importlib.import_module(name)
-print(len(libraries), len(names))
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            lacking[name] = error.name.partition(".")[0]
+from babel import Locale
+from app.web.languages import LANGUAGES
+for each in LANGUAGES:
+    Locale.parse(each)
+print(json.dumps([len(libraries), len(names), lacking]))
 """
+EXTRA = {"app.api.traces": "opentelemetry"}
+"""What needs a package that only a build with `EXTRAS` has."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +116,10 @@ def test_the_image_is_small_and_holds_what_runs(built: Built) -> None:
 def test_every_library_and_every_module_loads(entered: Entered) -> None:
     done = entered.run("python", "-c", LOADED)
     assert done.returncode == 0, done.stderr[-2000:]
-    libraries, modules = map(int, done.stdout.split())
+    libraries, modules, lacking = json.loads(done.stdout)
     assert libraries > 100
     assert modules > 300
+    assert lacking == EXTRA
 
 
 def test_nothing_but_the_volumes_can_be_written(entered: Entered) -> None:
