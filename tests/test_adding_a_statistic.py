@@ -38,6 +38,7 @@ OWN = {
 }
 
 
+@pytest.mark.slow
 def test_a_registered_statistic_is_known_everywhere() -> None:
     found = subprocess.run(
         [sys.executable, "-c", WALK], cwd=ROOT, capture_output=True, text=True, check=False

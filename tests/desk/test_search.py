@@ -173,6 +173,7 @@ def test_words_are_few_small_and_plain(query: str) -> None:
     assert all(each and not set(each) & set("%\\\x00\"'") for each in words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_thousand_data_sets_are_searched_in_little_time(backend: str, tmp_path: Path) -> None:
     columns = {f"column_{at}": {"label": f"Question {at}"} for at in range(50)}

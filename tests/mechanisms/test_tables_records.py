@@ -241,6 +241,7 @@ def test_noise_beyond_all_counts_is_cut_off() -> None:
         assert found.people <= records.MOST_RECORDS
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_all_pairs_of_a_hundred_binary_columns_in_a_minute() -> None:
     workload = Workload.of_order((2,) * 100, 2)

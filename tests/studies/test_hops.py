@@ -9,10 +9,13 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 MOST_FILES = 34
 MOST_HOPS = 126  # the last one asks whether the caller may see the data set at all
 
 
+@pytest.mark.slow
 def test_a_warm_release_takes_no_longer_way() -> None:
     command = [sys.executable, "-m", "studies.hops", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
