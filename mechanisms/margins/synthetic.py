@@ -5,6 +5,9 @@ category is its text and a boolean its truth. A number is spread evenly within i
 number, a day or a second is any of the cell, others are decimals of three or four digits more than
 the cell's width has.
 
+*By group* each group's tables have a model of their own. A group has the share of the rows that it
+has of the released totals, to the nearest row. Its rows carry the values of the groups' columns.
+
 **Privacy.** A function of a release, of public facts and of a public seed: post-processing (Awan &
 Slavkovic 2021, Proposition 2.11). It has the release's guarantee, and costs nothing. No data set is
 read.
@@ -16,8 +19,9 @@ a whole number over a power of ten.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from hashlib import sha256
 from itertools import combinations, pairwise
 from math import ceil, floor
 from typing import Any
@@ -28,7 +32,9 @@ from numpy.typing import NDArray
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema, Values
 from mechanisms.exact.floats import Integers
+from mechanisms.exact.fractions import as_written
 from mechanisms.statistics.cells.axes import Axis
+from mechanisms.statistics.cells.parting import Where, about_groups, dropping
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.tables import MarginStatistic
 from mechanisms.tables.levels import Hierarchy
@@ -43,6 +49,7 @@ _DIGITS = 3
 _MOST_PLACES = 300  # ten to this power is a float
 _WHOLE_FLOATS = 1 << 53
 _INT64 = (1 << 63) - 1
+_MS_PER_MODEL = 5.0
 _MS_PER_VALUE = 6e-4  # measured; with its place in a file
 
 
@@ -75,7 +82,8 @@ class SyntheticTable:
         The values of each column: texts, booleans, whole numbers or floats; dates and moments as
         ISO 8601 texts.
     links
-        Each column, and those that it depends on in the model.
+        Each column, and those that it depends on in the model; by group in that of any group, and
+        the groups' columns.
     unmeasured
         Pairs that no released table has: independent given the model.
     left_out
@@ -107,34 +115,48 @@ def synthesize(
     Raises
     ------
     InvalidStatisticError
-        The rows are too many, or the tables are of groups.
+        The rows are too many, or groups are made of a column that the tables have, too.
     """
-    if isinstance(statistic, Question) and statistic.by:
-        raise InvalidStatisticError("tables by group have no synthetic rows", field_name="release")
     most = most_rows(statistic)
     if rows > most:
         raise InvalidStatisticError(
-            f"at most {most:,} rows of {len(statistic.columns)} columns are made at once",
+            f"at most {most:,} rows of {_columns(statistic)} columns are made at once",
             field_name="rows",
         )
+    groups = _Groups.of(statistic, value, schema)
     statistic = statistic.answered(value)
-    workload, counts = read_tables(statistic, value, schema)
-    names, levels = statistic.names(schema), statistic.levels(schema)
+    workload, names, levels = (
+        statistic.workload(schema), statistic.names(schema), statistic.levels(schema)
+    )  # fmt: skip
     above = frozenset(() if levels is None else levels.columns[:-1])
     margins = tuple(margin for margin in workload.margins if above.isdisjoint(margin))
-    model = GraphicalModel.fitted(Workload(workload.sizes, margins), counts)
-    codes = model.draw(rows, seed)
+    counts = [_counts_of(workload, each, raw=statistic.raw) for each in groups.values]
+    models = [GraphicalModel.fitted(Workload(workload.sizes, margins), each) for each in counts]
+    drawn = [
+        model.draw(share, own)
+        for model, share, own in zip(models, groups.shares(rows), groups.seeds(seed), strict=True)
+    ]
     if levels is not None:
-        _fill(codes, levels)
+        for each in drawn:
+            _fill(each, levels)
+    order = groups.order(rows, seed)
+    codes = np.concatenate(drawn)[order]
     held = sorted({column for margin in workload.margins for column in margin})
     measured = {pair for margin in workload.margins for pair in combinations(margin, 2)}
     axes = statistic.axes(schema)
     return SyntheticTable(
         columns={
-            names[i]: _values(schema.columns[names[i]], axes[i], codes[:, i], seed, i) for i in held
+            **groups.columns([len(each) for each in drawn], order, seed),
+            **{
+                names[i]: _values(schema.columns[names[i]], axes[i], codes[:, i], seed, f"{i}")
+                for i in held
+            },
         },
-        links=[(names[link.column], _named(names, link.given)) for link in model.links],
-        fits=[_fit(model, names, counts[margin], margin, codes) for margin in workload.margins],
+        links=[*groups.links(), *_links(models, names, groups.names)],
+        fits=[
+            _fit(models, (groups, names), [each[margin] for each in counts], margin, drawn)
+            for margin in workload.margins
+        ],
         unmeasured=[
             (names[i], names[j])
             for i, j in combinations([i for i in held if i not in above], 2)
@@ -142,6 +164,134 @@ def synthesize(
         ],
         left_out=[name for i, name in enumerate(names) if i not in held],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The groups of an answer; a single one of no column where there are none.
+
+    Attributes
+    ----------
+    axes, facts
+        The groups' columns: the cells of each, and their public facts between the edges.
+    values
+        The answer of each group, in the order of the cells.
+    """
+
+    axes: tuple[Axis, ...]
+    facts: tuple[Column, ...]
+    values: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, statistic: MarginStatistic, value: Mapping[str, Any], schema: Schema) -> _Groups:
+        """Return those of a released answer.
+
+        Raises
+        ------
+        InvalidStatisticError
+            A column of theirs, or what it is a level of, is in the tables too.
+        """
+        if not (isinstance(statistic, Question) and statistic.by):
+            return cls((), (), (value,))
+        axes = statistic.parting(schema).axes
+        names, made_of = (
+            statistic.names(schema),
+            {level: each.source for level, each in schema.nested.items()},
+        )
+        for axis in axes:
+            found = next((name for name in names if _same_column(axis.column, name, made_of)), None)
+            if found is not None:
+                raise InvalidStatisticError(
+                    f"the tables have {found}, and {axis.column} makes groups: rows that agree "
+                    "with both cannot be made, as noisy tables have records of other groups",
+                    field_name="release",
+                )
+        outside = dropping(statistic.by, schema)
+        facts = tuple(_between(schema.columns[axis.column], axis.column, outside) for axis in axes)
+        return cls(axes, facts, tuple(each["value"] for each in value["groups"]))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the groups' columns."""
+        return tuple(axis.column for axis in self.axes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return how many cells each of them has."""
+        return tuple(len(axis.labels) for axis in self.axes)
+
+    def shares(self, rows: int) -> list[int]:
+        """Return how many rows each group has."""
+        people = [max(round(each["rows"]), 0) for each in self.values]
+        if not any(people):
+            people = [1] * len(people)
+        return quotas([rows * each * SCALE // sum(people) for each in people], rows)
+
+    def seeds(self, seed: int) -> list[int]:
+        """Return the seed of each group's rows."""
+        if not self.axes:
+            return [seed]
+        texts = (f"{seed} group {place}" for place in range(len(self.values)))
+        return [int.from_bytes(sha256(text.encode()).digest()[:8], "little") for text in texts]
+
+    def order(self, rows: int, seed: int) -> Integers:
+        """Return the order of the rows in a file: of groups a pseudo-random one."""
+        if not self.axes:
+            return np.arange(rows)
+        return np.argsort(stream(seed, "order of rows", rows), kind="stable")
+
+    def columns(self, many: Sequence[int], order: Integers, seed: int) -> dict[str, list[Any]]:
+        """Return the values of the groups' columns."""
+        cells = np.repeat(np.arange(len(many)), many)[order]
+        codes = np.unravel_index(cells, self.sizes) if self.axes else ()
+        return {
+            axis.column: _values(column, axis, own.astype(np.int64), seed, f"group {place}")
+            for place, (axis, column, own) in enumerate(
+                zip(self.axes, self.facts, codes, strict=True)
+            )
+        }
+
+    def links(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the groups' columns, each depending on those before it."""
+        return [(name, self.names[:place]) for place, name in enumerate(self.names)]
+
+
+def _same_column(one: str, other: str, made_of: Mapping[str, str]) -> bool:
+    """Return whether one of two columns is the other, or a level above it."""
+    chains = []
+    for name in (one, other):
+        chain = [name]
+        while chain[-1] in made_of:
+            chain.append(made_of[chain[-1]])
+        chains.append(chain)
+    return chains[0][-1] == chains[1][-1]
+
+
+def _between(column: Column, name: str, outside: Where) -> Column:
+    """Return a column's facts between the edges, where what is outside is in no group."""
+    if not isinstance(column, NumberColumn):
+        return column
+    ends = {each.op: column.number_of(each.value) for each in outside if each.column == name}
+    low, high = ends.get(">="), ends.get("<=")
+    return replace(
+        column,
+        lower=column.lower if low is None else as_written(low),
+        upper=column.upper if high is None else as_written(high),
+    )
+
+
+def _links(
+    models: Sequence[GraphicalModel], names: Sequence[str], groups: tuple[str, ...]
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Return each column, and what it depends on in any of the models, the groups first."""
+    given: dict[int, set[int]] = {}
+    for model in models:
+        for link in model.links:
+            given.setdefault(link.column, set()).update(link.given)
+    return [
+        (names[column], (*groups, *_named(names, tuple(sorted(found)))))
+        for column, found in given.items()
+    ]
 
 
 def _fill(codes: Integers, levels: Hierarchy) -> None:
@@ -154,30 +304,35 @@ def _fill(codes: Integers, levels: Hierarchy) -> None:
 
 def most_rows(statistic: MarginStatistic) -> int:
     """Return how many rows are made at once."""
-    return min(MOST_ROWS, MOST_VALUES // len(statistic.columns))
+    return min(MOST_ROWS, MOST_VALUES // _columns(statistic))
 
 
-def synthesizing_ms(statistic: MarginStatistic, rows: int) -> float:
+def _columns(statistic: MarginStatistic) -> int:
+    """Return how many columns the rows of a question have at most."""
+    return len(statistic.columns) + len(getattr(statistic, "by", ()))
+
+
+def synthesizing_ms(statistic: MarginStatistic, schema: Schema, rows: int) -> float:
     """Return about how many milliseconds of one core it takes to make rows, and to write them."""
-    return 5 + _MS_PER_VALUE * rows * len(statistic.columns)
+    models = max(about_groups(getattr(statistic, "by", ()), schema), 1)
+    return _MS_PER_MODEL * models + _MS_PER_VALUE * rows * _columns(statistic)
 
 
-def read_tables(
-    statistic: MarginStatistic, value: Mapping[str, Any], schema: Schema
-) -> tuple[Workload, dict[ColumnSet, Integers]]:
+def _counts_of(
+    workload: Workload, value: Mapping[str, Any], *, raw: bool
+) -> dict[ColumnSet, Integers]:
     """Return the margins of an answer: whole counts, none negative.
 
     Unbiased estimates are projected on whole counts of the same total, each table by itself.
     """
-    workload = statistic.workload(schema)
     people = min(max(round(value["rows"]), 0), MOST_COUNT)
     counts = {}
     for margin, table in zip(workload.margins, value["tables"], strict=True):
         own = [cell["count"] for cell in table["cells"]]
-        if statistic.raw:
+        if raw:
             own = quotas([round(SCALE * each) for each in own], people)
         counts[margin] = np.array(own, dtype=np.int64).reshape(workload.shape(margin))
-    return workload, counts
+    return counts
 
 
 def _named(names: Sequence[str], columns: ColumnSet) -> tuple[str, ...]:
@@ -185,17 +340,23 @@ def _named(names: Sequence[str], columns: ColumnSet) -> tuple[str, ...]:
 
 
 def _fit(
-    model: GraphicalModel,
-    names: Sequence[str],
-    released: Integers,
+    models: Sequence[GraphicalModel],
+    named: tuple[_Groups, Sequence[str]],
+    counts: Sequence[Integers],
     margin: ColumnSet,
-    codes: Integers,
+    drawn: Sequence[Integers],
 ) -> TableFit:
-    made = cells_of(model.workload, codes, margin)
+    """Return a table, of all groups as one with the groups' columns first."""
+    groups, names = named
+    shape = (*groups.sizes, *counts[0].shape)
+    parts = [
+        cells_of(model.workload, codes, margin) for model, codes in zip(models, drawn, strict=True)
+    ]
+    released, made = np.stack(counts).reshape(shape), np.stack(parts).reshape(shape)
     shares = [each / max(int(each.sum()), 1) for each in (released, made)]
     return TableFit(
-        columns=_named(names, margin),
-        in_model=model.knows(margin),
+        columns=(*groups.names, *_named(names, margin)),
+        in_model=all(model.knows(margin) for model in models),
         total_variation=float(np.abs(shares[0] - shares[1]).sum() / 2),
         released=released,
         synthetic=made,
@@ -205,7 +366,7 @@ def _fit(
 # Values
 
 
-def _values(column: Column, axis: Axis, codes: Integers, seed: int, place: int) -> list[Any]:
+def _values(column: Column, axis: Axis, codes: Integers, seed: int, place: str) -> list[Any]:
     if isinstance(column, CategoryColumn):
         return [axis.labels[code] for code in codes.tolist()]
     if column.boolean:

@@ -242,6 +242,38 @@ def test_the_client_returns_frames(service: Service, parent: dict[str, Any]) -> 
         raw.records()
 
 
+def test_rows_of_tables_by_group_carry_the_groups(
+    curator: httpx.Client, parent: dict[str, Any]
+) -> None:
+    groups = ["sex", {"column": "age", "edges": [10, 50, 90], "outside": "drop"}]
+    asked = {
+        "kind": "tables", "columns": ["owner", "weight"], "edges": {"weight": EDGES["weight"]},
+        "by": groups,
+    }  # fmt: skip
+    answer = settled(curator, ask(curator, parent["dataset"], asked, epsilon="1000")).json()
+    file = make(curator, answer["id"])
+    assert file.status_code == 200, file.text
+    rows = list(csv.DictReader(io.StringIO(file.text)))
+    assert list(rows[0]) == ["sex", "age", "owner", "weight"]
+    # owners are men, and men are old
+    men = [row for row in rows if row["sex"] == "m"]
+    assert len(men) / len(rows) == pytest.approx(0.5, abs=0.03)
+    agree = [(row["owner"] == "true") == (float(row["age"]) >= 50) for row in rows]
+    assert sum(agree) / len(rows) > 0.95
+    assert all(10 <= float(row["age"]) <= 90 for row in rows)
+    body = describe(curator, answer["id"]).json()
+    assert body["sha256"] == hashlib.sha256(file.content).hexdigest()
+    assert [each["columns"] for each in body["tables"]] == [["sex", "age", "owner", "weight"]]
+    assert body["model"][:2] == [
+        {"column": "sex", "given": []},
+        {"column": "age", "given": ["sex"]},
+    ]
+    both = {**asked, "by": groups[1:], "columns": ["owner", "age"], "edges": {"age": EDGES["age"]}}
+    made = settled(curator, ask(curator, parent["dataset"], both, epsilon="10")).json()
+    refused = assert_problem(make(curator, made["id"]), 422, "invalid-request")
+    assert "age makes groups" in str(refused)
+
+
 def test_what_cannot_be_made_is_refused(curator: httpx.Client, parent: dict[str, Any]) -> None:
     for asked in ({"rows": 0}, {"rows": 2**21}, {"seed": -1}, {"format": "xml"}, {"more": 1}):
         assert_problem(make(curator, parent["id"], **asked), 422, "invalid-request")

@@ -79,3 +79,17 @@ def test_what_is_not_there_or_too_much_is_refused(
     mean = settled(admin, ask(admin, dataset, {"kind": "mean", "columns": ["age"]})).json()["id"]
     assert "Synthetic rows" not in chief.open(f"/desk/releases/{mean}").text
     chief.open(f"/desk/releases/{mean}/synthetic", status=422)
+
+
+def test_tables_by_group_offer_rows_with_the_groups(chief: Browsing, admin: httpx.Client) -> None:
+    overlap = {"reason": "the same rows, for groups"}
+    more = {"columns": COLUMNS, "budget": {"epsilon": "1000"}, "overlap": overlap}
+    dataset = upload(admin, ROWS, **more)["id"]
+    tables = {"kind": "tables", "columns": ["owner", "age"], "edges": {"age": [0, 40, 99]}}
+    asked = ask(admin, dataset, {**tables, "by": ["sex"]}, epsilon="100")
+    found = settled(admin, asked).json()["id"]
+    form = chief.open(f"/desk/releases/{found}").form("Download synthetic rows")
+    file = chief.client.get(form.action, params=dict(form.form_values()))
+    assert file.text.splitlines()[0] == "sex,owner,age"
+    page = chief.open(f"/desk/releases/{found}/synthetic")
+    assert "sex × owner × age" in page.text

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from mechanisms.contract import InvalidStatisticError
-from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, Column, Nested, NumberColumn, Schema
 from mechanisms.margins.synthetic import described, most_rows, synthesize
 from mechanisms.privacy import Adjacency
 from mechanisms.statistics.cells.axes import Step
+from mechanisms.statistics.cells.parting import Bands
 from mechanisms.statistics.tables import Tables
 from mechanisms.tables.model import MOST_ROWS, GraphicalModel, cells_of, stream
 from mechanisms.tables.workload import Workload, count_margins
@@ -236,8 +237,78 @@ def test_too_many_rows_and_groups_are_refused() -> None:
     with pytest.raises(InvalidStatisticError, match="rows of 5 columns") as refused:
         synthesize(ASKED, answer(ASKED), SCHEMA, rows=most + 1, seed=1)
     assert refused.value.field_name == "rows"
-    with pytest.raises(InvalidStatisticError, match="by group"):
-        synthesize(replace(ASKED, by=("sex",)), answer(ASKED), SCHEMA, rows=1, seed=1)
+    with pytest.raises(InvalidStatisticError, match="sex makes groups") as refused:
+        synthesize(replace(ASKED, by=("sex",)), by_group(ASKED, 2), SCHEMA, rows=1, seed=1)
+    assert refused.value.field_name == "release"
+
+
+def by_group(asked: Tables, groups: int) -> Any:
+    """An answer whose groups have as many records of a table as 1, 2, ... answers."""
+    values = [answer(asked) for _ in range(groups)]
+    for place, value in enumerate(values, start=1):
+        value["rows"] *= place
+        for table in value["tables"]:
+            for cell in table["cells"]:
+                cell["count"] *= place
+    return {"groups": [{"by": {}, "value": value} for value in values]}
+
+
+def test_rows_of_groups_carry_the_groups_columns() -> None:
+    bands = Bands(column="age", edges=(10, 20, 40), outside="drop")
+    asked = Tables(columns=("owner", "weight"), edges={"weight": (1, 2.5, 4)}, by=("sex", bands))
+    value = by_group(asked, 4)
+    # the second table of a group is the other way round
+    last = value["groups"][3]["value"]["tables"][0]["cells"]
+    for cell, count in zip(last, [cell["count"] for cell in reversed(last)], strict=True):
+        cell["count"] = count
+    found = synthesize(asked, value, SCHEMA, rows=1000, seed=7)
+    assert list(found.columns) == ["sex", "age", "owner", "weight"]
+    assert {len(each) for each in found.columns.values()} == {1000}
+    sex, age = np.array(found.columns["sex"]), np.array(found.columns["age"])
+    assert age.min() >= 10
+    assert age.max() <= 40
+    shares = [
+        int(((sex == one) & (age >= low) & (age < low + width)).sum())
+        for one in "fm"
+        for low, width in ((10, 10), (20, 21))
+    ]
+    assert shares == [100, 200, 300, 400]
+    assert len(set(sex[:20])) == 2, "groups are mixed"
+    (fit,) = found.fits
+    assert fit.columns == ("sex", "age", "owner", "weight")
+    assert fit.in_model
+    assert fit.released.shape == fit.synthetic.shape == (2, 2, 2, 4)
+    assert fit.synthetic.sum(axis=(2, 3)).ravel().tolist() == shares
+    assert fit.total_variation < 0.02
+    assert found.links[:2] == [("sex", ()), ("age", ("sex",))]
+    assert all(given[:2] == ("sex", "age") for _, given in found.links[2:])
+    again = synthesize(asked, value, SCHEMA, rows=1000, seed=7)
+    assert again.columns == found.columns
+    assert synthesize(asked, value, SCHEMA, rows=1000, seed=8).columns != found.columns
+
+
+def test_groups_without_records_share_the_rows_evenly() -> None:
+    asked = Tables(columns=("owner", "day"), edges={"day": Step(step=100)}, by=("sex",))
+    value = by_group(asked, 2)
+    for group in value["groups"]:
+        group["value"]["rows"] = 0
+        for cell in group["value"]["tables"][0]["cells"]:
+            cell["count"] = 0
+    found = synthesize(asked, value, SCHEMA, rows=11, seed=1)
+    assert sorted(found.columns["sex"].count(each) for each in "fm") == [5, 6]
+
+
+def test_a_level_above_a_table_s_column_makes_no_groups() -> None:
+    columns: dict[str, Column] = {
+        "place": CategoryColumn(("a", "b", "c")),
+        "region": CategoryColumn(("north", "south")),
+        "owner": COLUMNS["owner"],
+    }
+    nested = {"region": Nested("place", (0, 0, 1))}
+    schema = Schema(columns, Adjacency.REPLACE_ONE, 400, None, nested=nested)
+    asked = Tables(columns=("place", "owner"), by=("region",))
+    with pytest.raises(InvalidStatisticError, match="region makes groups"):
+        synthesize(asked, {"groups": []}, schema, rows=10, seed=1)
 
 
 def test_streams_are_those_of_their_names() -> None:

@@ -125,7 +125,7 @@ class SyntheticService:
 def _expected_ms(question: Question, schema: Schema, wanted: Wanted) -> float:
     asked = cast(MarginStatistic, question.statistic)
     # a plan's time counts the cells, without making them
-    return question.planning_ms(schema) + synthesizing_ms(asked, wanted.rows)
+    return question.planning_ms(schema) + synthesizing_ms(asked, schema, wanted.rows)
 
 
 def _made(
@@ -175,9 +175,14 @@ def _compared(table: SyntheticTable, value: Mapping[str, Any], place: int) -> li
     fit = table.fits[place]
     people = max(int(fit.released.sum()), 1)
     rows = max(int(fit.synthetic.sum()), 1)
-    cells = value["tables"][place]["cells"]
+    groups = value.get("groups", [{"by": {}, "value": value}])
+    cells = [
+        {**group["by"], **each["cell"]}
+        for group in groups
+        for each in group["value"]["tables"][place]["cells"]
+    ]
     return [
-        {"cell": each["cell"], "released": int(one) / people, "synthetic": int(other) / rows}
+        {"cell": each, "released": int(one) / people, "synthetic": int(other) / rows}
         for each, one, other in zip(cells, fit.released.ravel(), fit.synthetic.ravel(), strict=True)
     ]
 
