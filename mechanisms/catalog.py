@@ -60,9 +60,9 @@ from mechanisms.perturbation.likelihoods import (
     PerturbedLogistic,
     PerturbedMultinomial,
     PerturbedPoisson,
+    PerturbedQuantileRegression,
 )
 from mechanisms.perturbation.linear import PerturbedLinear
-from mechanisms.perturbation.quantile_regression import PerturbedQuantileRegression
 from mechanisms.privacy import (
     Adjacency,
     Epsilon,

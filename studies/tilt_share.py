@@ -35,8 +35,7 @@ from scipy.stats import norm
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.objectives.losses import Loss, logistic_loss, smoothed_check_loss
 from mechanisms.perturbation.calibration import Perturbation, smoothing_width
-from mechanisms.perturbation.likelihoods import logistic_objective
-from mechanisms.perturbation.quantile_regression import smoothed_check_objective
+from mechanisms.perturbation.likelihoods import logistic_objective, smoothed_check_objective
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import system_randomness
 from mechanisms.samplers.minimiser import Objective

@@ -61,6 +61,7 @@ from mechanisms.inference.curvature import (
     noise_ratio,
 )
 from mechanisms.inference.evidence import Simulation
+from mechanisms.inference.likelihoods import Counts, Information, Levels, Noised, Times
 from mechanisms.inference.moments import (
     facts_of,
     method_of,
@@ -106,6 +107,9 @@ from mechanisms.randomness import Randomness
 from mechanisms.statistics.additive import AdditiveForm
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import moment_layout
+from mechanisms.statistics.designs.cox_regression import CoxRegression
+from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
+from mechanisms.statistics.designs.poisson_regression import PoissonRegression
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
@@ -250,7 +254,13 @@ Buy = Callable[[Any, Schema, PrivacyLoss, EpsilonShare, Plan], Plan]
 """Returns the plan of a statistic with its standard errors, at a share of epsilon."""
 
 
-Regression = LinearRegression | LogisticRegression
+Regression = (
+    LinearRegression
+    | LogisticRegression
+    | PoissonRegression
+    | MultinomialRegression
+    | CoxRegression
+)
 
 
 def _curved(
@@ -292,10 +302,17 @@ def _curved(
             **plan.details,
             "inference": {
                 **facts_of(curved.method, own),
-                **_enough(noise_ratio(curved, schema, own), epsilon),
+                **_enough(noise_ratio(curved, schema, own, deviation=_deviation(curved)), epsilon),
             },
         },
     )
+
+
+def _deviation(curved: Curved) -> float | None:
+    """Return that of the noise of an information, in contributions of a record; None of others."""
+    if not isinstance(curved, Information):
+        return None
+    return float(max(coordinate_noise(curved.noise).stds)) / curved.space.unit
 
 
 def _enough(ratio: float, epsilon: PrivacyLoss) -> dict[str, object]:
@@ -546,10 +563,6 @@ class _MomentsBeside:
         return Spectra(values=2 * fits.spectra.values, vectors=fits.spectra.vectors), scores
 
 
-Noised = Callable[[AdjacentOutputSpace], IntegerNoise]
-"""Noise on the space of a second release."""
-
-
 def _curvature(
     statistic: LogisticRegression, schema: Schema, _threshold: Fraction | None, noise: Noised
 ) -> Curvature:
@@ -580,9 +593,7 @@ def _threshold_of(parameters: Parameters) -> Fraction | None:
     return parameters.threshold if isinstance(parameters, PerturbedLinear) else None
 
 
-def _scaling(
-    statistic: Regression, schema: Schema, threshold: Fraction | None
-) -> RegressionScaling:
+def _scaling(statistic: Any, schema: Schema, threshold: Fraction | None) -> Any:
     return statistic.scaling(schema) if threshold is None else statistic.row_scaling(schema)
 
 
@@ -594,9 +605,19 @@ def _of_residuals(
     return _moments_beside(statistic, schema, noise)
 
 
+def _informed(kind: Any) -> Callable[[Any, Schema, Fraction | None, Noised], Curved]:
+    """Return the second release of a likelihood: its information."""
+    return lambda statistic, schema, _threshold, noise: Information.of(
+        kind.of(statistic, schema), schema, noise
+    )
+
+
 _SECOND: Mapping[type[Statistic], Callable[[Any, Schema, Fraction | None, Noised], Curved]] = {
     LinearRegression: _of_residuals,
     LogisticRegression: _curvature,
+    PoissonRegression: _informed(Counts),
+    MultinomialRegression: _informed(Levels),
+    CoxRegression: _informed(Times),
 }
 """The second release, given the threshold of Huber's loss and the noise on its space."""
 
@@ -616,7 +637,11 @@ _OFFERED: Mapping[type[Statistic], _Offer] = {
             statistic.planning_ms(schema, "functional")  # the same moments
         ),
     ),
-    LogisticRegression: _Offer(buy=_curved, planning_ms=lambda _statistic, _schema: 1.0),
+    **{
+        kind: _Offer(buy=_curved, planning_ms=lambda _statistic, _schema: 1.0)
+        for kind in _SECOND
+        if kind is not LinearRegression
+    },
     Quantile: _Offer(
         buy=_bracketed,
         planning_ms=lambda statistic, _schema: _CHOOSING_MS * len(statistic.levels),

@@ -53,7 +53,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import combinations_with_replacement, product
 from math import exp, sqrt
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,12 +71,12 @@ from mechanisms.randomness import Randomness
 from mechanisms.statistics.designs.rows import scaled_codes
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 
-_BITS = 10  # N = 2**10
+COLUMN_BITS = 10  # N = 2**10
 # Theta and the table are that fine. Beyond 16 the curvature is below 2**-20, and rounds to 0.
-_THETA_BITS, _TABLE_BITS = 12, 6
+THETA_BITS, _TABLE_BITS = 12, 6
 _REACH, _LARGEST_THETA = 16, 1 << 10
 _CHUNK = 1 << 18  # rows: their sums of products stay integers below 2**53
-_FINE_BITS = 16  # of columns in residuals
+FINE_BITS = 16  # of columns in residuals
 LEAST_THRESHOLD = Fraction(1, 1 << 10)
 """Of Huber's loss: below, rounded residuals would decide which records it squares."""
 
@@ -147,7 +147,7 @@ class Curvature:
         space = cube_space(
             matrices * scaling.dimension * (scaling.dimension + 1) // 2,
             half_width=Fraction(2 if replaced else 1),
-            unit=1 << (3 * _BITS),
+            unit=1 << (3 * COLUMN_BITS),
             unit_name="largest curvatures of one record",
             description="a cube: every entry of the curvature moves by as much as one record can",
         )
@@ -171,7 +171,7 @@ class Curvature:
 
     def total(self, theta: Sequence[Fraction], data: Data) -> list[int]:
         """Return T(D) at theta, exactly; private."""
-        steps = np.array([_on_grid(entry) for entry in theta], dtype=np.int64)
+        steps = np.array([on_grid(entry) for entry in theta], dtype=np.int64)
         size = self.scaling.dimension
         function: Callable[[Block], list[NDArray[np.object_]]]
         if self.threshold is None:
@@ -195,10 +195,10 @@ class Curvature:
         """Return possible Hessians, and a score of possible covariance for each."""
         normals = simulated.normals("scores", self.scaling.dimension)
         if self.threshold is None:
-            (hessians,) = self._matrices(vector, simulated, 4 << (3 * _BITS))
+            (hessians,) = self._matrices(vector, simulated, 4 << (3 * COLUMN_BITS))
             spectra = Spectra.of(hessians)
             return spectra, spectra.times(normals, 0.5)
-        hessians, covariances = self._matrices(vector, simulated, 1 << (3 * _BITS))
+        hessians, covariances = self._matrices(vector, simulated, 1 << (3 * COLUMN_BITS))
         # Noise may leave a covariance that is none: what is below 0 counts as 0.
         values, vectors = np.linalg.eigh(covariances)
         scores = Spectra(values=np.maximum(values, 0.0), vectors=vectors).times(normals, 0.5)
@@ -222,7 +222,7 @@ def _sum_of(
     scaling: RegressionScaling, steps: NDArray[np.int64], table: Floats, block: Block
 ) -> list[NDArray[np.object_]]:
     """Return the sum over a block, exactly; the table comes along, made in one place for all."""
-    rows = _rows(scaling, block, _BITS)
+    rows = scaled_rows(scaling, block, COLUMN_BITS)
     return [_weighed(rows, table[_places(rows @ steps)])]
 
 
@@ -231,15 +231,15 @@ def _sums_of_huber(
 ) -> list[NDArray[np.object_]]:
     """Return the sums over a block, exactly: of the Hessian, and of the score's covariance."""
     assert scaling.target is not None  # of a linear regression
-    products = _rows(scaling, block, _FINE_BITS) @ steps
-    target = _scaled(scaling.target, block, _FINE_BITS)
-    residuals = np.abs(products - (target << _THETA_BITS))
-    most = int(threshold * (1 << (_FINE_BITS + _THETA_BITS)))
-    shares = (np.minimum(residuals, most) << _BITS) // most
-    rows = _rows(scaling, block, _BITS)
+    products = scaled_rows(scaling, block, FINE_BITS) @ steps
+    target = _scaled(scaling.target, block, FINE_BITS)
+    residuals = np.abs(products - (target << THETA_BITS))
+    most = int(threshold * (1 << (FINE_BITS + THETA_BITS)))
+    shares = (np.minimum(residuals, most) << COLUMN_BITS) // most
+    rows = scaled_rows(scaling, block, COLUMN_BITS)
     return [
-        _weighed(rows, np.where(residuals < most, float(1 << _BITS), 0.0)),
-        _weighed(rows, ((shares * shares) >> _BITS).astype(np.float64)),
+        _weighed(rows, np.where(residuals < most, float(1 << COLUMN_BITS), 0.0)),
+        _weighed(rows, ((shares * shares) >> COLUMN_BITS).astype(np.float64)),
     ]
 
 
@@ -254,7 +254,7 @@ def _weighed(rows: NDArray[np.int64], weights: Floats) -> NDArray[np.object_]:
     return total
 
 
-def _rows(scaling: RegressionScaling, block: Block, bits: int) -> NDArray[np.int64]:
+def scaled_rows(scaling: RegressionScaling, block: Block, bits: int) -> NDArray[np.int64]:
     """Return the scaled columns as multiples of 2**-bits."""
     columns = [_scaled(column, block, bits) for column in scaling.features]
     if scaling.intercept:
@@ -269,14 +269,15 @@ def _scaled(column: ScaledColumn, block: Block, bits: int) -> NDArray[np.int64]:
     return (scaled_codes(column, block[column.name]) + half) >> (CODE_BITS - bits)
 
 
-def _on_grid(entry: Fraction) -> int:
-    most = _LARGEST_THETA << _THETA_BITS
-    return min(max(round(entry * (1 << _THETA_BITS)), -most), most)
+def on_grid(entry: Fraction) -> int:
+    """Return an entry of theta in steps of its grid, within its reach."""
+    most = _LARGEST_THETA << THETA_BITS
+    return min(max(round(entry * (1 << THETA_BITS)), -most), most)
 
 
 def _places(products: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return where in the table a record's x'theta is, of products in units of both grids."""
-    cut = products >> (_BITS + _THETA_BITS - _TABLE_BITS)
+    cut = products >> (COLUMN_BITS + THETA_BITS - _TABLE_BITS)
     most = _REACH << _TABLE_BITS
     return np.asarray(np.clip(cut, -most, most - 1) + most, dtype=np.int64)
 
@@ -287,7 +288,9 @@ def _table() -> Floats:
     middles = ((cell + 0.5) / (1 << _TABLE_BITS) for cell in cells)
     # A library's exp may differ by a digit, so one process makes the table and sends it to all.
     weights = [4 * exp(-abs(t)) / (1 + exp(-abs(t))) ** 2 for t in middles]
-    return np.array([float(min(round(weight * (1 << _BITS)), 1 << _BITS)) for weight in weights])
+    return np.array(
+        [float(min(round(weight * (1 << COLUMN_BITS)), 1 << COLUMN_BITS)) for weight in weights]
+    )
 
 
 # Coefficients that solve a disturbed equation, and how far they may be from the population's
@@ -298,11 +301,12 @@ _EDGE = 1 - 2**-10  # of the bound: nearer, theta may have been held by it
 class Curved(Protocol):
     """A second release, which gives the curvature and the score's law."""
 
-    usual_weight: ClassVar[float]
-    """Of a record in the curvature, of at most 1."""
+    @property
+    def usual_weight(self) -> float:
+        """Return that of a record in the curvature, of at most 1."""
 
     @property
-    def scaling(self) -> RegressionScaling:
+    def scaling(self) -> Any:
         """Return the coordinates of the curvature."""
 
     @property
@@ -324,7 +328,13 @@ class Curved(Protocol):
         """Return possible Hessians, and a score for each: shape (replicates, d)."""
 
 
-def noise_ratio(curved: Curved, schema: Schema, epsilon: PrivacyLoss | EpsilonShare) -> float:
+def noise_ratio(
+    curved: Curved,
+    schema: Schema,
+    epsilon: PrivacyLoss | EpsilonShare,
+    *,
+    deviation: float | None = None,
+) -> float:
     """Return the noise of a curvature over its least eigenvalue: above 1 most intervals are open.
 
     With entries of the deviation s, d columns and n records that fill their bounds it is
@@ -333,22 +343,23 @@ def noise_ratio(curved: Curved, schema: Schema, epsilon: PrivacyLoss | EpsilonSh
 
     Of 24 settings (logistic, Huber's and squared loss, 1 to 10 features, numbers or booleans) half
     of the intervals say nothing at .6 to 1.4 of the epsilon at which this is 1, and hardly one does
-    at 1.5 times it. Public facts alone enter.
+    at 1.5 times it. Public facts alone enter. ``deviation`` is s where the space is no cube.
     """
     change = 2 if schema.adjacency is Adjacency.REPLACE_ONE else 1
     entries, rows = curved.space.dimension, schema.known_rows or schema.row_bound
     noise = change * sqrt((entries + 1) * (entries + 2) / 3) / float(epsilon.fraction)
+    noise = noise if deviation is None else deviation
     columns = [schema.columns[each.name] for each in curved.scaling.features]
     variances = [1.0 if isinstance(c, NumberColumn) and c.boolean else 1 / 3 for c in columns]
     least = max(rows, 1) * curved.usual_weight * min(variances, default=1.0)
-    return noise * curved.scaling.dimension / least
+    return noise * float(curved.scaling.dimension) / least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbed:
     """How one regression's coefficients were released."""
 
-    scaling: RegressionScaling
+    scaling: Any
     disturbance: Disturbance
     curved: Curved
     cost: str

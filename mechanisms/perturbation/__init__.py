@@ -6,9 +6,8 @@
 Delta bounds the K-norm of the difference of two records' gradients (of one
 record's under add-remove) at any theta in Theta; lambda bounds the only
 eigenvalue of a record's Hessian. A Hessian of higher rank has a spectrum in its place, with a
-condition and a proof in :mod:`mechanisms.objectives.several`. :mod:`linear`,
-:mod:`quantile_regression` and :mod:`likelihoods` make the plans of the regressions, and
-:mod:`release` has what plans share.
+condition and a proof in :mod:`mechanisms.objectives.several`. :mod:`linear` and
+:mod:`likelihoods` make the plans of the regressions, and :mod:`release` has what plans share.
 :class:`mechanisms.perturbation.calibration.Perturbation` is the mechanism itself, for
 
 - losses: squared, logistic, the check loss smoothed by a logistic kernel
@@ -63,9 +62,9 @@ from mechanisms.perturbation.likelihoods import (
     calibrate_logistic,
     calibrate_multinomial,
     calibrate_poisson,
+    calibrate_quantile_regression,
 )
 from mechanisms.perturbation.linear import calibrate_linear
-from mechanisms.perturbation.quantile_regression import calibrate_quantile_regression
 from mechanisms.statistics.designs.cox_regression import CoxRegression
 from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
 from mechanisms.statistics.designs.poisson_regression import PoissonRegression

@@ -1,9 +1,14 @@
-"""Regressions by objective perturbation of likelihoods: logistic, Poisson, multinomial, Cox."""
+"""Regressions by objective perturbation of sums over rows.
+
+The likelihoods of logistic, Poisson, multinomial and Cox regression; and the check loss of quantile
+regression, smoothed by a public width.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 from mechanisms.contract import Data, Drawing, Plan
@@ -17,18 +22,25 @@ from mechanisms.objectives.exponential import (
     softmax_loss,
     softmax_objective,
 )
-from mechanisms.objectives.losses import Loss, logistic_loss
+from mechanisms.objectives.losses import (
+    Loss,
+    SmoothedCheckObjective,
+    logistic_loss,
+    smoothed_check_loss,
+)
 from mechanisms.objectives.several import SeveralObjective
 from mechanisms.objectives.sigmoid import LogisticObjective
+from mechanisms.perturbation.calibration import NARROWEST, smoothing_width
 from mechanisms.perturbation.release import Newton, Perturbed, plan_fit
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.samplers.minimiser import Objective
 from mechanisms.statistics.designs.cox_regression import CoxRegression
 from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
 from mechanisms.statistics.designs.poisson_regression import PoissonRegression
-from mechanisms.statistics.designs.rows import CodeRows, MarkedRows, passes
+from mechanisms.statistics.designs.rows import CodeRows, MarkedRows, passes, sums_of_codes
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.logistic_regression import LogisticRegression, SignedCodes
+from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.weights import weighing, weights_of
 
 
@@ -195,7 +207,7 @@ def calibrate_cox(
         norm,
         scaling=scaling,
         loss=_hazards(statistic, schema),
-        newton=Newton(ms_per_cell=1e-3 * len(scaling.names), passes=30),
+        newton=Newton(ms_per_cell=1e-3 * len(scaling.intervals), passes=30),
         q=None if statistic.q == "auto" else as_written(statistic.q),
         details={
             "clipped_hazard": float(statistic.exact_ceiling),
@@ -207,7 +219,7 @@ def calibrate_cox(
 def _hazards(statistic: CoxRegression, schema: Schema) -> Loss:
     scaling = statistic.scaling(schema)
     return hazard_loss(
-        len(scaling.names), len(scaling.features), statistic.exact_ceiling, schema.adjacency
+        len(scaling.intervals), len(scaling.features), statistic.exact_ceiling, schema.adjacency
     )
 
 
@@ -232,5 +244,93 @@ def cox_objective(statistic: CoxRegression, schema: Schema, data: Data) -> Sever
         design(scaling.plain),
         ceiling=scaling.ceiling,
         starts=scaling.starts,
+        weighted=weights is not None,
+    )
+
+
+# Quantile regression
+
+_NARROWED = 4
+
+
+@weighing
+def calibrate_quantile_regression(
+    statistic: QuantileRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a quantile regression, epsilon-DP."""
+    dimension = statistic.scaling(schema).dimension
+    width = smoothing_width(epsilon.fraction, dimension, schema.known_rows)
+    return plan_fit(
+        PerturbedQuantileRegression,
+        statistic,
+        schema,
+        epsilon,
+        norm,
+        scaling=statistic.scaling(schema),
+        loss=_smoothed(statistic, schema, width),
+        newton=Newton(ms_per_cell=2e-4, passes=24),
+        width=width,
+        details={"smoothing_width": float(width)},
+    )
+
+
+def _smoothed(statistic: QuantileRegression, schema: Schema, width: Fraction) -> Loss:
+    return smoothed_check_loss(
+        statistic.scaling(schema).dimension,
+        statistic.exact_tau,
+        width,
+        intercept=statistic.intercept,
+        adjacency=schema.adjacency,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerturbedQuantileRegression(Perturbed):
+    """The parameters of a quantile regression; ``width`` is that of the smoothed loss."""
+
+    width: Fraction
+
+    def drawing(self, statistic: QuantileRegression, schema: Schema) -> Drawing:
+        """Return how it is drawn."""
+        objective = partial(smoothed_check_objective, statistic, self.width, schema)
+        return self.drawing_of(
+            statistic.scaling(schema),
+            _smoothed(statistic, schema, self.width),
+            objective,
+            partial(_narrower, statistic, self.width, schema),
+        )
+
+
+def _narrower(
+    statistic: QuantileRegression, width: Fraction, schema: Schema, data: Data
+) -> list[SmoothedCheckObjective]:
+    """Return the loss with ever less smoothing, down to next to none."""
+    found = []
+    while width > NARROWEST:
+        width = max(width / _NARROWED, NARROWEST)
+        found.append(smoothed_check_objective(statistic, width, schema, data))
+    return found
+
+
+def smoothed_check_objective(
+    statistic: QuantileRegression, width: Fraction, schema: Schema, data: Data
+) -> SmoothedCheckObjective:
+    """Return the smoothed check loss of private rows."""
+    scaling = statistic.scaling(schema)
+    assert scaling.target is not None
+    mapping, target, columns = design(scaling), scaling.target, scaling.columns
+    weights = weights_of(statistic, schema)
+    # Sums over records of 1 and of each feature's code / F; the target comes last, and is not one.
+    codes = sums_of_codes(data, columns, weights)[:-1]
+    return SmoothedCheckObjective(
+        passes(data, CodeRows(tuple(columns), weights), schema),
+        mapping,
+        target=(Fraction(target.offset, target.divisor), target.slope),
+        tau=statistic.exact_tau,
+        width=width,
+        totals=[
+            sum((w * a for w, a in zip(row, codes, strict=True)), Fraction(0))
+            for row in mapping.matrix()
+        ],
         weighted=weights is not None,
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mechanisms.domain import Schema
 from mechanisms.objectives.losses import SmoothedCheckObjective
-from mechanisms.perturbation.quantile_regression import smoothed_check_objective
+from mechanisms.perturbation.likelihoods import smoothed_check_objective
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.quantile_regression import QuantileRegression

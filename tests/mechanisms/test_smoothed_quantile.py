@@ -18,7 +18,7 @@ from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.continuous import BallNorm, knorm_vector
 from mechanisms.objectives.losses import smoothed_check_loss
 from mechanisms.perturbation.calibration import smoothing_width
-from mechanisms.perturbation.quantile_regression import smoothed_check_objective
+from mechanisms.perturbation.likelihoods import smoothed_check_objective
 from mechanisms.perturbation.release import PerturbedFit
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser

@@ -131,11 +131,6 @@ class CoxRegression(Question):
         "q": SHARE_HINT,
     }
     near_zero: ClassVar[NearZero] = "no effect"
-    no_inference: ClassVar[str] = (
-        "the likelihood has a baseline that is constant within intervals and a hazard that is "
-        "clipped, so its curvature is not that of the hazard ratios: the coverage of intervals "
-        "made of it is not shown"
-    )
     intercept: ClassVar[bool] = True
     """Each interval has a constant: factors are coded as next to one."""
 
@@ -370,7 +365,7 @@ class HazardScaling:
     @property
     def dimension(self) -> int:
         """Return d."""
-        return len(self.names) + len(self.features)
+        return len(self.intervals) + len(self.features)
 
     @property
     def features(self) -> tuple[ScaledColumn, ...]:
@@ -393,9 +388,14 @@ class HazardScaling:
         return self.plain.columns
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def intervals(self) -> tuple[str, ...]:
         """Return what the intervals' numbers are called."""
         return tuple(f"(hazard to {place_text(float(end))})" for end in self.times[1:])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the d coefficients, in theta's order."""
+        return (*self.intervals, *(column.name for column in self.features))
 
     @property
     def starts(self) -> tuple[Fraction, ...]:
@@ -406,23 +406,35 @@ class HazardScaling:
             for start, end in pairwise(self.times)
         )
 
+    def unscale(self, theta: Sequence[Fraction]) -> dict[str, Fraction]:
+        """Return coefficients in column units, exactly, from theta (length d)."""
+        count = len(self.intervals)
+        slopes = self.plain.unscale((Fraction(0), *theta[count:]))
+        shift = slopes.pop("(intercept)")
+        moved = zip(self.intervals, self._levels, theta, strict=False)
+        return {name: level + move + shift for name, level, move in moved} | slopes
+
+    def scaled(self, coefficients: Mapping[str, Fraction]) -> list[Fraction]:
+        """Return the theta that these coefficients stand for, exactly."""
+        slopes = {column.name: coefficients[column.name] for column in self.features}
+        shift, *theta = self.plain.scaled({"(intercept)": Fraction(0), **slopes})
+        levels = zip(self.intervals, self._levels, strict=True)
+        return [*(coefficients[name] - level + shift for name, level in levels), *theta]
+
+    @property
+    def _levels(self) -> tuple[Fraction, ...]:
+        """Return the log of the hazard in each interval, in units of time, at theta 0."""
+        lengths = (public_log(end - start) for start, end in pairwise(self.times))
+        return tuple(start - length for start, length in zip(self.starts, lengths, strict=True))
+
     def released(self, theta: Sequence[Fraction]) -> Outcome:
         """Return the answer made of sanitized coefficients, whose noise has no stated law."""
-        count = len(self.names)
-        found = self.plain.unscale((Fraction(0), *theta[count:]))
-        shift = found.pop("(intercept)")
-        lengths = [end - start for start, end in pairwise(self.times)]
-        own = {
-            name: float(start + move + shift - public_log(length))
-            for name, start, move, length in zip(
-                self.names, self.starts, theta, lengths, strict=False
-            )
-        }
-        slopes = {name: float(exact) for name, exact in found.items()}
+        found = {name: float(exact) for name, exact in self.unscale(theta).items()}
+        slopes = (column.name for column in self.features)
         return Outcome(
             value={
-                "coefficients": {**own, **slopes},
-                "hazard_ratios": {name: _exp(slope) for name, slope in slopes.items()},
+                "coefficients": found,
+                "hazard_ratios": {name: _exp(found[name]) for name in slopes},
             },
             noise=None,
         )
@@ -430,7 +442,7 @@ class HazardScaling:
     def grid(self, step: Fraction, *, intercept: bool = False) -> Json:
         """Return the steps of the coefficients where theta lies on a grid of this step."""
         plain = self.plain.grid(step)
-        own = dict.fromkeys(self.names, float(step)) if intercept else {}
+        own = dict.fromkeys(self.intervals, float(step)) if intercept else {}
         return {**plain, "coefficients": {**own, **plain["coefficients"]}}  # type: ignore[dict-item]
 
     def ranges(self, plain: Mapping[str, Sequence[float]]) -> Json:
@@ -441,7 +453,7 @@ class HazardScaling:
         slopes = {name: each for name, each in plain.items() if name != "(intercept)"}
         return {
             "coefficients": {
-                **{name: [middle + low, middle + high] for name in self.names},
+                **{name: [middle + low, middle + high] for name in self.intervals},
                 **slopes,
             },
             "hazard_ratios": {

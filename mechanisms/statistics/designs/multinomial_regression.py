@@ -91,11 +91,6 @@ class MultinomialRegression(Question):
         ),
     }
     near_zero: ClassVar[NearZero] = "no effect"
-    no_inference: ClassVar[str] = (
-        "standard errors take the curvature of the loss at the coefficients, which for several "
-        "values has an entry for every two coefficients of every two of them: the coverage of "
-        "intervals with so much noise is not shown"
-    )
     explains_category: ClassVar[bool] = True
 
     kind: Literal["multinomial_regression"] = "multinomial_regression"
@@ -278,14 +273,33 @@ class LevelScaling:
         """Return the columns that are read as numbers."""
         return self.plain.columns
 
-    def released(self, theta: Sequence[Fraction]) -> Outcome:
-        """Return the answer made of sanitized coefficients, whose noise has no stated law."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the d coefficients, in theta's order."""
+        return tuple(f"{level}:{name}" for level in self.levels for name in self.plain.names)
+
+    def unscale(self, theta: Sequence[Fraction]) -> dict[str, Fraction]:
+        """Return coefficients in column units, exactly, from theta (length d)."""
         size = self.plain.dimension
-        value = {
-            f"{level}:{name}": float(exact)
+        return {
+            f"{level}:{name}": exact
             for at, level in enumerate(self.levels)
             for name, exact in self.plain.unscale(theta[at * size : (at + 1) * size]).items()
         }
+
+    def scaled(self, coefficients: Mapping[str, Fraction]) -> list[Fraction]:
+        """Return the theta that these coefficients stand for, exactly."""
+        return [
+            entry
+            for level in self.levels
+            for entry in self.plain.scaled(
+                {name: coefficients[f"{level}:{name}"] for name in self.plain.names}
+            )
+        ]
+
+    def released(self, theta: Sequence[Fraction]) -> Outcome:
+        """Return the answer made of sanitized coefficients, whose noise has no stated law."""
+        value = {name: float(exact) for name, exact in self.unscale(theta).items()}
         return Outcome(value={"coefficients": value}, noise=None)
 
     def grid(self, step: Fraction, *, intercept: bool = False) -> Json:

@@ -93,11 +93,6 @@ class PoissonRegression(Question):
         "q": SHARE_HINT,
     }
     near_zero: ClassVar[NearZero] = "no effect"
-    no_inference: ClassVar[str] = (
-        "standard errors take the curvature of the loss at the coefficients, which is released for "
-        "linear and logistic regressions alone: with a Poisson loss the coverage of such intervals "
-        "is not shown"
-    )
 
     kind: Literal["poisson_regression"] = "poisson_regression"
     target: str | None = field(
