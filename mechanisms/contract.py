@@ -479,18 +479,17 @@ class Statistic(Protocol):
 
     *Of its answers.* ``clamped_to`` are values that numbers are clamped to besides the ends of
     intervals; None where nothing is clamped. ``column_by_column``: each column has a number of its
-    own, which needs no other column. ``has_cells``: its columns make cells, one of which may be
-    that of missing values. ``counts_records``: its numbers are counts of records.
-    ``in_unit_of_column``: they are in the unit of their column.
+    own, which needs no other column. ``has_cells``: its columns make cells, one of which may be of
+    missing values. ``counts_records``: its numbers count records, or are ``in_unit_of_column``.
 
     *Of people.* ``most_rows_per_person``: where a person may have more rows it is refused.
 
     *Of its errors.* ``error_law`` says where they come from, ``near_zero`` what a number near 0
-    means. ``lies_among_values``: an answer is itself one of the rows' values, or between two.
-    ``rows_for_each_draw``: each simulated draw needs rows of its own. ``chosen_by_error``:
-    mechanism "auto" is chosen by expected errors, and is not the first.
+    means, ``reason_of_bias`` why answers without noise are off. ``lies_among_values``: an answer is
+    one of the rows' values, or between two. ``rows_for_each_draw``: each simulated draw needs its
+    own rows. ``chosen_by_error``: "auto" is the mechanism of least error, and not the first.
     ``follows_from_moments``: released moments determine it, given what it asks besides columns.
-    ``has_inference``: every answer has intervals. ``no_inference``: why none has.
+    ``has_inference``: every answer has intervals; ``no_inference``: why none has.
 
     *In words.* ``name`` is what people call it; ``name_on_diagonal`` the entries of a column with
     itself. ``precedes_columns``: "mean income by sex". ``stated_fields``: stated though empty.
@@ -516,6 +515,7 @@ class Statistic(Protocol):
     in_unit_of_column: ClassVar[bool]
     error_law: ClassVar[ErrorLaw]
     near_zero: ClassVar[NearZero]
+    reason_of_bias: ClassVar[str]
     lies_among_values: ClassVar[bool]
     rows_for_each_draw: ClassVar[bool]
     chosen_by_error: ClassVar[bool]

@@ -1,11 +1,12 @@
 """Survival and ROC curves: how often their bands, medians and areas hold the population's.
 
-    python -m studies.curves [--replicates 300] [--quick]
+    python -m studies.curves [--replicates 300] [--quick] [--only bands|log-rank]
 
-prints two Markdown tables. The first has the coverage of survival bands, of median survival, of
-bands of rates and of areas. The band of a curve covers where it holds the population's curve at all
-places together. The second has how often the log-rank test rejects at 5%: where two groups have one
-curve, but other censoring, and where the hazard of one is half as large again.
+prints two Markdown tables, or one of them with ``--only``. The first has the coverage of survival
+bands, of median survival, of bands of rates and of areas. The band of a curve covers where it holds
+the population's curve at all places together. The second has how often the log-rank test rejects
+at 5%: where two groups have one curve, but other censoring, and where the hazard of one is half as
+large again.
 
 *Populations.* Times are exponential with mean 40 or 200, or of a Weibull law, seen until a uniform
 time of up to 80 or 100. Scores are normal, with a label of 30% or 8% whose scores are 15 larger.
@@ -33,6 +34,7 @@ from mechanisms.statistics.cells.axes import Step
 from mechanisms.statistics.curves.kaplan_meier import KaplanMeier
 from mechanisms.statistics.curves.roc import Roc
 from mechanisms.testing import seeded_randomness
+from studies.hypothesis_tests import Found, is_rejected
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 COLUMNS: Mapping[str, Any] = {
@@ -181,15 +183,19 @@ def _holds(term: Term, truth: float, narrowed: float) -> bool:
     return bool(abs(truth - middle) <= (high - low) / 2 * narrowed + 1e-12)
 
 
-def rejected(setting: Setting, hazard: float, *, replicates: int, seed: int) -> float:
+def rejected(setting: Setting, hazard: float, *, replicates: int, seed: int) -> Found:
     """Return how often the log-rank test rejects at 5%."""
     rng, found = np.random.default_rng(seed), 0
     for turn in range(replicates):
         values = POPULATIONS[setting.population](rng, setting.rows, hazard)
-        outcome = _drawn(setting, values, Epsilon.parse(setting.epsilon), seed * 10**6 + turn)
-        test: Any = outcome.value["log_rank"]
-        found += test["p_value"] <= LEVEL
-    return found / replicates
+
+        def p_value(values: Values = values, turn: int = turn) -> float:
+            outcome = _drawn(setting, values, Epsilon.parse(setting.epsilon), seed * 10**6 + turn)
+            test: Any = outcome.value["log_rank"]
+            return float(test["p_value"])
+
+        found += is_rejected(p_value)
+    return Found(repetitions=replicates, rejected=found)
 
 
 def lines(
@@ -206,14 +212,15 @@ def lines(
             f"| {of.cells or 'usual'} | {row.band:.3f} | {number} |"
         )
     yield ""
-    yield "| log-rank: population | rows | epsilon | cells | level | power |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| log-rank: population | rows | epsilon | cells | level | its interval | power |"
+    yield "| --- " * 7 + "|"
     for place, of in enumerate(compared):
-        level = rejected(of, 1.0, replicates=2 * replicates, seed=100 + place)
+        level = rejected(of, 1.0, replicates=4 * replicates, seed=100 + place)
         power = rejected(of, 1.5, replicates=replicates // 3, seed=200 + place)
+        low, high = level.interval
         yield (
             f"| {of.population} | {of.rows:,} | {of.epsilon} | {of.cells or 'usual'} "
-            f"| {level:.3f} | {power:.2f} |"
+            f"| {level.share:.3f} | {low:.3f} to {high:.3f} | {power.share:.2f} |"
         )
 
 
@@ -222,10 +229,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=300, help="data sets per setting")
     parser.add_argument("--quick", action="store_true", help="one setting of each, 40 data sets")
+    parser.add_argument("--only", choices=("bands", "log-rank"), help="one of the tables")
     asked = parser.parse_args()
     (settings, compared), replicates = (
         (QUICK, 40) if asked.quick else ((SETTINGS, COMPARED), asked.replicates)
     )
+    if asked.only is not None:
+        settings, compared = (settings, ()) if asked.only == "bands" else ((), compared)
     for line in lines(settings, compared, replicates):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()

@@ -9,14 +9,17 @@ Slavkovic, Proposition 2.11):
 - ``rank_sum``: a histogram of groups by equal cells of one column;
 - ``signed_rank``: a histogram of cells that lie symmetrically around a value.
 
-How a p-value follows is described in :mod:`mechanisms.analysis.null`. Any earlier release of the
-same moments or histogram gives the test for free.
+How a p-value follows is described in :mod:`mechanisms.statistics.curves.hypotheses`. Any earlier
+release of the same moments or histogram gives the test for free.
+
+*Several tests, in the groups of* ``by``: the moments are of each of these groups, and the histogram
+has them as further columns. A record is in one group, so all tests cost what one does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -33,11 +36,25 @@ from mechanisms.contract import (
 )
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.estimates.asked import Asked
+from mechanisms.exact.floats import Floats
+from mechanisms.grouped import Groups
 from mechanisms.probes import ENDS, Probe
+from mechanisms.statistics.additive import ADVICE
+from mechanisms.statistics.cells.parting import Merged, columns_of
+from mechanisms.statistics.curves.hypotheses import (
+    TableBy,
+    Tested,
+    of_signs,
+    of_table,
+    ranks,
+    shares,
+    squares,
+)
 from mechanisms.statistics.facts.readings import Released
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.questions import Question, planning_ms, widened
+from mechanisms.words import listed
 
 Name = Literal[
     "t",
@@ -72,9 +89,10 @@ class HypothesisTest(Question):
     """A test of a hypothesis: its statistic, p-value and interval, with the noise accounted for."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
+    advice: ClassVar[Mapping[str, str]] = ADVICE
     has_cells: ClassVar[bool] = True
     has_inference: ClassVar[bool] = True
-    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"k_norm": ()}
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = dict.fromkeys(null.KNOWN, ())
     limits: ClassVar[Mapping[str, int]] = {"bins": MOST_BINS}
     most_rows_per_person: ClassVar[int] = 1
     example: ClassVar[Json] = {
@@ -205,12 +223,6 @@ class HypothesisTest(Question):
             Derived columns do not fit the schema; there are groups or people that a test does not
             take.
         """
-        if self.by:
-            raise InvalidStatisticError(
-                'a test compares the values of "groups"; a test of some records has conditions in '
-                '"where"',
-                field_name="by",
-            )
         if self.missing != "complete":
             raise InvalidStatisticError(
                 "a test is of the records that have all values it needs; leave it out",
@@ -223,12 +235,16 @@ class HypothesisTest(Question):
             )
         wider = widened(self, schema)
         self.check(wider)
+        compared = () if self.groups is None else (self.groups,)
+        if inside := {*self.columns, *compared} & set(columns_of(self.by)):
+            raise InvalidStatisticError(
+                f"{listed(sorted(inside))} is tested, and makes no groups", field_name="by"
+            )
         common: dict[str, Any] = {"derive": self.derive, "where": self.where}
         if self.test in _OF_MOMENTS:
-            by = () if self.groups is None else (self.groups,)
-            return Moments(columns=self.columns, by=by, **common)
-        names = self.columns if self.groups is None else (self.groups, *self.columns)
-        return Histogram(columns=names, edges=self._edges(wider), **common)
+            return Moments(columns=self.columns, by=(*self.by, *compared), **common)
+        own = Histogram(columns=(*compared, *self.columns), edges=self._edges(wider))
+        return replace(own.over_groups(Merged.of(self.by)), **common)
 
     def _edges(self, wider: Schema) -> Mapping[str, tuple[float, ...]]:
         column = require_column(wider, self.columns[0], "columns")
@@ -270,15 +286,25 @@ class HypothesisTest(Question):
 
     def reading_ms(self, schema: Schema, /) -> float:
         """Return about how many milliseconds of one core it takes to simulate its law."""
+        tests = self._tests(schema)
         if self.test in _OF_MOMENTS:
-            return _READING_MS
+            return _READING_MS * tests
         cells = self.source_question(schema).answer_numbers(widened(self, schema))
-        return _READING_MS + _MS_PER_CELL * cells
+        return _READING_MS * tests + _MS_PER_CELL * cells
+
+    def _tests(self, schema: Schema) -> int:
+        """Return how many tests there are: one in each group of ``by``."""
+        return self.parting(widened(self, schema)).cells if self.by else 1
 
     def read(self, released: Released, schema: Schema, /) -> Outcome:
-        """Return the test, from the released moments or counts."""
-        source = null.Source.of(released, self.columns, schema)
-        return _TESTS[self.test](self, source, schema).outcome(self.test)
+        """Return the test of each group, from the released moments or counts."""
+        tested = [
+            null.outcome_of(_TESTS[self.test](self, source, schema), self.test)
+            for source in null.sources(released, self.columns, schema, tests=self._tests(schema))
+        ]
+        if not self.by:
+            return tested[0]
+        return Groups(self.parting(widened(self, schema)).labels).together(tested)
 
     def read_noise(self, _planned: Released, _schema: Schema, _rows: int | None, /) -> None:
         """Return None: what the noise does to a test is in its p-value."""
@@ -305,10 +331,21 @@ class HypothesisTest(Question):
 
         Values are assumed to spread evenly over their bounds, and groups to be equally large.
         """
-        source = self.source_question(asked.schema)
-        norm = asked.norm if asked.norm != "auto" else str(asked.plan().norm)
-        law = null.Law.of(source, asked.schema, norm, asked.epsilon)
-        return null.weight(law, rows, of_products=self.test == "correlation")
+        plan, tests = asked.plan(), self._tests(asked.schema)
+        law = null.Law.of(
+            self.source_question(asked.schema), asked.schema, plan.mechanism, str(plan.norm),
+            asked.epsilon,
+        )  # fmt: skip
+        return null.weight(
+            law, rows, tests, compared=self._compared(asked.schema),
+            of_products=self.test == "correlation",
+        )  # fmt: skip
+
+    def _compared(self, schema: Schema) -> int:
+        """Return how many groups a test compares."""
+        if self.groups is None:
+            return 1
+        return len(levels_of(require_column(widened(self, schema), self.groups, "groups")))
 
 
 def _require_cells(names: Sequence[str], columns: Sequence[Column], place: str) -> None:
@@ -324,30 +361,30 @@ def levels_of(column: Column) -> Sequence[str]:
     return column.values if isinstance(column, CategoryColumn) else ("false", "true")
 
 
-def _means(asked: HypothesisTest, source: null.Source, _: Schema) -> null.Simulated:
+def _means(asked: HypothesisTest, source: null.Source, _: Schema) -> Tested:
     return null.of_means(
         source, pooled=asked.test != "welch", several=asked.test == "anova", value=asked.value
     )
 
 
-def _correlation(_: HypothesisTest, source: null.Source, __: Schema) -> null.Simulated:
+def _correlation(_: HypothesisTest, source: null.Source, __: Schema) -> Tested:
     return null.of_correlation(source)
 
 
-def _table(asked: HypothesisTest, source: null.Source, schema: Schema) -> null.Simulated:
+def _table(asked: HypothesisTest, source: null.Source, schema: Schema) -> Tested:
     wider = widened(asked, schema)
     names = asked.columns if asked.groups is None else (asked.groups, *asked.columns)
     rows = len(levels_of(require_column(wider, names[0], "columns")))
-    by = {"rank_sum": null.RANKS, "proportion": null.SHARES}.get(asked.test, null.SQUARES)
-    return null.of_table(source, rows, by)
+    return of_table(source.table(rows, -1), _BY.get(asked.test, squares))
 
 
-def _signed(asked: HypothesisTest, source: null.Source, schema: Schema) -> null.Simulated:
+def _signed(asked: HypothesisTest, source: null.Source, schema: Schema) -> Tested:
     column = require_column(widened(asked, schema), asked.columns[0], "columns")
-    return null.of_signs(source, asked.symmetric_cells(column)[1])
+    return of_signs(source.counts, asked.symmetric_cells(column)[1])
 
 
-_TESTS: Mapping[str, Callable[[HypothesisTest, null.Source, Schema], null.Simulated]] = {
+_BY: Mapping[str, Callable[[Floats], TableBy]] = {"rank_sum": ranks, "proportion": shares}
+_TESTS: Mapping[str, Callable[[HypothesisTest, null.Source, Schema], Tested]] = {
     "t": _means,
     "welch": _means,
     "anova": _means,

@@ -168,6 +168,10 @@ class Weight(Protocol):
         """Return how many rows it is a test of."""
 
     @property
+    def tests(self) -> int:
+        """Return how many tests there are: one in each group."""
+
+    @property
     def worth(self) -> float:
         """Return how many rows without noise have the same power."""
 

@@ -64,6 +64,7 @@ from mechanisms.estimates.verdicts import Estimate
 from mechanisms.exact.floats import Floats
 from mechanisms.parted import parts_of
 from mechanisms.privacy import MAX_EPSILON_NANOS, ONE_ROW, Epsilon
+from mechanisms.statistics.facts.clipping import is_clipped
 from mechanisms.statistics.questions import (
     Question,
     viewed,
@@ -94,6 +95,8 @@ _BRIEFLY = 1 / 12
 """The share of that time for the numbers alone: a simulation does not describe the noise."""
 _DIGITS = 3
 _MOST_ERRORS = 0.95
+_WITHOUT_NOISE = 1e9
+"""Each row stands for as many records: ridge and noise weigh next to nothing."""
 _EXPLAINED = (0.02, 0.8)
 """Shares of a variance that other columns explain, in populations to consider."""
 
@@ -149,9 +152,11 @@ def expected_error(
             )
         others = _others(asked, plan, assumptions)
         if not others:
-            return ExpectedErrors(found.mean, estimate)
+            return ExpectedErrors(found.mean, estimate, bias=found.bias)
         means = [found.mean, *(_found(asked, each, effort).mean for each in others)]
-        return ExpectedErrors(found.mean, estimate, mapped(min, *means), mapped(max, *means))
+        return ExpectedErrors(
+            found.mean, estimate, mapped(min, *means), mapped(max, *means), found.bias
+        )
     noise = plan.preview(max(rows_met(asked, assumptions), 1))
     return ExpectedErrors(None if noise is None else noise.expected_error, "closed form")
 
@@ -268,11 +273,23 @@ def _at_once(asked: Asked, errors_on: ErrorsOn, assumptions: Assumptions) -> _Fo
         means.append(mapped_arrays(lambda each: float(each.sum()) / len(each), errors))
         reaches = mapped_arrays(_reached, errors)
         reach += max((each for _, each in numbers(asked.shown(reaches))), default=0.0) / samples
+    bias = 0.0
+    if asked.statistic.estimand() != asked.statistic and not is_clipped(asked.statistic):
+        # of a loss that has an answer of its own; answers about clipped values say so themselves
+        alone = errors_on(rows.data, 1, rows.seed + b"errors", _WITHOUT_NOISE)
+        bias = _largest_share(mapped_arrays(lambda each: float(each[0]), alone), means[-1], asked)
     return _Found(
         mapped(lambda *each: _rounded(sum(each) / len(each)), *means),
         reach,
         coarse=False,
+        bias=bias,
     )
+
+
+def _largest_share(parts: Json, errors: Json, asked: Asked) -> float:
+    """Return the largest share that a part has of its error."""
+    shares = mapped(lambda part, error: min(part / error, 1.0) if error else 0.0, parts, errors)
+    return max((each for _, each in numbers(asked.shown(shares))), default=0.0)
 
 
 def _of_groups(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Found:

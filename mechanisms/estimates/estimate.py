@@ -135,10 +135,16 @@ def estimate_error(
         place = f"Part {1 + parts.index(useful)}: {useful.sentence}"
         useful = replace(useful, sentence=place)
     errors = found.errors
+    _, biased = max(
+        zip(
+            (each.errors.bias for each in singles), (each.statistic for each in asked), strict=True
+        ),
+        key=lambda each: each[0],
+    )
     return ErrorEstimate(
         expected_error=errors.mean,
         possible_range=None if errors.mean is None else _in_its_shape(errors.mean, found.ranges),
-        usefulness=useful.by(errors.estimate, bias=errors.bias),
+        usefulness=useful.by(errors.estimate, bias=errors.bias, reason=biased.reason_of_bias),
         scale=None if errors.mean is None else _in_its_shape(errors.mean, found.scale),
         low=errors.low,
         high=errors.high,
@@ -151,17 +157,19 @@ def _weighed(weight: Weight, schema: Schema) -> Usefulness:
     if verdict == "noise" and weight.error <= _WEAK_TEST:
         verdict = "weak"
     said = {"good": "Good", "weak": "Weak", "noise": "Mostly noise"}[verdict]
+    place = " in each group" if weight.tests > 1 else ""
     sentence = (
-        f"{said}. With {weight.rows:,} rows the noise makes the standard error "
+        f"{said}. With {weight.rows:,} rows{place} the noise makes the standard error "
         f"{weight.error:.2g} times as large: the test has the power of one with "
         f"{max(round(weight.worth), 1):,} rows without noise."
     )
     if verdict != "good":
         sentence += (
-            f" It has that of four fifths of the rows from {weight.more_epsilon:.2g} times this "
-            f"epsilon on, or from {float(f'{weight.more_rows * weight.rows:.2g}'):,.0f} rows on."
+            " To have the power of four fifths of the rows, the test needs "
+            f"{weight.more_epsilon:.2g} times this epsilon, or "
+            f"{float(f'{weight.more_rows * weight.rows:.2g}'):,.0f} rows{place}."
         )
-    rows = weight.rows if schema.adjacency is Adjacency.ADD_REMOVE else None
+    rows = weight.rows * weight.tests if schema.adjacency is Adjacency.ADD_REMOVE else None
     return Usefulness(verdict, sentence, rows=rows, estimate="approximated")
 
 

@@ -51,9 +51,6 @@ _COARSE = " The error is a coarse estimate, by few simulated draws."
 _STATE_IT = "A preview takes in assume.population how values are distributed."
 _MENTIONED = 0.2
 """The share of an error from which on bias is named."""
-_BIAS = (
-    "the ridge pulls coefficients towards 0, and a loss other than the squared has its own line."
-)
 DISTINCT = 2.0  # of expected errors: closer to zero, a number may as well be zero
 _OF_ITSELF = 4.0
 """A number's own scale: as wide as the typical range of a column with that standard deviation."""
@@ -120,14 +117,15 @@ class Usefulness:
             "estimate": self.estimate,
         }
 
-    def by(self, estimate: Estimate, *, bias: float = 0.0) -> Usefulness:
+    def by(self, estimate: Estimate, *, bias: float = 0.0, reason: str = "") -> Usefulness:
         """Return the verdict with the way in which its errors were estimated.
 
-        And with the ``bias``, the largest share of an error, where it is not negligible.
+        And with the ``bias``, the largest share of an error, and its reason, where it is not
+        negligible.
         """
         remark = _COARSE if estimate == "coarse" else ""
         if bias > _MENTIONED:
-            remark = f" Up to {_percent(bias)} of an error is bias: {_BIAS}{remark}"
+            remark = f" Up to {_percent(bias)} of an error is bias: {reason}{remark}"
         return replace(self, sentence=self.sentence + remark, estimate=estimate)
 
 

@@ -34,7 +34,7 @@ from mechanisms.perturbation.calibration import NARROWEST, smoothing_width
 from mechanisms.perturbation.release import Newton, Perturbed, plan_fit
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.samplers.minimiser import Objective
-from mechanisms.statistics.designs.cox_regression import CoxRegression
+from mechanisms.statistics.designs.cox_regression import LARGEST_CEILING, CoxRegression
 from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
 from mechanisms.statistics.designs.poisson_regression import PoissonRegression
 from mechanisms.statistics.designs.rows import CodeRows, MarkedRows, passes, sums_of_codes
@@ -230,19 +230,28 @@ class PerturbedCox(Perturbed):
     def drawing(self, statistic: CoxRegression, schema: Schema) -> Drawing:
         """Return how it is drawn."""
         objective = partial(cox_objective, statistic, schema)
+        unclipped = partial(cox_objective, statistic, schema, ceiling=LARGEST_CEILING)
         return self.drawing_of(
-            statistic.scaling(schema), _hazards(statistic, schema), objective, _itself(objective)
+            statistic.scaling(schema),
+            _hazards(statistic, schema),
+            objective,
+            lambda data: [objective(data), unclipped(data)],
         )
 
 
-def cox_objective(statistic: CoxRegression, schema: Schema, data: Data) -> SeveralObjective:
-    """Return the clipped likelihood of private rows."""
+def cox_objective(
+    statistic: CoxRegression, schema: Schema, data: Data, *, ceiling: Fraction | None = None
+) -> SeveralObjective:
+    """Return the clipped likelihood of private rows, in coordinates of the statistic's ceiling.
+
+    ``ceiling`` is another one, beyond which its hazards are clipped.
+    """
     weights, scaling = weights_of(statistic, schema), statistic.scaling(schema)
     read = MarkedRows(statistic.names, statistic.marks(schema), weights)
     return hazard_objective(
         passes(data, read, schema, width=read.width),
         design(scaling.plain),
-        ceiling=scaling.ceiling,
+        ceiling=scaling.ceiling if ceiling is None else ceiling,
         starts=scaling.starts,
         weighted=weights is not None,
     )

@@ -16,6 +16,8 @@ from scipy.special import gammainc
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import estimate_error
 from mechanisms.exact.floats import Floats
 from mechanisms.objectives.exponential import hazard_loss
 from mechanisms.objectives.losses import Loss, Norm
@@ -391,3 +393,21 @@ def test_a_question_that_does_not_fit_is_refused(
     with pytest.raises(InvalidStatisticError, match=says) as refused:
         calibrate(replace(ASKED, **fields), Schema(COLUMNS, REPLACE, 10), Epsilon.parse("1"))
     assert refused.value.field_name == place
+
+
+# Before it is paid
+
+
+def test_a_preview_names_the_bias_by_the_ceiling() -> None:
+    """Compared with a ceiling that clips hardly a hazard: a low one is off, the largest is not."""
+    schema = Schema(COLUMNS, ADD, None, 400_000)
+    asked = replace(ASKED, edges={"days": (0, 40, 80)}, features=("dose",))
+
+    def sentence(ceiling: float) -> str:
+        return estimate_error(
+            replace(asked, ceiling=ceiling), schema, Epsilon.parse("2"), mechanism="auto",
+            norm="auto", assumptions=Assumptions(rows=200_000), coarse=True,
+        ).usefulness.sentence  # fmt: skip
+
+    assert "of an error is bias: cumulative hazards beyond the ceiling" in sentence(1.0)
+    assert "bias" not in sentence(20.0)

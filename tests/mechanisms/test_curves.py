@@ -25,11 +25,12 @@ from mechanisms.statistics.cells.axes import Step, axis_of
 from mechanisms.statistics.cells.parting import Merged
 from mechanisms.statistics.cells.spelling import canonical
 from mechanisms.statistics.conditions import Condition
-from mechanisms.statistics.curves import receiver
+from mechanisms.statistics.curves import roc
 from mechanisms.statistics.curves.counts import NoisyCounts, falling, rising
+from mechanisms.statistics.curves.hypotheses import log_rank
 from mechanisms.statistics.curves.kaplan_meier import KaplanMeier
 from mechanisms.statistics.curves.roc import Roc
-from mechanisms.statistics.curves.survival import Clock, Survival, bands, log_rank
+from mechanisms.statistics.curves.survival import Clock, Survival, bands
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.forms import form_of
 from tests.mechanisms.proof import ADD, REPLACE
@@ -233,13 +234,13 @@ def test_bands_hold_the_curve_and_tests_their_level() -> None:
 def test_the_interval_of_the_area_holds_it_and_one_without_noise_would_not() -> None:
     generator, held, narrow, turns = np.random.default_rng(7), 0, 0, 80
     shares = np.array([[6, 1], [4, 2], [3, 3], [2, 5], [1, 6]]) / 33
-    truth = float(receiver.Receiver.of(shares * 1e6).area)
+    truth = float(roc.Receiver.of(shares * 1e6).area)
     made = noise_of((1, 5, 2), 0.2)
     for turn in range(turns):
         rows = generator.multinomial(300, shares.ravel()).reshape(1, 5, 2).astype(float)
         noisy = rows + made(1, bytes([turn]))[0]
         for noise in (made, lambda count, _: np.zeros((count, 1, 5, 2))):
-            ((_, found),) = receiver.bands(NoisyCounts(counts=noisy, noise=noise))
+            ((_, found),) = roc.bands(NoisyCounts(counts=noisy, noise=noise))
             low, high = found.area_95
             if noise is made:
                 held += low <= truth <= high

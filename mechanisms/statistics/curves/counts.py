@@ -72,11 +72,11 @@ class NoisyCounts:
         """
         count = self.replicates
         uniforms = hashed_uniforms(self.seed(f"{part} rows"), count * means.size)
-        rows = _poisson(means.ravel(), uniforms.reshape(means.size, count))
+        rows = poisson(means.ravel(), uniforms.reshape(means.size, count))
         return rows.T.reshape(count, *means.shape) + self.noise(count, self.seed(f"{part} noise"))
 
 
-def _poisson(means: Floats, uniforms: Floats) -> Floats:
+def poisson(means: Floats, uniforms: Floats) -> Floats:
     """Return Poisson numbers by inversion: for each mean, as many as a row of uniforms has.
 
     Those of large means by the quantiles of a normal variable, corrected for skewness.

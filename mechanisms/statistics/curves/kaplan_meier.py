@@ -32,7 +32,8 @@ from mechanisms.statistics.curves.counts import (
     ReadGroups,
     place_text,
 )
-from mechanisms.statistics.curves.survival import Band, Clock, Survival, bands, log_rank
+from mechanisms.statistics.curves.hypotheses import log_rank
+from mechanisms.statistics.curves.survival import Band, Clock, Survival, bands
 
 _NOT_REACHED = "The curve does not fall to one half within the times that are asked about."
 _METHOD = (

@@ -1,4 +1,4 @@
-r"""Survival curves of noisy counts: the curve, its band, the median and the log-rank statistic.
+r"""Survival curves of noisy counts: the curve, its band and the median.
 
     S_k = prod_{j <= k} (1 - d_j / n_j)
 
@@ -6,11 +6,6 @@ d_j the events in the j-th cell of time and n_j the records at risk in it (Kapla
 a cell that is one value, censored records are at risk of the events at that value. In a wider cell
 they are at risk during half of it: n_j is less by half of its censored records (the actuarial
 estimate, Cutler & Ederer 1958).
-
-*The log-rank statistic* of groups g, ``sum_g (O_g - E_g)^2 / E_g``, with O_g the events and
-``E_g = sum_j d_j n_gj / n_j`` those expected if all groups had the same hazard (Peto & Peto 1972).
-Its p-value is the share of simulated counts, of groups that have the same hazard and their own
-censoring, with noise, whose statistic is as large.
 """
 
 from __future__ import annotations
@@ -215,58 +210,3 @@ def _median(curve: Floats, clock: Clock) -> float | None:
     # a curve that falls to 0 in a cell has no constant hazard there
     after = max(float(curve[at]), _LEAST)
     return start + (end - start) * log(before / 0.5) / log(before / after)
-
-
-# The log-rank statistic
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogRank:
-    """The statistic of groups, and how often one as large comes about by chance."""
-
-    statistic: float
-    p_value: float
-
-
-def log_rank(noisy: NoisyCounts, clock: Clock) -> LogRank:
-    """Return the log-rank test of groups that have the same hazard."""
-    released = Survival.of(noisy.counts, clock)
-    found = float(_statistic(released))
-    means = _same_hazard(released, noisy.counts, clock)
-    simulated = _statistic(Survival.of(noisy.simulated(means, "log-rank"), clock))
-    as_large = int(np.count_nonzero(simulated >= found))
-    return LogRank(statistic=found, p_value=(1 + as_large) / (1 + noisy.replicates))
-
-
-def _statistic(curves: Survival) -> Floats:
-    """Return the statistic; groups are the last axis but one."""
-    together = np.maximum(curves.at_risk.sum(axis=-2, keepdims=True), 1.0)
-    events = curves.events.sum(axis=-2, keepdims=True)
-    expected = (events * curves.at_risk / together).sum(axis=-1)
-    observed = curves.events.sum(axis=-1)
-    return np.asarray(((observed - expected) ** 2 / np.maximum(expected, 1.0)).sum(axis=-1))
-
-
-def _same_hazard(curves: Survival, counts: Floats, clock: Clock) -> Floats:
-    """Return the counts that are expected if all groups have one hazard, and their censoring."""
-    cells = len(clock.ends)
-    exposed = np.maximum(
-        np.maximum(curves.at_risk - clock.late * curves.censored[..., :cells], curves.events), 0.0
-    ).sum(axis=0)
-    hazard = curves.events.sum(axis=0) / np.maximum(exposed, 1.0)
-    left = curves.at_risk[:, 0] if cells else counts.sum(axis=(1, 2))
-    means = np.zeros_like(counts)
-    for at in range(counts.shape[1]):
-        lost = curves.censored[:, at]
-        if at < cells:
-            staying = np.maximum(curves.at_risk[:, at] - curves.events[:, at], 0.0)
-            share = np.minimum(lost / np.maximum(staying, 1e-9), 1.0)
-            # those who are lost are at risk during half of a wide cell, as in the estimate
-            dead = left * np.minimum(hazard[at], 1.0) * (1 - clock.late[at] * share)
-            means[:, at, 1] = dead
-            lost = (left - dead) * share
-        else:
-            lost = left
-        means[:, at, 0] = lost
-        left = np.maximum(left - means[:, at].sum(axis=-1), 0.0)
-    return means

@@ -18,7 +18,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import ClassVar, Literal, Self
@@ -78,7 +78,7 @@ from mechanisms.views import RowView
 _LARGEST_RATE = Fraction(3)  # it moves the hazard by a factor of 400 between the bounds
 _START = Fraction(2)
 _INTERVALS = 10
-_LEAST_CEILING, _LARGEST_CEILING = 1.0, 20.0
+_LEAST_CEILING, LARGEST_CEILING = 1, Fraction(20)
 _SURVIVAL = re.compile(r"\s*Surv\(\s*(`[^`]+`|[\w.]+)\s*,\s*(`[^`]+`|[\w.]+)\s*\)\s*~")
 _PROBED: Json = {
     "kind": "cox_regression",
@@ -131,6 +131,10 @@ class CoxRegression(Question):
         "q": SHARE_HINT,
     }
     near_zero: ClassVar[NearZero] = "no effect"
+    reason_of_bias: ClassVar[str] = (
+        "cumulative hazards beyond the ceiling are clipped. A larger ceiling clips less, and takes "
+        "more noise."
+    )
     intercept: ClassVar[bool] = True
     """Each interval has a constant: factors are coded as next to one."""
 
@@ -261,7 +265,7 @@ class CoxRegression(Question):
         require_coefficients(self.scaling(schema).dimension)
         if self.weights is not None:
             require_weights(schema, self.weights)
-        if not (_LEAST_CEILING <= self.ceiling <= _LARGEST_CEILING):
+        if not (_LEAST_CEILING <= self.ceiling <= LARGEST_CEILING):
             raise InvalidStatisticError("must lie between 1 and 20", field_name="ceiling")
         require_bound(self.bound, may_be_null=True)
         require_share(self.q)
@@ -316,6 +320,10 @@ class CoxRegression(Question):
         return HazardMarks(
             str(self.time), str(self.event), tuple(float(each) for each in self.times(schema))
         )
+
+    def estimand(self) -> Self:
+        """Return the question with the largest ceiling, beyond which hardly a hazard is clipped."""
+        return replace(self, ceiling=float(LARGEST_CEILING))
 
     def answer_numbers(self, schema: Schema, /) -> int:
         """Return about how many numbers an answer has: two for each feature, one an interval."""
