@@ -61,6 +61,7 @@ from mechanisms.contract import (
     require_valid,
 )
 from mechanisms.domain import Schema
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.filtered import FilteredDraw
 from mechanisms.gaussian.noise import AddedGaussian
 from mechanisms.knorm import AddedNoise, Additive, CountedCells, ReadCounts, plan_counts
@@ -158,8 +159,22 @@ def plan_grouped(
         expected_ms=parting.cells * each_ms
         + _passing_ms(parting, schema)
         + reading_ms(statistic, parting, schema),
-        details={**plan.details, "groups": parting.cells, "epsilon_per_group": str(share)},
+        details={
+            **_of_all_groups(plan.details, epsilon.fraction / share.fraction),
+            "groups": parting.cells,
+            "epsilon_per_group": str(share),
+        },
     )
+
+
+def _of_all_groups(details: Json, times: Fraction) -> Json:
+    """Return a group's details, with the epsilon that its intervals need as one of all groups."""
+    inference = cast(Mapping[str, object], details.get("inference") or {})
+    enough = inference.get("enough_epsilon")
+    if enough is None:
+        return details
+    whole = decimal_text(times * Fraction(str(enough)))
+    return {**details, "inference": {**inference, "enough_epsilon": whole}}
 
 
 def _reads_rows(statistic: Question, plan: Plan, schema: Schema) -> bool:

@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from math import inf, log2
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -49,9 +50,11 @@ from mechanisms.contract import (
 )
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.floats import Floats
+from mechanisms.exact.fractions import as_written, decimal_text
 from mechanisms.functional.linear import coordinate_noise
 from mechanisms.functional.sanitized import equations
 from mechanisms.geometry.advisor import advise
+from mechanisms.geometry.smooth import TAIL
 from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.inference.curvature import (
     LEAST_THRESHOLD,
@@ -72,6 +75,7 @@ from mechanisms.inference.moments import (
 from mechanisms.inference.neighbours import (
     COUNT_SHARE,
     COUNTED,
+    FEWER,
     MOST_LEVELS,
     Bracket,
     BracketedDraw,
@@ -79,6 +83,7 @@ from mechanisms.inference.neighbours import (
     DrawsNeighbours,
     brackets,
     ends_of,
+    surely,
 )
 from mechanisms.inference.neighbours import METHOD as NEIGHBOURS
 from mechanisms.inference.regression import METHOD as LINEAR
@@ -95,6 +100,7 @@ from mechanisms.knorm import (
 )
 from mechanisms.perturbation.linear import PerturbedLinear
 from mechanisms.privacy import (
+    MAX_EPSILON_NANOS,
     Adjacency,
     EpsilonShare,
     Guarantee,
@@ -127,8 +133,10 @@ NOT_FOR_SEVERAL = (
     "standard errors take rows to be drawn independently, and here a person may have several"
 )
 MOST_COEFFICIENTS = 30
-_CLEARLY = 1.5
-"""How far above the epsilon where half of the intervals say nothing nearly all say something."""
+_CLEARLY, _ROUNDED = 1.5, 1.06
+"""How far above the epsilon where half of the intervals say nothing nearly all say something; and,
+where one epsilon decides, how far above it two digits are safe."""
+_HALVINGS = 10
 _MS_PER_CELL = 2e-5
 _CHOOSING_MS = 3.0  # levels by a noisy count, and what they are drawn by
 
@@ -302,7 +310,11 @@ def _curved(
             **plan.details,
             "inference": {
                 **facts_of(curved.method, own),
-                **_enough(noise_ratio(curved, schema, own, deviation=_deviation(curved)), epsilon),
+                **_enough(
+                    noise_ratio(curved, schema, own, deviation=_deviation(curved)),
+                    epsilon,
+                    clearly=_CLEARLY,
+                ),
             },
         },
     )
@@ -315,10 +327,14 @@ def _deviation(curved: Curved) -> float | None:
     return float(max(coordinate_noise(curved.noise).stds)) / curved.space.unit
 
 
-def _enough(ratio: float, epsilon: PrivacyLoss) -> dict[str, object]:
-    """Return about which epsilon intervals need, where at this one most would say nothing."""
-    enough = float(epsilon.fraction) * ratio * _CLEARLY
-    return {"enough_epsilon": f"{enough:.2g}"} if ratio > 1 else {}
+def _enough(ratio: float, epsilon: PrivacyLoss, *, clearly: float) -> dict[str, object]:
+    """Return about which epsilon intervals need, if any, where most would say nothing at this."""
+    enough = float(epsilon.fraction) * ratio * clearly
+    if ratio <= 1:
+        return {}
+    if enough > MAX_EPSILON_NANOS / 10**9:
+        return {"enough_epsilon": None}
+    return {"enough_epsilon": decimal_text(as_written(float(f"{enough:.2g}")))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +388,7 @@ def _bracketed(
         raise _refused(f"intervals are offered for at most {MOST_LEVELS} levels")
     make = _counted if schema.known_rows is None else _neighbours
     neighbours, drawn_plans = make(statistic, schema, own)
+    enough = _enough_for_levels(statistic.exact_levels(), schema, own)
     guarantees = [each.guarantee for each in drawn_plans]
     return replace(
         plan,
@@ -387,8 +404,40 @@ def _bracketed(
         ),
         parameters=WithNeighbours(plan.parameters, neighbours, str(own)),
         expected_ms=plan.expected_ms + sum(each.expected_ms for each in drawn_plans),
-        details={**plan.details, "inference": facts_of(neighbours.method, own)},
+        details={
+            **plan.details,
+            "inference": {
+                **facts_of(neighbours.method, own),
+                **_enough(enough, epsilon, clearly=_ROUNDED),
+            },
+        },
     )
+
+
+def _enough_for_levels(levels: Sequence[Fraction], schema: Schema, own: EpsilonShare) -> float:
+    """Return how many times this epsilon leaves few intervals open; 1 at most where it does.
+
+    Infinite, where there are too few rows for any. Rows are as many as there may be.
+    """
+
+    def is_open(times: float) -> bool:
+        epsilon, rows, outside = own.fraction * Fraction(times), schema.row_bound, TAIL
+        if schema.known_rows is None:
+            rows = surely(rows, epsilon=COUNT_SHARE * epsilon)
+            epsilon, outside = (1 - COUNT_SHARE) * epsilon, TAIL - FEWER
+        found = brackets(levels, rows=rows, epsilon=epsilon, outside=outside)
+        return 2 * sum(each.is_open for each in found) > len(found)
+
+    if not is_open(1):
+        return 1.0
+    most = MAX_EPSILON_NANOS / 10**9 / float(own.fraction)
+    if is_open(most):
+        return inf
+    low, high = 0.0, log2(most)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_open(2**middle) else (low, middle)
+    return float(2**high)
 
 
 @dataclass(frozen=True, slots=True)

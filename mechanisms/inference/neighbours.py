@@ -58,7 +58,8 @@ COUNTED = (
 )
 MOST_LEVELS = 5
 COUNT_SHARE = Fraction(1, 5)  # of the share: more rows hardly need more
-_FEWER = 0.01  # how often there are fewer rows than counted on
+FEWER = 0.01
+"""How often there are fewer rows than counted on."""
 _STEPS = 10**6  # levels are multiples of one over this
 _FAR = 14.0  # a rank this many noise scales away is never drawn
 
@@ -70,6 +71,11 @@ class Bracket:
     level: Fraction
     below: Fraction | None
     above: Fraction | None
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the interval would be the column's bounds, which say nothing."""
+        return self.below is None and self.above is None
 
 
 def brackets(
@@ -121,7 +127,7 @@ def surely(count: float, *, epsilon: Fraction) -> int:
     P(N > k) = p^(k + 1) / (1 + p), p = exp(-epsilon).
     """
     rate = float(epsilon)
-    fewer = ceil(-log(_FEWER * (1 + exp(-rate))) / rate) - 1
+    fewer = ceil(-log(FEWER * (1 + exp(-rate))) / rate) - 1
     return max(int(count) - max(fewer, 0), 1)
 
 
@@ -149,7 +155,7 @@ class CountedRows:
         counted = cast(float, self.count(data, randomness).value["count"])
         # More than the public bound there cannot be.
         rows = min(surely(counted, epsilon=self.count_epsilon), self.most)
-        found = brackets(self.levels, rows=rows, epsilon=self.epsilon, outside=TAIL - _FEWER)
+        found = brackets(self.levels, rows=rows, epsilon=self.epsilon, outside=TAIL - FEWER)
         drawn = ends_of(found)
         return found, self.planned(drawn) if drawn else None
 
@@ -204,7 +210,7 @@ class BracketedDraw:
             estimate=values[name],
             std_error=(high - low) / (2 * float(ndtri(1 - TAIL / 2))),
             confidence_95=(min(low, values[name]), max(high, values[name])),
-            open=bracket.below is None and bracket.above is None,
+            open=bracket.is_open,
         )
 
 

@@ -72,13 +72,34 @@ def test_a_median_is_answered_with_an_interval(
     curator: httpx.Client, datasets: Mapping[str, str], adjacency: str
 ) -> None:
     median = {"kind": "quantile", "column": "income", "levels": [0.5]}
-    body = ask(curator, datasets[adjacency], median, epsilon="3", **THIRD).json()
+    body = ask(curator, datasets[adjacency], median, epsilon="8", **THIRD).json()
     ReleaseAnswer.model_validate(body, extra="forbid")
     [term] = body["inference"]["terms"]
     assert term["estimate"] == body["value"]["quantiles"][0]["value"]
     assert term["confidence_95"][0] <= term["estimate"] <= term["confidence_95"][1]
     assert term["noise_95"] is None
     assert "noisy count" in body["inference"]["method"] or adjacency == "replace_one"
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_an_interval_that_would_be_the_bounds_is_refused_before_it_is_paid(
+    curator: httpx.Client, datasets: Mapping[str, str], adjacency: str
+) -> None:
+    dataset = datasets[adjacency]
+    before = spent(curator, dataset)
+    asked = {"statistic": {"kind": "quantile", "column": "income", "levels": [0.5]}, **THIRD}
+    for part in ("previews", "releases"):
+        path = f"/v1/datasets/{dataset}/{part}"
+        headers = {"Idempotency-Key": f"open-{adjacency}"} if part == "releases" else {}
+        refused = curator.post(path, json={**asked, "epsilon": "0.0001"}, headers=headers)
+        problem = assert_problem(refused, 422, "invalid-request")
+        [error] = problem["errors"]
+        assert error["field"] == "inference"
+        assert "would do" in error["message"]
+    assert spent(curator, dataset) == before
+    enough = error["message"].partition("about epsilon ")[2].partition(" ")[0]
+    preview = curator.post(f"/v1/datasets/{dataset}/previews", json={**asked, "epsilon": enough})
+    assert preview.status_code == 200, preview.text
 
 
 def test_without_the_wish_nothing_is_changed(

@@ -354,6 +354,28 @@ def test_intervals_that_would_say_nothing_say_which_epsilon_would_do() -> None:
     assert "enough_epsilon" not in more.details["inference"]  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize(("rows", "epsilon"), [(5, "20"), (40, "0.1"), (5000, "0.0001")])
+def test_quantiles_whose_intervals_are_the_bounds_say_which_epsilon_would_do(
+    adjacency: Adjacency, rows: int, epsilon: str
+) -> None:
+    known = rows if adjacency is REPLACE else None
+    made, share = Schema(COLUMNS, adjacency, known, max_rows=rows), Fraction(1, 4)
+    few = calibrate(MEDIAN, made, Epsilon.parse(epsilon), inference=share)
+    enough = Epsilon.parse(enough_epsilon(few))
+    assert "enough_epsilon" not in facts_of_inference(
+        calibrate(MEDIAN, made, enough, inference=share)
+    )
+    near = Epsilon(round(enough.nanos * 0.85))
+    assert "enough_epsilon" in facts_of_inference(calibrate(MEDIAN, made, near, inference=share))
+
+
+def test_one_row_has_no_interval_of_a_median_at_any_epsilon() -> None:
+    made = Schema(COLUMNS, REPLACE, 1)
+    plan = calibrate(MEDIAN, made, Epsilon.parse("1"), inference=Fraction(1, 4))
+    assert facts_of_inference(plan)["enough_epsilon"] is None
+
+
 def test_booleans_need_less_than_numbers_since_they_spread_further() -> None:
     def named(*, boolean: bool) -> float:
         column = NumberColumn(Fraction(0), Fraction(1), boolean=boolean)
@@ -373,9 +395,13 @@ def test_auto_takes_moments_where_a_curvature_would_say_nothing() -> None:
 
 
 def enough_epsilon(plan: Plan) -> str:
+    return str(facts_of_inference(plan)["enough_epsilon"])
+
+
+def facts_of_inference(plan: Plan) -> Mapping[str, object]:
     stated = plan.details["inference"]
     assert isinstance(stated, Mapping)
-    return str(stated["enough_epsilon"])
+    return stated
 
 
 def open_terms(plan: Plan) -> bool:
@@ -692,3 +718,17 @@ def test_quantiles_of_more_groups_than_rows_are_planned(adjacency: Adjacency) ->
     assert found is not None
     assert [dict(term.by) for term in found.terms] == [{"g": "a"}, {"g": "b"}]
     assert all(term.open for term in found.terms)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("asked_of", [MEDIAN, LOGIT], ids=["median", "logit"])
+def test_the_epsilon_that_would_do_is_that_of_all_groups(
+    adjacency: Adjacency, asked_of: Quantile | LogisticRegression
+) -> None:
+    known = 2000 if adjacency is REPLACE else None
+    made, grouped = Schema(COLUMNS, adjacency, known, max_rows=2000), replace(asked_of, by=("g",))
+    made = replace(made, columns={**COLUMNS, "g": CategoryColumn(("a", "b"))})
+    few = calibrate(grouped, made, Epsilon.parse("0.001"), inference=Fraction(1, 4))
+    enough = Epsilon.parse(enough_epsilon(few))
+    again = calibrate(grouped, made, enough, inference=Fraction(1, 4))
+    assert "enough_epsilon" not in facts_of_inference(again)

@@ -421,7 +421,8 @@ def make_plan(facts: DatasetFacts, question: Question) -> Plan:
         )
     except InvalidStatisticError as error:
         raise _refusal(error) from None
-    _require_intervals(plan)
+    if question.inference is not None:  # those of a summary come with it
+        _require_intervals(plan)
     return with_column_facts(plan, question.statistic, facts)
 
 
@@ -435,14 +436,17 @@ def _require_intervals(plan: Plan) -> None:
     """
     parts = cast(Sequence[Mapping[str, Any]], plan.details.get("parts") or ())
     for place, details in enumerate((plan.details, *(part.get("details", {}) for part in parts))):
-        enough = (details.get("inference") or {}).get("enough_epsilon")
-        if enough is not None:
+        inference = details.get("inference") or {}
+        if "enough_epsilon" in inference:
             of_part = f" of part {place}" if place else ""
+            enough = inference["enough_epsilon"]
+            would = f"about epsilon {enough} would do{of_part and ' for it'}"
+            if enough is None:
+                would = "there are too few rows for any epsilon"
             raise invalid_request(
                 "inference",
-                f"most confidence intervals{of_part} would say nothing, even of features that fill "
-                f"their bounds: about epsilon {enough} would do{of_part and ' for it'}; without "
-                "inference the numbers alone are released",
+                f"most confidence intervals{of_part} would say nothing, even of columns that fill "
+                f"their bounds: {would}; without inference the numbers alone are released",
             )
 
 
