@@ -184,7 +184,7 @@ def html_of(caption: str, rows: Sequence[Row], note: str = "") -> str:
 
     Where intervals are known, a drawing next to each number shows its own.
     """
-    meaning, bars = bars_of(rows[:_SHOWN])
+    meaning, bars, scales = bars_of(rows[:_SHOWN])
     columns = [name for name in columns_of(rows) if name != "note"]
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     cells = [
@@ -195,7 +195,7 @@ def html_of(caption: str, rows: Sequence[Row], note: str = "") -> str:
         cells = [f"{own}<td>{bar}</td>" for own, bar in zip(cells, bars, strict=True)]
     body = "".join(f"<tr>{own}</tr>" for own in cells)
     more = f"<p>and {len(rows) - _SHOWN} more rows</p>" if len(rows) > _SHOWN else ""
-    said = "".join(f"<p>{escape(each)}</p>" for each in (*notes_of(rows), note) if each)
+    said = "".join(f"<p>{escape(each)}</p>" for each in (scales, *notes_of(rows), note) if each)
     return (
         f"<table><caption>{escape(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}{said}"
@@ -250,21 +250,26 @@ class _Bar:
     high: float
 
 
-def bars_of(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[str]]:
-    """Return what the bars mean, and a drawing for each row: SVG, or nothing where none is known.
+def bars_of(rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[str], str]:
+    """Return what the bars mean, a drawing for each row, and their scales in words.
 
-    Numbers of one name share a scale, if there are several of it; else all numbers do. Where
-    some have confidence intervals, the bars are those.
+    A drawing is SVG, or nothing where no interval is known. Numbers of one name share a scale, if
+    there are several of it; else all numbers do. Where some have confidence intervals, the bars are
+    those.
     """
     inferred = any(row.get(_ENDS[0][0]) is not None for row in rows)
     bars = [_bar(row, *_ENDS[0 if inferred else 1]) for row in rows]
     names = [row.get("term") for row in rows]
     scales = names if len(set(names)) < len(names) else [None] * len(names)
-    drawn = []
+    drawn, ends = [], dict[str, str]()
     for bar, scale in zip(bars, scales, strict=True):
         alike = [each for each, other in zip(bars, scales, strict=True) if each and other == scale]
         drawn.append(_drawn(bar, alike) if bar else "")
-    return _MEANING[0 if inferred else 1], drawn
+        if bar:
+            least, most = min(each.low for each in alike), max(each.high for each in alike)
+            ends[f"{scale or ''} {least:.6g} to {most:.6g}".strip()] = ""
+    said = f"Scale of the bars: {'; '.join(ends)}." if ends else ""
+    return _MEANING[0 if inferred else 1], drawn, said
 
 
 def _bar(row: Mapping[str, Any], low: str, high: str) -> _Bar | None:

@@ -8,8 +8,9 @@ across, and where wanted one value of a third. Only its numbers are read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,10 +21,12 @@ from app.domain.problems import Problem
 from app.tidy.keys import at
 from app.tidy.names import Labels, label, labels_of
 from app.tidy.pivots import FILES, Pivot, pivots_of
+from app.tidy.printed import Printed, printed
 from app.tidy.rows import Row, notes_of, rows_of
 
 MOST_ROWS = 1_000
 """At most this many numbers are shown on a page; a file has them all."""
+_SORT = re.compile(r"-?[1-9]\d{0,3}", re.ASCII)
 _TABLES = 50
 """Tables that a page of their list names."""
 
@@ -45,6 +48,9 @@ class Arrangement:
         Whether each number of a table of counts has its interval below it.
     page
         The page of the list of tables, from 1.
+    sort
+        The column of numbers, from 1, that rows are sorted by; negative: the largest first; 0: rows
+        are in the order of their names.
     """
 
     across: str | None = None
@@ -53,12 +59,13 @@ class Arrangement:
     value: str | None = None
     intervals: bool = False
     page: int = 1
+    sort: int = 0
 
     @classmethod
     def of(cls, request: Request) -> Arrangement:
         """Return what a request's address says; anything that makes no sense is left out."""
         said = request.query_params
-        page = said.get("page", "1")
+        page, sort = said.get("page", "1"), said.get("sort", "")
         return cls(
             across=said.get("across"),
             rows=said.get("rows"),
@@ -66,16 +73,22 @@ class Arrangement:
             value=said.get("value"),
             intervals=bool(said.get("intervals")),
             page=int(page) if page.isascii() and page.isdigit() and len(page) < 6 else 1,
+            sort=int(sort) if _SORT.fullmatch(sort) else 0,
         )
 
     @property
     def query(self) -> str:
         """Return this as the end of an address, the page of the list apart."""
-        said = {"rows": self.rows, "across": self.across, "slice": self.slice, "value": self.value}
-        given = {name: text for name, text in said.items() if text is not None}
-        return (
-            f"?{urlencode(given)}" if any(v is not None for v in (self.across, self.rows)) else ""
-        )
+        table = {"rows": self.rows, "across": self.across, "slice": self.slice, "value": self.value}
+        chosen = self.across is not None or self.rows is not None
+        said = {**(table if chosen else {}), "sort": self.sort or None}
+        query = urlencode({name: text for name, text in said.items() if text is not None})
+        return f"?{query}" if query else ""
+
+    def sorted_by(self, column: int) -> str:
+        """Return the end of the address that sorts by a column: down, then up, then not at all."""
+        turns = {-column: column, column: 0}
+        return replace(self, sort=turns.get(self.sort, -column)).query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,12 +150,16 @@ class Numbers:
         Why numbers are missing, each reason once.
     labels
         What values of categories are called.
+    table
+        The table that journals print, for a summary alone.
     pivots
-        The numbers of groups as tables of rows and columns; none where there are no groups.
+        The numbers of groups as tables of rows and columns; none where there are no groups, or the
+        answer has a table of its own.
     browser
         Where the answer is of many tables, which of them these are.
-    query
-        The end of the addresses of files that show the same.
+    arrangement
+        What arranges them so; its ``query`` is the end of the addresses of files that show the
+        same.
     """
 
     rows: Sequence[Row]
@@ -151,9 +168,10 @@ class Numbers:
     confident: bool
     notes: Sequence[str]
     labels: Labels
+    table: Printed | None
     pivots: Sequence[Pivot]
     browser: Browser | None
-    query: str
+    arrangement: Arrangement
 
 
 def numbers_of(
@@ -167,10 +185,12 @@ def numbers_of(
         rows = tuple(row for row in rows_of(_narrowed(answer, chosen)) if _is_in(row, browser))
         drawn = tuple(row for row in rows if row.key.cell)
         more = sum(len(each["cells"]) for each in tables) - min(len(drawn), MOST_ROWS)
-        wanted = browser.arrangement
+        wanted = replace(browser.arrangement, sort=wanted.sort)
     else:
         rows = drawn = rows_of(answer)
         more = max(0, len(rows) - MOST_ROWS)
+    table = printed(answer)
+    pivots = pivots_of(drawn, columns, wanted.across) if table is None else ()
     return Numbers(
         rows=rows[:MOST_ROWS],
         more=more,
@@ -178,9 +198,10 @@ def numbers_of(
         confident=any(row.confidence is not None for row in rows),
         notes=notes_of(rows),
         labels=labels_of(columns),
-        pivots=pivots_of(drawn, columns, wanted.across),
+        table=table,
+        pivots=[each.sorted_by(wanted.sort) for each in pivots],
         browser=browser,
-        query=wanted.query,
+        arrangement=wanted,
     )
 
 

@@ -284,8 +284,8 @@ def _target(name: str, kind: str, schema: Schema) -> list[Field]:
 
 def _features(name: str, _: str, schema: Schema) -> list[Field]:
     usual = marked(
-        "A category is compared with its first value. Products, logs and other reference values "
-        "are for the formula: food ~ age * log(income) + C(region, ref=south)."
+        "A category is compared with its first value. For interactions, logs and other reference "
+        "values use the formula: food ~ age * log(income) + C(region, ref=south)."
     )
     options = _named(list(schema.columns))
     return [

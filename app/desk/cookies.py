@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import secrets
 import zlib
 from hashlib import sha256
@@ -71,13 +72,34 @@ def session_of(request: Request) -> str:
 
 
 def remember(request: Request, response: Response, token: str) -> None:
-    """Have the browser keep a session's token."""
+    """Have the browser keep a session's token, and nothing of whoever had one before."""
     response.set_cookie(_name(request), token, max_age=LONGEST_S, path="/", **_guarded(request))
+    response.delete_cookie(_RECENT, path=path_of(), **_guarded(request))
 
 
 def forget(request: Request, response: Response) -> None:
-    """Have the browser forget its session."""
+    """Have the browser forget its session, and what was opened in it."""
     response.delete_cookie(_name(request), path="/", **_guarded(request))
+    response.delete_cookie(_RECENT, path=path_of(), **_guarded(request))
+
+
+_RECENT = "release-desk-recent"
+_MOST_RECENT = 6
+_DATASET = re.compile(r"ds_[0-9a-f]{32}", re.ASCII)
+
+
+def opened(request: Request) -> list[str]:
+    """Return the ids of the data sets that a browser opened last, the latest first."""
+    found = _DATASET.findall(request.cookies.get(_RECENT, "")[:_LONGEST])
+    return list(dict.fromkeys(found))[:_MOST_RECENT]
+
+
+def note_opened(request: Request, response: Response, dataset: str) -> None:
+    """Have the browser keep that a data set was opened, as long as its session."""
+    kept = list(dict.fromkeys((dataset, *opened(request))))[:_MOST_RECENT]
+    response.set_cookie(
+        _RECENT, ".".join(kept), max_age=LONGEST_S, path=path_of(), **_guarded(request)
+    )
 
 
 _FLOW = "release-desk-sign-in"

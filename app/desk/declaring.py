@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from app.desk.filled import derived_of, lines_of
 from app.desk.forms import FORM_KEY, TYPICAL, Form, looks_read_off, typical_of
@@ -161,15 +162,25 @@ def labelled(form: Form) -> Mapping[str, str]:
 
 
 def with_draft(form: Form, draft: Draft, file_name: str) -> Form:
-    """Return a form whose table has a draft's columns; what was filled in of them stays."""
-    kept = {name: place for place, name in rows_of(form)}
-    pairs = [pair for pair in form.pairs if not pair[0].startswith("columns.")]
+    """Return a form whose table has a draft's columns; what was filled in of them stays.
+
+    What an earlier draft has proposed was not filled in: a dictionary that is chosen after the
+    file comes before what was guessed from the file alone. The field ``drafted`` has digests of
+    what was proposed.
+    """
+    kept, before = {name: place for place, name in rows_of(form)}, form.text("drafted").split()
+    digests = list[str]()
+    pairs = [
+        pair for pair in form.pairs if not pair[0].startswith("columns.") and pair[0] != "drafted"
+    ]
     for place, (name, column) in enumerate(draft.spec["columns"].items()):
         pairs.append((f"columns.{place}.name", name))
         for field in (*PLACES, *READING):
             earlier = form.raw(f"columns.{kept[name]}.{field}") if name in kept else ""
-            source = earlier.strip() and earlier
-            pairs.append((f"columns.{place}.{field}", source or _written(column.get(field))))
+            own = earlier.strip() and _digest(name, field, earlier) not in before
+            proposed = _written(column.get(field))
+            digests += [_digest(name, field, proposed)] if proposed else []
+            pairs.append((f"columns.{place}.{field}", earlier if own else proposed))
     written = [(name, str(draft.spec[name])) for name in _WRITTEN if name in draft.spec]
     usual = [
         (name, _written(draft.spec.get(name)))
@@ -178,7 +189,14 @@ def with_draft(form: Form, draft: Draft, file_name: str) -> Form:
     ]
     if not form.text("name"):
         usual.append(("name", file_name.partition(".")[0]))
+    pairs.append(("drafted", " ".join(digests)))
     return Form([*written, *(each for each in usual if each[1]), *pairs])
+
+
+def _digest(column: str, field: str, text: str) -> str:
+    """Return a short name of what a column's field says, whatever ends its lines."""
+    said = f"{column} {field} {text.strip()}".replace("\r", "")
+    return f"{crc32(said.encode()):x}"
 
 
 # An earlier declaration, and one field of many columns

@@ -33,6 +33,7 @@ from app.desk.controls import (
 from app.desk.forms import EMPTY, FORM_KEY, Form
 from app.domain.problems import Problem, invalid_requests
 from app.services.plans.questions import KINDS
+from app.tidy.names import words
 from app.web.languages import marked
 from mechanisms.catalog import offers
 from mechanisms.domain import Schema
@@ -51,7 +52,7 @@ _LABELS: Mapping[str, str] = {
 _SENT_BEFORE = (
     "was sent before with another question, which was asked then; look at this one, and send it now"
 )
-_FEW = ("mechanism", "norm", "inference", MISSING_SHARES)
+_FEW = ("mechanism", "norm", MISSING_SHARES)
 """Fields that every statistic has and few questions need."""
 _AT: Mapping[str, str] = {"budget-exceeded": "epsilon", "max_epsilon_per_release": "epsilon"}
 """Which field a refusal is about that names none: by its code, or by the rule that refused."""
@@ -59,7 +60,7 @@ _AT: Mapping[str, str] = {"budget-exceeded": "epsilon", "max_epsilon_per_release
 
 def kinds() -> Sequence[tuple[str, str]]:
     """Return every statistic, as pairs of its kind and its name in words."""
-    return [(kind, kind.replace("_", " ")) for kind in KINDS]
+    return [(kind, words(kind)) for kind in KINDS]
 
 
 def summary_of(kind: str) -> str:

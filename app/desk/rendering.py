@@ -26,6 +26,7 @@ from app.domain.policies import Right
 from app.domain.problems import Problem
 from app.services.people.keys import Caller
 from app.services.plans.wording import asked, asked_in_full
+from app.tidy.names import words
 from app.tidy.pivots import heat
 from app.tidy.rows import number, within
 from app.web.languages import (
@@ -115,15 +116,6 @@ def grouped(text: str) -> str:
     return f"{int(whole):,}{point}{rest}"
 
 
-def words(name: str) -> str:
-    """Return the name of a kind, mechanism or state as words.
-
-    >>> words("geometric_median")
-    'geometric median'
-    """
-    return name.replace("_", " ")
-
-
 def moment(at: str | None, language: str = "en") -> Markup:
     """Return a time of the ledger (UTC) as HTML that browsers understand too.
 
@@ -198,6 +190,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "about": about,
     "asked": asked,
     "asked_in_full": asked_in_full,
+    "capitalize": _capitalized,
     "measured": measured,
     "drawn": drawn,
     "grouped": grouped,
@@ -213,6 +206,11 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
 """What templates may write after a bar."""
 
 
+def _said_in(language: str) -> Callable[[Any], Any]:
+    """Return what translates a marked text, and leaves anything else as it is."""
+    return lambda value: translated(value, language) if isinstance(value, Phrase) else value
+
+
 def _local_filters(language: str) -> Mapping[str, Callable[..., Any]]:
     """Return the filters that write as a language does."""
 
@@ -226,24 +224,20 @@ def _local_filters(language: str) -> Mapping[str, Callable[..., Any]]:
         low, high = (local_number(end, language) for end in ends)
         return translated(_INTERVAL, language) % {"low": low, "high": high}
 
+    said = _said_in(language)
     made: dict[str, Callable[..., Any]] = {
         name: local(FILTERS[name]) for name in ("about", "grouped", "number", "within")
     }
-    made["local"] = lambda text: local_numbers(str(text), language)
+    made["local"] = lambda text: local_numbers(str(said(text)), language)
     made["picture"] = lambda svg: Markup(local_picture(svg, language))  # noqa: S704 - as drawn
     made["moment"] = lambda at: moment(at, language)
     made["sentences"] = lambda text: " ".join(
         translated(each, language) for each in _SENTENCES.split(text)
     )
     made["interval"] = interval
-    made["phrase"] = lambda text: translated(text, language) if isinstance(text, Phrase) else text
-    made["phrases"] = lambda pairs: [
-        (each, translated(said, language) if isinstance(said, Phrase) else said)
-        for each, said in pairs
-    ]
-    made["spoken"] = lambda pairs: [(each, translated(said, language)) for each, said in pairs]
+    made["spoken"] = lambda pairs: [(each, translated(name, language)) for each, name in pairs]
     made["words"] = lambda name: translated(words(name), language)
-    return made if language == SOURCE else {**made, "capitalize": _capitalized}
+    return made
 
 
 # From a template and what it shows to an answer
@@ -308,10 +302,17 @@ def page(
         text, status_code=status, headers={**_PRIVATE, **shown_in, **(headers or {})}
     )
     if request.query_params.get(PARAMETER) == language and not _is_public(request):
-        response.set_cookie(
-            COOKIE, language, max_age=_YEAR_S, path="/desk", httponly=True, samesite="lax"
-        )
+        keep_language(response, language)
+        if visitor is not None:
+            request.state.app.services.sessions.keep_language(language, caller=visitor)
     return response
+
+
+def keep_language(response: Response, language: str) -> None:
+    """Have the browser ask for the pages of the desk in a language."""
+    response.set_cookie(
+        COOKIE, language, max_age=_YEAR_S, path="/desk", httponly=True, samesite="lax"
+    )
 
 
 _ENGLISH = Markup(' lang="en"')
@@ -357,6 +358,7 @@ def environment(language: str = "en") -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_said_in(language),
         extensions=["jinja2.ext.i18n"],
     )
     made.policies["ext.i18n.trimmed"] = True

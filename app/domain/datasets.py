@@ -210,10 +210,11 @@ def _level_faults(
                 f"{place}.of", f"must name every declared value of {level}, and no other"
             )
         elif above.missing != "reject" or above.other is not None or above.typical is not None:
+            read = {"missing": above.missing != "reject", "other": above.other is not None}
+            member = next((each for each, given in read.items() if given), "typical")
             yield InvalidSpecError(
-                f"columns.{level}",
-                f"is made of {name} and not read from the file: it has values, labels and what "
-                "they are within, and neither missing cells nor others",
+                f"columns.{level}.{member}",
+                f"must be left out: {level} is made from {name}, and not read from the file",
             )
 
 

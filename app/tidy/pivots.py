@@ -23,7 +23,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from numbers import Real
 from typing import Any, TypeVar
@@ -154,6 +154,24 @@ class Pivot:
             each.estimate for _, cells in self.lines for each in cells if each and _is_number(each)
         ]
         return max([0.0, *map(float, numbers)])
+
+    def sorted_by(self, column: int) -> Pivot:
+        """Return the table with its rows by a column of numbers, counted from 1.
+
+        A negative one has the largest number first. What is no number comes last, and rows of
+        equal numbers stay in their order. Without such a column the table is as it was.
+        """
+        if not 0 < abs(column) <= len(self.heads):
+            return self
+        sign = -1 if column < 0 else 1
+
+        def place(line: tuple[tuple[str, ...], Sequence[Row | None]]) -> tuple[bool, float]:
+            cell = line[1][abs(column) - 1]
+            if cell is None or not isinstance(cell.estimate, Real):
+                return True, 0.0
+            return False, sign * float(cell.estimate)
+
+        return replace(self, lines=sorted(self.lines, key=place))
 
     def first(self, most: int) -> Iterator[tuple[Sequence[tuple[str, int]], Sequence[Row | None]]]:
         """Yield rows with their names and how many rows each spans; 0 is below an equal one."""

@@ -100,7 +100,7 @@ class Summary(Question):
         Probe({"kind": "summary", "columns": ["group"], "show": ["share"]}, ENDS),
     )
     hints: ClassVar[Mapping[str, FieldHint]] = {
-        "show": FieldHint("Rows", "Which rows the table has.", options=_IN_WORDS),
+        "show": FieldHint("Rows", "Which rows the table has. None chosen: all.", options=_IN_WORDS),
         "shares": FieldHint(
             "Split of epsilon", "One a line: mean_sd = 2. Measures not named keep theirs.", True
         ),

@@ -75,12 +75,11 @@ class ErrorEstimate:
 
     def within(self, accuracy: float) -> Usefulness:
         """Return the verdict where this accuracy is wanted: a half-width, in the answer's units."""
-        errors = self.expected_error if self.high is None else self.high
-        if errors is None:  # a test has no error that an accuracy could be compared with
+        if self.expected_error is None:  # a test has no error to compare an accuracy with
             return self.usefulness
-        return judged_within(errors, accuracy, rows=self.usefulness.rows).by(
-            self.usefulness.estimate
-        )
+        return judged_within(
+            self.expected_error, accuracy, rows=self.usefulness.rows, high=self.high
+        ).by(self.usefulness.estimate)
 
 
 def estimate_error(

@@ -163,7 +163,7 @@ def with_sizes(found: Usefulness, statistic: Statistic, sizes: Sizes) -> Usefuln
         return found
     if sizes.complete:
         none = f" No value of {listed(sizes.complete)} is assumed to be missing"
-        said = f"{found.sentence}{none}: state the assumed share of them (assume.missing)."
+        said = f"{found.sentence}{none}: state their assumed share in a preview."
         found = replace(found, sentence=said)
     if not sizes.guessed or not share:
         return found

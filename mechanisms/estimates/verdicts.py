@@ -227,27 +227,50 @@ def _without_scale(
     )
 
 
-def judged_within(errors: Json | None, accuracy: float, *, rows: int | None = None) -> Usefulness:
+def judged_within(
+    errors: Json | None, accuracy: float, *, rows: int | None = None, high: Json | None = None
+) -> Usefulness:
     """Return the verdict on an answer of which this accuracy is wanted.
 
-    ``errors`` are expected ones, the largest where several populations are considered;
-    ``accuracy`` is the half-width of a 95% interval, in the answer's units.
+    ``errors`` are expected ones, and ``high`` the largest where several populations are considered:
+    the verdict depends on the population where those have another one. ``accuracy`` is the
+    half-width of a 95% interval, in the answer's units.
+    """
+    name, reach = _reach(errors)
+    if not name:
+        return judged(None, None)
+    verdict = _within(reach, accuracy)
+    wanted = f"An accuracy of ± {_shown(accuracy)} is wanted, and 95% of errors are expected to be"
+    sentence = f"{wanted} within about {_shown(reach)} ({name})."
+    worst, most = _reach(high)
+    if worst and _within(most, accuracy) != verdict:
+        return Usefulness(
+            "depends",
+            f"{_WORDS['depends']} on the records. {sentence} In the worst of several populations "
+            f"it is about {_shown(most)} ({worst}).{_of_rows(rows)}",
+            None,
+            rows,
+        )
+    if worst:
+        sentence = f"{wanted} within about {_shown(most)} ({worst})."
+    return Usefulness(verdict, f"{_WORDS[verdict]}. {sentence}{_of_rows(rows)}", None, rows)
+
+
+def _reach(errors: Json | None) -> tuple[str, float]:
+    """Return the name of the number with the largest error, and what 95% of its errors are within.
+
+    Without a number the name is empty.
     """
     found = [] if errors is None else [(_name(path, errors), e) for path, e in numbers(errors)]
-    if not found:
-        return judged(None, None)
-    name, error = max(found, key=lambda each: each[1])
-    reach = REACH * error
-    verdict: Verdict = "noise"
-    if reach <= 2 * _NEARLY * accuracy:
-        verdict = "good" if reach <= _NEARLY * accuracy else "weak"
-    return Usefulness(
-        verdict,
-        f"{_WORDS[verdict]}. An accuracy of ± {_shown(accuracy)} is wanted, and 95% of errors are "
-        f"expected to be within about {_shown(reach)} ({name}).{_of_rows(rows)}",
-        None,
-        rows,
-    )
+    name, error = max(found, key=lambda each: each[1], default=("", 0.0))
+    return name, REACH * error
+
+
+def _within(reach: float, accuracy: float) -> Verdict:
+    """Return the verdict on errors of which 95% are within ``reach``."""
+    if reach > 2 * _NEARLY * accuracy:
+        return "noise"
+    return "good" if reach <= _NEARLY * accuracy else "weak"
 
 
 def _of_rows(rows: int | None) -> str:

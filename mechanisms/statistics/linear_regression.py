@@ -89,7 +89,10 @@ class LinearRegression(Question):
         **HINTS,
         "base_measure": BASE_MEASURE_HINT,
         "loss": FieldHint(
-            "Loss", "", rare=True, options={"auto": "what errs least", "huber": "Huber’s"}
+            "Loss",
+            "",
+            rare=True,
+            options={"auto": "the one with the smallest expected error", "huber": "Huber’s"},
         ),
         "threshold": FieldHint(
             "Threshold", "Of Huber's loss, in units of the target. Empty: a public rule.", rare=True

@@ -313,6 +313,17 @@ def test_a_notebook_draws_each_number_with_its_bar() -> None:
     assert found.labels == ["40, between 30 and 50", "50, between 45 and 55"]
     assert found.middles == [pytest.approx(6 + 148 * each / 25, abs=0.1) for each in (10, 20)]
     assert "<th>95% noise</th>" in release._repr_html_()
+    assert "<p>Scale of the bars: age 30 to 55.</p>" in release._repr_html_()
+
+
+def test_each_name_has_a_scale_of_its_own_which_a_notebook_states() -> None:
+    values = [{"age": 40, "pay": 900}, {"age": 50, "pay": 800}]
+    groups = [{"by": {"sex": sex}, "value": each} for sex, each in zip("fm", values, strict=True)]
+    ends = [{"value": {n: [v - 10, v + 10] for n, v in each.items()}} for each in values]
+    page = released({"groups": groups}, std={}, interval={"groups": ends})._repr_html_()
+    assert "Scale of the bars: age 30 to 60; pay 790 to 910." in page
+    page = released(values[0], std={}, interval=ends[0]["value"])._repr_html_()
+    assert "Scale of the bars: 30 to 910." in page
 
 
 def test_inference_of_levels_in_groups_is_beside_its_number() -> None:

@@ -116,6 +116,7 @@ GUESSES: list[tuple[str, dict[str, Any]]] = [
     (_rows("x", "2020-01-31", "2019-12-01"), {"type": "date"}),
     (_rows("x", "31.01.2020", "1.12.2019"), {"type": "date", "format": "%d.%m.%Y"}),
     (_rows("x", "01/31/2020", "12/01/2019"), {"type": "date", "format": "%m/%d/%Y"}),
+    (_rows("x", "31.01.2020", "2019-12-01"), {"type": "date", "format": ["%Y-%m-%d", "%d.%m.%Y"]}),
     (
         _rows("x", "31.01.2020 08:15", "1.12.2019 23:59"),
         {"type": "datetime", "format": "%d.%m.%Y %H:%M"},

@@ -59,6 +59,19 @@ def test_groups_are_rows_and_columns_and_each_number_is_in_one_cell() -> None:
     assert [len(names) for names, _ in found.first(1)] == [2]
 
 
+def test_rows_are_sorted_by_a_column_and_what_is_no_number_comes_last() -> None:
+    lacking = [row for row in MEANS if row.estimate != 100]
+    found = one(lacking)
+    down = values(found.sorted_by(-1))
+    assert [numbers[0] for _, numbers in down] == [101, 1, 0, None]
+    up = found.sorted_by(1)
+    assert [numbers[0] for _, numbers in values(up)] == [0, 1, 101, None]
+    spans = [[rows for _, rows in names] for names, _ in up.first(4)]
+    assert spans == [[1, 1], [2, 1], [0, 1], [1, 1]]
+    for none in (0, 4, -4):
+        assert found.sorted_by(none) == found
+
+
 @pytest.mark.parametrize("across", ["number", "sex", "area", ""])
 def test_any_dimension_or_none_is_across(across: str) -> None:
     found = one(MEANS, across)

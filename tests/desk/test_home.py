@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from tests.contract.service import Service, ask, make_key, upload
+from tests.contract.service import Service, ask, make_key, settled, upload
 from tests.desk.browsing import Browsing, Page, signed_in
 
 
@@ -17,6 +17,46 @@ def _waits(page: Page) -> dict[str, str]:
         row.xpath("string(td[1]//a/@href)").rpartition("/")[2]: row.xpath("string(td[2])").strip()
         for row in rows
     }
+
+
+def _cards(page: Page, section: str) -> list[str]:
+    return [link.text for link in page.tree.xpath(f"//section[@aria-labelledby='{section}']//li/a")]
+
+
+def test_what_was_opened_last_comes_first_and_goes_with_the_session(
+    service: Service, admin: httpx.Client
+) -> None:
+    key = make_key(admin, "analyst")["secret"]
+    sets = [upload(admin) for _ in range(3)]
+    hidden = upload(admin)
+    with signed_in(service, key) as browsing:
+        assert _cards(browsing.open("/desk"), "recent") == []
+        for each in (*sets, hidden, sets[0]):
+            page = browsing.open(f"/desk/datasets/{each['id']}")
+            assert (
+                page.tree.xpath("//nav[@aria-label='Breadcrumb']//li[last()]")[0].text
+                == (each["name"])
+            )
+        persons = [make_key(admin, "analyst")["person"]]
+        access = {"access": {"persons": persons, "groups": []}, "reason": "It is restricted."}
+        path = f"/v1/datasets/{hidden['id']}/access"
+        admin.put(path, json=access).raise_for_status()
+        home = browsing.open("/desk")
+        names = [sets[at]["name"] for at in (0, 2, 1)]
+        assert _cards(home, "recent") == names
+        assert not {*names} & {*_cards(home, "sets")}
+        browsing.send(home, "Sign out")
+        assert "release-desk-recent" not in browsing.client.cookies
+
+
+def test_a_latest_release_is_a_link(admin: httpx.Client, curator: Browsing) -> None:
+    dataset = upload(admin)["id"]
+    release = settled(admin, ask(admin, dataset)).json()
+    home = curator.open("/desk")
+    assert "mean of income" in _cards(home, "latest")
+    shown = curator.open(f"/desk/releases/{release['id']}")
+    steps = shown.tree.xpath("//nav[@aria-label='Breadcrumb']//a/@href")
+    assert steps == ["/desk/datasets", f"/desk/datasets/{dataset}"]
 
 
 def test_what_waits_is_shown_to_whose_turn_it_is(

@@ -29,12 +29,13 @@ from app.domain.releases import ReleaseState
 from app.domain.reviews import Decision
 from app.services.audit import DECISIONS
 from app.services.plans.questions import KINDS
+from app.tidy.names import words
 from app.tidy.rows import CANNOT_BE_SAID
 from app.web.languages import LANGUAGES, SOURCE, Phrase, language_of, marked, negotiated, translated
 from mechanisms.catalog import STATISTICS, offers
 from mechanisms.estimates import verdicts
 from mechanisms.privacy import Adjacency
-from tests.contract.service import ADMIN_KEY, Service, ask, settled, upload
+from tests.contract.service import ADMIN_KEY, Service, ask, make_key, settled, upload
 from tests.desk.browsing import Browsing, nobody, signed_in
 from tests.desk.test_public import INVENTED, publish
 
@@ -79,7 +80,7 @@ def names() -> set[str]:
     others = {"active", "archived", "deleted", "revoked", *get_args(verdicts.Verdict)}
     others |= {CANNOT_BE_SAID, "95% noise interval", "95% confidence interval"}  # of app.tidy
     return {
-        each.replace("_", " ")
+        words(each)
         for each in {*KINDS, *audit.KINDS, *DECISIONS, *offered, *enums, *states, *others}
     }
 
@@ -223,6 +224,20 @@ def chief_abroad(service: Service) -> Iterator[Browsing]:
     """Return the admin in another browser, whose choice no other test sees."""
     with signed_in(service, ADMIN_KEY) as browsing:
         yield browsing
+
+
+def test_a_language_is_the_persons_and_comes_with_signing_in(
+    service: Service, admin: httpx.Client
+) -> None:
+    key = make_key(admin, "analyst")["secret"]
+    with signed_in(service, key) as browsing:
+        assert browsing.open("/desk").tree.get("lang") == "en"
+        assert browsing.open("/desk?lang=fr").tree.get("lang") == "fr"
+    with signed_in(service, key) as elsewhere:
+        assert elsewhere.open("/desk/datasets").tree.get("lang") == "fr"
+    other = make_key(admin, "analyst")["secret"]
+    with signed_in(service, other) as browsing:
+        assert browsing.open("/desk").tree.get("lang") == "en"
 
 
 def english_numbers(page: str) -> list[str]:

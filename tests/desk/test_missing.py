@@ -51,8 +51,8 @@ def test_pages_of_a_release_its_preview_and_its_data_set(
     require_said(preview.text)
     assert "Missing values count as a bound: pay as 0, its lower bound." in preview.text
     shown = chief.open(f"/desk/datasets/{dataset}").text
-    assert "Missing values count as 0." in shown
-    assert "Missing values are kept: answers leave such records out." in shown
+    assert "missing values count as 0" in shown
+    assert "an answer leaves out the records without a value" in shown
     (line,) = csv.DictReader(
         io.StringIO(chief.client.get(f"/desk/releases/{release}/release.csv").text)
     ).fieldnames[-1:]  # type: ignore[index]
@@ -76,7 +76,7 @@ def test_a_preview_assumes_the_share_of_missing_cells_that_the_form_states(
     assert sent["usefulness"]["sentence"] in page.text
     other = chief.open(asked.format(act="preview", shares=""))
     assert sent["usefulness"]["sentence"] not in other.text
-    assert "state the assumed share of them (assume.missing)" in other.text
+    assert "state their assumed share in a preview" in other.text
     for act in ("try", "release"):
         assert not chief.open(asked.format(act=act, shares="rent+0.8")).alerts()
     for wrong in ("pay+0.2", "rent+2", "rent+much", "rent", "nothing+0.1"):

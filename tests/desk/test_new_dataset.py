@@ -187,6 +187,28 @@ def test_a_dictionary_fills_what_it_states(curator: Browsing) -> None:
     assert "entities" in _faults(wrong)["Dictionary"]
 
 
+def test_a_dictionary_comes_before_guesses_and_after_what_was_filled_in(curator: Browsing) -> None:
+    schema = {
+        "fields": [
+            {"name": "age", "type": "number"},
+            {"name": "is_owner", "type": "string"},
+            {"name": "ward", "type": "boolean", "trueValues": ["north"]},
+        ]
+    }
+    page = _draft(curator)
+    assert [_value(page, f"columns.{at}.type") for at in range(3)] == [
+        "integer", "boolean", "category",
+    ]  # fmt: skip
+    page = _typed(curator, page, at_1="integer")
+    page = curator.send(
+        page, "Draft", file=("people.csv", ROWS), dictionary=json.dumps(schema).encode()
+    )
+    assert [_value(page, f"columns.{at}.type") for at in range(3)] == [
+        "number", "integer", "boolean",
+    ]  # fmt: skip
+    assert _value(page, "columns.2.true") == "north"
+
+
 @pytest.mark.parametrize("button", ["Draft", "Upload"])
 @pytest.mark.parametrize(
     ("content", "said"), [(b"%PDF-1.7 " + SENTINEL.encode(), "PDF"), (b"<html>", "HTML")]
@@ -594,6 +616,10 @@ def test_what_values_are_within_is_declared_by_a_name_and_lines(
     assert _faults(refused).keys() == {"town of"}
     refused = curator.send(page, "Check", status=422, **{**filled, "columns.0.within": "age"})
     assert _faults(refused).keys() == {"town within"}
+    read = {"columns.1.name": "region", "columns.1.type": "category"}
+    read |= {"columns.1.values": "north\nfar south", "columns.1.missing": "keep"}
+    refused = curator.send(page, "Check", status=422, **{**filled, **read})
+    assert _faults(refused).keys() == {"region missing"}
     shown = created(curator, page, file=("a.csv", rows.encode()), **filled)
     assert "within region" in shown.text
     facts: dict[str, Any] = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()

@@ -122,7 +122,7 @@ def test_a_page_is_called_by_what_was_asked(anybody: Browsing, admin: httpx.Clie
     publish(admin, release)
     page = anybody.open(f"/public/releases/{release}")
     assert page.heading.startswith("Mean food by region in “data set")
-    assert "We report a mean food by region of the data set" in page.text
+    assert "We report the mean food by region of the data set" in page.text
     assert "Dots: the released numbers. Thick lines: 95% noise interval" in page.text
     assert "thin lines" not in page.text
 
@@ -236,6 +236,18 @@ def test_groups_are_a_table_of_rows_and_columns_and_its_files(
         address = other.links()[name]
         assert "?across=town" in address
         assert mark in anybody.client.get(address).text
+    turned, order = other, []
+    for _ in range(3):  # a head that is pressed sorts down, then up, then not at all
+        turned = anybody.open(turned.links()["A"].partition("#")[0])
+        assert "across=town" in str(turned.answer.url)
+        order.append(turned.tree.xpath("string(//th[@aria-sort]/@aria-sort)"))
+        numbers = [
+            float(cell.text) for cell in turned.tree.xpath("//table[@class='pivot']/tbody//td[1]")
+        ]
+        if order[-1]:
+            assert numbers == sorted(numbers, reverse=order[-1] == "descending")
+            assert "sort=" in turned.links()["Table as CSV"]
+    assert order == ["descending", "ascending", ""]
     below = f"/public/releases/{release['id']}/pivot"
     assert anybody.client.get(f"{below}.exe").status_code == 404
     alone = settled(admin, ask(admin, hospital, {"kind": "mean", "columns": ["age"]})).json()

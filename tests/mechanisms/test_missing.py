@@ -439,7 +439,7 @@ def test_errors_account_for_the_share_that_is_missing(adjacency: Adjacency) -> N
 
     mean, some = (
         Mean(columns=("income",)),
-        "assumed to be missing: state the assumed share of them (assume.missing)",
+        "assumed to be missing: state their assumed share in a preview",
     )
     full, tenth = estimated(mean), estimated(mean, income=0.9)
     assert full.usefulness.share is not None

@@ -49,7 +49,7 @@ from app.desk.questions import (
     summary_of,
     survivors,
 )
-from app.desk.rendering import new_form_key, page, path_of, words
+from app.desk.rendering import new_form_key, page, path_of
 from app.desk.routes import AskingVisitor, State, router_of, state_of
 from app.domain.datasets import columns_json, derived_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
@@ -58,6 +58,7 @@ from app.services.people.keys import Caller
 from app.services.plans.questions import KINDS, POLICY_KINDS
 from app.services.plans.wording import asked as in_words
 from app.services.releases.releases import OWN_KEY
+from app.tidy.names import words
 from app.web.languages import marked
 from app.web.requests.leaving import while_there
 from app.web.requests.questions import PreviewRequest, made_of, request_in
@@ -114,8 +115,10 @@ class Asking:
     visitor: Caller
     facts: DatasetFacts
     heading: str
-    about: tuple[str, str]
-    """The page that the form belongs to: its address and its name."""
+    called: str
+    """What the page is called in its path."""
+    within: Sequence[tuple[str, str]] = ()
+    """The pages above it, below that of the data set: their names and addresses."""
     sends: str
     """The button that leads to the last step, and the one that is pressed there."""
     last: str
@@ -479,8 +482,8 @@ async def _asking(request: Request, visitor: Caller, state: AppState, dataset: s
         visitor=visitor,
         facts=facts,
         heading=marked("Ask %(name)s", name=facts.record.name),
-        about=(path_of("datasets", facts.id), marked("The data set")),
-        sends="Release",
+        called=marked("Ask"),
+        sends=marked("Release"),
         last=marked("Release this?"),
-        warning="A charge is never given back, whatever the numbers are.",
+        warning=marked("A charge is never given back, whatever the numbers are."),
     )

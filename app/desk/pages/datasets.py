@@ -88,6 +88,7 @@ def show_dataset(request: Request, visitor: Visitor, state: State, dataset: str)
         **(_history(state, facts) if visitor.role.may(Right.OVERSEE) else _NO_HISTORY),
     )
     cookies.forget_report(request, answer, dataset)
+    cookies.note_opened(request, answer, dataset)
     return answer
 
 

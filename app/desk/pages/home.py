@@ -5,25 +5,30 @@ Also every address where nothing is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 
 from app.desk import cookies
 from app.desk.forms import read_form, require_own_site, see
-from app.desk.rendering import STATIC, page, static_address
+from app.desk.rendering import STATIC, keep_language, page, static_address
 from app.desk.routes import SIGN_IN, State, Visitor, router_of, state_of
 from app.domain.policies import Right
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
 from app.services.releases.releases import ReleaseRecord
 from app.services.searching import MOST_CHARACTERS, NEWEST
 from app.web.anonymous import base_of
-from app.web.languages import marked
+from app.web.languages import LANGUAGES, marked
+from app.web.state import AppState
 
 router = router_of("home")
 elsewhere = router_of("home", alone=True)
@@ -31,12 +36,13 @@ elsewhere = router_of("home", alone=True)
 
 _SHOWN = 20
 _LATEST = 10
+_LATEST_RELEASES = 5
 _WAITING = (ReleaseState.CHANGES_REQUESTED, ReleaseState.RESERVED)
 
 
 @router.get("")
 def show_home(request: Request, visitor: Visitor, state: State) -> Response:
-    """Show what waits, what of it is the visitor's to do first, and the latest data sets."""
+    """Show what waits, the visitor's own turn first, what was opened last, and what is new."""
     services = state.services
     found = [services.releases.heads(caller=visitor, state=each, limit=_SHOWN) for each in _WAITING]
     rows = [_row(record, visitor) for heads in found for record in heads.records]
@@ -46,8 +52,27 @@ def show_home(request: Request, visitor: Visitor, state: State) -> Response:
     views, _ = services.datasets.list(
         caller=visitor, before=None, limit=_LATEST, most_bytes=1 << 20
     )
-    more = any(heads.more for heads in found)
-    return page(request, "home.html", rows=rows, more=more, names=names, datasets=views)
+    recent = list(_opened(request, visitor, state))
+    pending = {row["of"].id for row in rows}
+    latest = services.releases.heads(caller=visitor, state=None, limit=_LATEST_RELEASES)
+    return page(
+        request,
+        "home.html",
+        rows=rows,
+        more=any(heads.more for heads in found),
+        names=names,
+        recent=recent,
+        datasets=[each.facts for each in views if each.facts.id not in {r.id for r in recent}],
+        releases=[heading_of(each) for each in latest.records if each.id not in pending],
+    )
+
+
+def _opened(request: Request, visitor: Caller, state: AppState) -> Iterator[DatasetFacts]:
+    """Yield the data sets that the browser opened last, of those that the visitor may see."""
+    for dataset in cookies.opened(request):
+        if dataset not in visitor.hidden:
+            with suppress(Problem):
+                yield state.services.datasets.facts(dataset)
 
 
 def _row(record: ReleaseRecord, visitor: Caller) -> Mapping[str, Any]:
@@ -107,9 +132,7 @@ async def sign_in(request: Request, state: State) -> Response:
         await state.anonymous.admit(request.scope)
         request.scope["problem"] = problem.code
         return _shown_sign_in(request, wanted, wrong=True)
-    response = see(wanted)
-    cookies.remember(request, response, token)
-    return response
+    return await _begun(request, state, see(wanted), token)
 
 
 @elsewhere.get("/sign-in/{provider}")
@@ -118,9 +141,7 @@ async def begin_at_provider(request: Request, state: State, provider: str) -> Re
     wanted = _own(request.query_params.get("next", ""))
     if state.sign_in.by_proxy(provider):
         token = await state.sign_in.of_proxy(request.headers.raw)
-        response = page(request, "signed_in.html", wanted=wanted)
-        cookies.remember(request, response, token)
-        return response
+        return await _begun(request, state, page(request, "signed_in.html", wanted=wanted), token)
     address, taken = await state.sign_in.begin(
         provider, back=_back(request, state, provider), wanted=wanted
     )
@@ -144,9 +165,21 @@ async def end_at_provider(request: Request, state: State, provider: str) -> Resp
         state=said.get("state", ""),
         code=said.get("code", ""),
     )
-    response = page(request, "signed_in.html", wanted=_own(wanted))
-    cookies.remember(request, response, token)
+    shown = page(request, "signed_in.html", wanted=_own(wanted))
+    response = await _begun(request, state, shown, token)
     cookies.take_along(request, response, "")
+    return response
+
+
+async def _begun(request: Request, state: AppState, response: Response, token: str) -> Response:
+    """Return an answer that begins a session, in the language that its person chose last."""
+    cookies.remember(request, response, token)
+    sessions = state.services.sessions
+    caller = await sessions.caller(token)
+    language = await run_in_threadpool(partial(sessions.language, caller=caller))
+    if language in LANGUAGES:
+        keep_language(response, language)
+        sessions.keep_language(language, caller=caller)
     return response
 
 

@@ -418,7 +418,6 @@ async def _shown(
         status=faulted(request, faults),
         answer=answer,
         numbers=numbers,
-        table=printed(answer),
         again_s=again_s,
         name=_told(facts),
         columns=columns,

@@ -111,7 +111,10 @@ if (question) {
       rest(turn);
     }
   };
-  question.addEventListener("input", () => {
+  question.addEventListener("input", (event) => {
+    // who writes an epsilon or a margin of error wants that one
+    const own = event.target.value && question.querySelector(`[name=wanted][value="${event.target.name}"]`);
+    if (own) own.checked = true;
     clearTimeout(typing);
     typing = setTimeout(look, 500);
   });

@@ -56,6 +56,8 @@ MOST_OF_A_KEY = 100
 """The most sessions of a key that are stored; all are looked through at each sign-in."""
 _NOTED_EVERY_S = 60  # a page view is no write
 _FORMS_KEPT_S = 30 * 24 * 60 * 60  # a form that was shown a month ago is no longer sent
+_LANGUAGE = "language"
+"""Where a choice is kept, as drafts of pages are; no page has this path."""
 _WAIT_S = 0.1  # an act of the same form may be about to end
 _WAITS = 300  # half a minute in all
 _TOKEN_BYTES = 32  # 256 bits: nothing to guess
@@ -261,6 +263,21 @@ class SessionService:
             return None
         at = datetime.fromtimestamp(found.at_s, UTC)
         return found.location, at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def keep_language(self, language: str, *, caller: Caller) -> None:
+        """Keep the language in which somebody reads pages, for 30 days after their last sign-in."""
+        now = int(self._clock())
+        self._store.write_later(
+            lambda work: work.forms.keep_draft(
+                caller.person, _LANGUAGE, location=language, at_s=now
+            )
+        )
+
+    def language(self, *, caller: Caller) -> str:
+        """Return the language that somebody chose last, or an empty text."""
+        with self._store.reading() as reader:
+            found = reader.forms.draft(caller.person, _LANGUAGE)
+        return (found and found.location) or ""
 
     async def forget_draft(self, page: str, *, caller: Caller) -> None:
         """Forget what somebody has filled in on a page."""

@@ -31,8 +31,8 @@ from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.missing import column_members, warned
 from app.services.plans.questions import Question, asked_json, read_question
+from app.services.plans.wording import kinds_in_words
 from app.store import ReleaseRecord
-from app.tidy.names import words
 from mechanisms.catalog import written_guarantee
 from mechanisms.contract import Inference, Json, Noise, Outcome, Plan, Statistic, Term, with_drawn
 from mechanisms.domain import Schema
@@ -580,13 +580,7 @@ def _citation(record: ReleaseRecord, facts: DatasetFacts, question: Question) ->
     if facts.schema.protects != ONE_ROW:
         whose += f", {facts.schema.protects.words}"
     return (
-        f"{_listed(question.kinds)} of the data set “{facts.record.name}”, "
+        f"{kinds_in_words(question.kinds)} of the data set “{facts.record.name}”, "
         f"released with {question.epsilon}-differential privacy ({whose}) "
         f"by Release Desk on {record.charged_at[:10]}, release {record.id}."
     )
-
-
-def _listed(kinds: Sequence[str]) -> str:
-    """Return kinds as words: "mean", "mean and histogram", "mean, histogram and quantile"."""
-    named = list(map(words, dict.fromkeys(kinds)))
-    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)

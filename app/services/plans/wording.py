@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -10,6 +12,7 @@ from app.services.plans.questions import Question
 from app.tidy.names import condition, words
 from mechanisms.catalog import STATISTICS
 from mechanisms.expressions.parsing import parse
+from mechanisms.words import listed
 
 _TOLD = frozenset(
     {
@@ -46,7 +49,7 @@ def asked(statistic: Mapping[str, Any]) -> str:
     if statistic.get("features") and not statistic.get("formula"):
         text += f" on {_several(statistic['features'])}"
     if statistic.get("by"):
-        text += f" by {_together([_named(each) for each in statistic['by']])}"
+        text += f" by {listed([_named(each) for each in statistic['by']])}"
     return f"{text}, with conditions" if statistic.get("where") else text
 
 
@@ -74,9 +77,13 @@ def _linked(statistic: Mapping[str, Any]) -> str:
     return " " if adjective else " of "
 
 
-def _together(names: Sequence[str]) -> str:
-    """Return names as a list in a sentence."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+def kinds_in_words(kinds: Sequence[str]) -> str:
+    """Return kinds of statistics as a part of a sentence, each once.
+
+    >>> kinds_in_words(["mean", "histogram", "mean"])
+    'mean and histogram'
+    """
+    return listed(list(map(words, dict.fromkeys(kinds))))
 
 
 def _several(names: Sequence[object]) -> str:
@@ -130,7 +137,7 @@ def _columns(part: Any) -> Iterator[str]:
 def in_words(question: Question) -> str:
     """Return a question as a sentence.
 
-    Rare fields are written as ``name = value``, so nothing is left out.
+    Rare fields are written as ``name = value`` where they differ from their defaults.
     """
     statistic: Any = question.to_json()["statistic"]
     parts = [asked_in_full(statistic), f"for an epsilon of {question.epsilon}"]
@@ -161,16 +168,27 @@ def _statistic(statistic: Mapping[str, Any]) -> Iterator[str]:
         yield f"{kind} of ({') and ('.join(parts)})"
         return
     groups = [_value(each) for each in statistic.get("by") or ()]
-    yield f"{kind}{_subject(statistic)}" + (f" by {_together(groups)}" if groups else "")
+    yield f"{kind}{_subject(statistic)}" + (f" by {listed(groups)}" if groups else "")
     for each in statistic.get("where") or ():
         yield f"where {condition(each)}"
     for name, text in (statistic.get("derive") or {}).items():
         yield f"with {name} = {_value(text)}"
     for name, edges in (statistic.get("edges") or {}).items():
         yield f"edges of {name} = {_value(edges)}"
+    usual = _defaults(str(statistic["kind"]))
     for name, value in statistic.items():
-        if name not in _TOLD and value not in (None, (), [], {}):
+        if name not in _TOLD and value not in (None, (), [], {}, usual.get(name)):
             yield f"{name.replace('_', ' ')} = {_value(value)}"
+
+
+@cache
+def _defaults(kind: str) -> Mapping[str, object]:
+    """Return what fields of a statistic say where nothing is asked, as JSON has it."""
+    made: Any = STATISTICS[kind]
+    return {
+        each.name: list(each.default) if isinstance(each.default, tuple) else each.default
+        for each in fields(made)
+    }
 
 
 def _subject(statistic: Mapping[str, Any]) -> str:

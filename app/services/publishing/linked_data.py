@@ -17,7 +17,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from app.domain.ledger import sha256_hex
 from app.services.datasets.datasets import DatasetFacts
-from app.services.publishing.published import Published, guarantee, listed
+from app.services.plans.wording import kinds_in_words
+from app.services.publishing.published import Published, guarantee
 from app.services.releases.public_moments import NUMBERS, csv_columns, tidy_csv
 from app.tidy.rows import Row
 from mechanisms.privacy import PURE, definition_of
@@ -147,7 +148,7 @@ def _implementation(facts: DatasetFacts, items: Sequence[Published]) -> Json:
     answers = [item.answer for item in items]
     theorems = dict.fromkeys(answer["guarantee"]["theorem"] for answer in answers)
     mechanisms = dict.fromkeys(
-        f"{listed(item.kinds)}: {item.answer['mechanism']}"
+        f"{kinds_in_words(item.kinds)}: {item.answer['mechanism']}"
         + (f" ({item.answer['norm']} norm)" if item.answer.get("norm") else "")
         for item in items
     )

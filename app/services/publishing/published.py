@@ -34,7 +34,7 @@ from app.services.releases.receipts import Receipts
 from app.services.transparency.log import EntryProof, LogService
 from app.store import ReleaseRecord
 from app.store.publishing import PublicationRecord
-from app.tidy.names import Labels, labels_of, words
+from app.tidy.names import Labels, labels_of
 from app.tidy.rows import Row, rows_of
 from mechanisms.accounting import epsilon_of, units
 from mechanisms.catalog import written_guarantee
@@ -176,13 +176,6 @@ class Published:
 def path_of(release: str) -> str:
     """Return where a public release is shown."""
     return f"/public/releases/{quote(release, safe='')}"
-
-
-def listed(kinds: tuple[str, ...]) -> str:
-    """Return kinds as words, the first letter large: "Mean and histogram"."""
-    named = list(map(words, kinds))
-    text = " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
-    return text[:1].upper() + text[1:]
 
 
 def columns_of(
@@ -381,7 +374,7 @@ def methods(published: Published) -> str:
     exact = ", and drawn exactly, without rounding error" if promised["exact"] else ""
     bounds = bounds_in_words(published)
     return (
-        f"We report a {published.about} of the data set “{published.dataset}”, released under "
+        f"We report the {published.about} of the data set “{published.dataset}”, released under "
         f"{promised['definition']} with {' = '.join(loss_of(promised))} and "
         f"{promised['adjacency'].replace('_', '-')} adjacency ({promised['protects']}). "
         f"What was asked, in full: {published.question}. "

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from itertools import combinations
 from typing import Any, BinaryIO
 
 import polars as pl
@@ -211,17 +212,29 @@ def _time(cells: pl.Series) -> Guess | None:
     if not all(_SHAPED.fullmatch(text) for text in some):
         return None
     for kind, patterns in (("date", _DATES), ("datetime", _MOMENTS)):
-        fits = [each for each in patterns if all(_reads(text, each) for text in some)]
-        if not fits:
-            continue
-        first = fits[0]
-        other = _AMBIGUOUS.get(first.split(" ")[0])
-        notes = []
-        if other is not None and any(each.startswith(other) for each in fits):
-            notes.append(f"day and month are ambiguous: it is {first}, or {other}")
-        plain = first == "%Y-%m-%d"
-        return Guess(kind, {} if plain else {"format": first}, notes)
+        reads = {each: [text for text in some if _reads(text, each)] for each in patterns}
+        fits = [each for each in patterns if len(reads[each]) == len(some)]
+        if fits:
+            first = fits[0]
+            other = _AMBIGUOUS.get(first.split(" ")[0])
+            notes = []
+            if other is not None and any(each.startswith(other) for each in fits):
+                notes.append(f"day and month are ambiguous: it is {first}, or {other}")
+            plain = first == "%Y-%m-%d"
+            return Guess(kind, {} if plain else {"format": first}, notes)
+        several = [pair for pair in combinations(patterns, 2) if _divide(reads, pair, len(some))]
+        if several:
+            notes = ["its cells have two formats"]
+            if len(several) > 1:
+                notes.append(f"which formats is ambiguous: they may be {' and '.join(several[1])}")
+            return Guess(kind, {"format": list(several[0])}, notes)
     return None
+
+
+def _divide(reads: Mapping[str, Sequence[str]], pair: Sequence[str], count: int) -> bool:
+    """Return whether each text has one of two formats, and none has both."""
+    one, other = (reads[each] for each in pair)
+    return len(one) + len(other) == count and {*one}.isdisjoint(other)
 
 
 def _reads(text: str, pattern: str) -> bool:
@@ -279,7 +292,7 @@ def styled(style: tuple[str, str | None]) -> Iterator[tuple[str, str]]:
         yield "thousands", thousands
 
 
-NEVER = "bounds and values are left empty: fill them in from public knowledge, never from the rows"
+NEVER = "Fill in empty bounds and values from public knowledge, never from the rows"
 _UNIT = re.compile(r"(?P<label>.*\S)\s*[\[(](?P<unit>[^\])]+)[\])]\s*", re.DOTALL)
 _PLAIN = re.compile(r"[\w .,:/%°€$£#()\[\]+-]+")
 """What a column's name may be made of; any other header gets a short name, and is its source."""
@@ -333,7 +346,7 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
             notes.append(f"column {place + 1} is left out: its header is empty")
         elif text in seen:
             notes.append(f"{_shown(text)} is in the file twice, and must be renamed to be declared")
-        elif described.type is None and ID_NAME.fullmatch(text):
+        elif described.names_texts and ID_NAME.fullmatch(text):
             several = repeats(cells)
             notes.append(
                 f"{_shown(text)} is left out, since its name is that of an id; name it in `unit` "
@@ -344,7 +357,8 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
             label, unit = (text, None) if found is None else (found["label"], found["unit"].strip())
             guess = guessed(label, cells, style=style, unit=unit)
             notes += [f"{_shown(text)}: {note}" for note in (*guess.notes, *described.notes)]
-            if (described.type or guess.type) is not None:
+            open_texts = guess.type is None and described.names_texts
+            if not open_texts and (described.type or guess.type) is not None:
                 key = _key(text, columns)
                 columns[key] = dict(_members(key, text, guess, described, label=label, unit=unit))
                 if described.na:  # in place of those of all columns

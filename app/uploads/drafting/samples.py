@@ -320,6 +320,11 @@ class Described:
     reading: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
+    @property
+    def names_texts(self) -> bool:
+        """Return whether this says of a column at most that its cells are texts."""
+        return self.type in (None, "category") and not self.values
+
     def tidied(self) -> Described:
         """Return the same without what a spec would refuse: a code is missing or a value."""
         missing = {*self.na}

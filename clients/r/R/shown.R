@@ -109,29 +109,43 @@ coef.desk_numbers <- function(object, ...) {
 #' @param object An answer with numbers, see [release()].
 #' @param parm The numbers by name or position; by default all of them. A number of a group is
 #'   called by its group and its term, as in `"f age"`.
-#' @param level 0.95, which answers have.
+#' @param level The confidence level. An answer has its intervals for 0.95. For another level they are
+#'   made from the standard errors, as if estimates were normal. Noise intervals are for 0.95 alone.
 #' @param intervals `"confidence"`, for answers with `inference`, or `"noise"`.
 #' @param ... Nothing.
-#' @return A matrix: of [stats::confint()] with a row for each number and the columns `2.5 %` and
-#'   `97.5 %`, of [stats::vcov()] with a row and a column for each.
+#' @return A matrix: of [stats::confint()] with a row for each number and a column for each end, such as
+#'   `2.5 %` and `97.5 %`, of [stats::vcov()] with a row and a column for each.
 #' @examples
 #' \dontrun{
 #' line <- release(wages, "linear_regression", formula = income ~ age, epsilon = 1, inference = "1/3")
 #' confint(line)
+#' confint(line, level = 0.9)
 #' sqrt(diag(vcov(line)))
 #' }
 #' @importFrom stats confint
 #' @export
 confint.desk_numbers <- function(object, parm, level = 0.95,
                                  intervals = c("confidence", "noise"), ...) {
-  if (!isTRUE(all.equal(level, 0.95))) {
-    stop("an answer has 95% intervals, and no others", call. = FALSE)
+  if (!is.numeric(level) || length(level) != 1L || !isTRUE(level > 0 && level < 1)) {
+    stop("level must be a number between 0 and 1, such as 0.9", call. = FALSE)
+  }
+  of_noise <- match.arg(intervals) == "noise"
+  stated <- isTRUE(all.equal(level, 0.95))
+  if (of_noise && !stated) {
+    stop("an answer has 95% noise intervals, and no others", call. = FALSE)
   }
   frame <- tidy(object)
-  ends <- if (match.arg(intervals) == "noise") c("noise.low", "noise.high")
-          else c("conf.low", "conf.high")
-  found <- measured(frame, ends, if (ends[[1L]] == "conf.low") 'or intervals = "noise"')
-  dimnames(found) <- list(names_of_rows(frame), c("2.5 %", "97.5 %"))
+  tail <- (1 - level) / 2
+  if (of_noise) {
+    found <- measured(frame, c("noise.low", "noise.high"))
+  } else if (stated) {
+    found <- measured(frame, c("conf.low", "conf.high"), 'or intervals = "noise"')
+  } else {
+    errors <- measured(frame, "std.error", 'or intervals = "noise"')[, 1L]
+    found <- frame$estimate + outer(errors, stats::qnorm(c(tail, 1 - tail)))
+  }
+  ends <- paste(format(100 * c(tail, 1 - tail), trim = TRUE, digits = 3L), "%")
+  dimnames(found) <- list(names_of_rows(frame), ends)
   if (missing(parm)) found else found[parm, , drop = FALSE]
 }
 

@@ -122,8 +122,8 @@ class CoxRegression(Question):
         ),
         "formula": FieldHint(
             "Formula",
-            "As R writes it, in place of time, event and features: Surv(days, died) ~ age + arm.",
-            rare=True,
+            "In place of time, event and features, as R writes it. A star is an interaction: "
+            "Surv(days, died) ~ age * arm.",
         ),
         "ceiling": FieldHint(
             "Ceiling of the cumulative hazard", "Between 1 and 20. Empty: 3.", rare=True

@@ -31,8 +31,8 @@ HINTS: Mapping[str, FieldHint] = {
     ),
     "formula": FieldHint(
         "Formula",
-        "As R writes it, in place of target, features and intercept: food ~ log(income) + region.",
-        rare=True,
+        "In place of target, features and intercept, as R writes it. A star is an interaction: "
+        "food ~ age * region + log(income).",
     ),
 }
 """What forms call the common fields of regressions."""
@@ -43,7 +43,7 @@ SHARE_HINT = FieldHint(
     rare=True,
 )
 SMALLEST_Q, LARGEST_Q = 0.001, 0.999
-BASE_MEASURE_HINT = FieldHint("Base measure", "Of kng alone.", rare=True)
+BASE_MEASURE_HINT = FieldHint("Base measure", "Only for the mechanism kng.", rare=True)
 
 
 class OnFeatures(Statistic, Protocol):

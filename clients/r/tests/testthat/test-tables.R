@@ -196,7 +196,12 @@ test_that("intervals and variances are R's own generics", {
   )
   expect_identical(confint(fit, "income")[1L, "97.5 %"], c(`97.5 %` = 9)[[1L]])
   expect_identical(confint(fit, intervals = "noise")["age", "2.5 %"], 36)
-  expect_error(confint(fit, level = 0.9), "95%")
+  expect_equal(
+    confint(fit, "age", level = 0.9),
+    matrix(40 + 0.5 * qnorm(c(0.05, 0.95)), 1L, dimnames = list("age", c("5 %", "95 %")))
+  )
+  expect_error(confint(fit, level = 0.9, intervals = "noise"), "95%")
+  expect_error(confint(fit, level = 95), "between 0 and 1")
   expect_identical(diag(vcov(fit)), c(age = 0.25, income = 4))
   expect_true(is.na(vcov(fit)["age", "income"]))
   plain <- answered(list(age = 40), noise = law)
