@@ -236,6 +236,7 @@ def _local_filters(language: str) -> Mapping[str, Callable[..., Any]]:
     )
     made["interval"] = interval
     made["spoken"] = lambda pairs: [(each, translated(name, language)) for each, name in pairs]
+    made["asked"] = lambda statistic: asked(statistic, lambda text: translated(text, language))
     made["words"] = lambda name: translated(words(name), language)
     return made
 

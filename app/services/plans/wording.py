@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from itertools import chain
@@ -30,8 +30,17 @@ _NAMING = (
 _MOST_NAMED = 4
 
 
-def asked(statistic: Mapping[str, Any]) -> str:
-    """Return what a statistic is and of which columns, as words.
+Say = Callable[[str], str]
+"""What translates a text of English."""
+
+
+def marked(text: str) -> str:
+    """Return a text that catalogues of other languages must have."""
+    return text
+
+
+def asked(statistic: Mapping[str, Any], say: Say = str) -> str:
+    """Return what a statistic is and of which columns, as words; ``say`` translates them.
 
     >>> asked({"kind": "mean", "columns": ["income", "food"], "where": [{"column": "age"}]})
     'mean of income, food, with conditions'
@@ -43,14 +52,24 @@ def asked(statistic: Mapping[str, Any]) -> str:
     'Cox regression of months, died on age'
     """
     if "parts" in statistic:
-        return "; ".join(asked(part["statistic"]) for part in statistic["parts"])
-    of = statistic.get("formula") or _several(_counted(statistic))
-    text = _kind_of(statistic) + (f"{_linked(statistic)}{of}" if of else "")
+        return "; ".join(asked(part["statistic"], say) for part in statistic["parts"])
+    text = say(_kind_of(statistic))
+    if of := statistic.get("formula") or _several(_counted(statistic), say):
+        linked = marked("%(kind)s %(columns)s") if _precedes(statistic) else _OF
+        text = say(linked) % {"kind": text, "columns": of}
     if statistic.get("features") and not statistic.get("formula"):
-        text += f" on {_several(statistic['features'])}"
+        features = _several(statistic["features"], say)
+        text = say(marked("%(text)s on %(columns)s")) % {"text": text, "columns": features}
     if statistic.get("by"):
-        text += f" by {listed([_named(each) for each in statistic['by']])}"
-    return f"{text}, with conditions" if statistic.get("where") else text
+        *first, last = map(_named, statistic["by"])
+        both = {"first": ", ".join(first), "last": last}
+        groups = say(marked("%(first)s and %(last)s")) % both if first else last
+        text = say(marked("%(text)s by %(columns)s")) % {"text": text, "columns": groups}
+    return (
+        say(marked("%(text)s, with conditions")) % {"text": text}
+        if statistic.get("where")
+        else text
+    )
 
 
 def _kind_of(statistic: Mapping[str, Any]) -> str:
@@ -70,11 +89,13 @@ def _counted(statistic: Mapping[str, Any]) -> Sequence[object]:
     return statistic.get("columns") or pair
 
 
-def _linked(statistic: Mapping[str, Any]) -> str:
-    """Return what is between a kind and its columns: people say "mean income by sex"."""
+_OF = marked("%(kind)s of %(columns)s")
+
+
+def _precedes(statistic: Mapping[str, Any]) -> bool:
+    """Return whether a kind is before its columns without "of", as in "mean income by sex"."""
     asked = STATISTICS.get(str(statistic["kind"]))
-    adjective = asked is not None and asked.precedes_columns and statistic.get("by")
-    return " " if adjective else " of "
+    return asked is not None and asked.precedes_columns and bool(statistic.get("by"))
 
 
 def kinds_in_words(kinds: Sequence[str]) -> str:
@@ -86,10 +107,13 @@ def kinds_in_words(kinds: Sequence[str]) -> str:
     return listed(list(map(words, dict.fromkeys(kinds))))
 
 
-def _several(names: Sequence[object]) -> str:
+def _several(names: Sequence[object], say: Say = str) -> str:
     """Return names, of many the first."""
     more = len(names) - _MOST_NAMED
-    return ", ".join(map(_named, names[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
+    first = ", ".join(map(_named, names[:_MOST_NAMED]))
+    if more <= 0:
+        return first
+    return say(marked("%(first)s and %(count)s more")) % {"first": first, "count": more}
 
 
 def _named(part: object) -> str:
@@ -195,7 +219,7 @@ def _subject(statistic: Mapping[str, Any]) -> str:
     if statistic.get("formula"):
         return f" of {statistic['formula']}"
     counted, features = _counted(statistic), statistic.get("features")
-    of = f"{_linked(statistic)}{_value(counted)}" if counted else ""
+    of = f"{' ' if _precedes(statistic) else ' of '}{_value(counted)}" if counted else ""
     return f"{of} on {_value(features)}" if features else of
 
 
