@@ -112,9 +112,10 @@ if (question) {
     }
   };
   question.addEventListener("input", (event) => {
-    // who writes an epsilon or a margin of error wants that one
-    const own = event.target.value && question.querySelector(`[name=wanted][value="${event.target.name}"]`);
-    if (own) own.checked = true;
+    // An epsilon or a margin of error that is typed is the one that is wanted.
+    const { name, value } = event.target;
+    const own = question.querySelector(`[name=wanted][value="${CSS.escape(name)}"]`);
+    if (own && value) own.checked = true;
     clearTimeout(typing);
     typing = setTimeout(look, 500);
   });
