@@ -101,7 +101,7 @@ scale: bench
 studies: $(READY) ## Reproduce the papers' figures: CSV, pictures, findings (QUICK=1: in minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.figures $(if $(filter-out 0,$(QUICK)),--quick) $(ARGS)
 
-peers: $(READY) $(PEERS) ## Compare with other libraries, in an environment of theirs (QUICK=1: in minutes)
+peers: $(READY) $(PEERS) ## Compare with other libraries, in an environment of theirs (QUICK=1: in minutes; else an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.peers $(if $(filter-out 0,$(QUICK)),--quick) $(ARGS)
 
 # A throwaway environment holds the resolver, so nothing but the lock needs to be trusted.
@@ -161,7 +161,7 @@ $(READY): $(PACKAGES) pyproject.toml
 $(PEERS): studies/peers/requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || { \
 		echo "The peers need Python 3.11 or 3.12. Name one: make peers PYTHON=/path/to/python3.12"; exit 1; }
-	@echo "Installing the peers into .venv-peers (some minutes and 1.3 GB, once) ..."
+	@echo "Installing the peers into .venv-peers (some minutes and 1.9 GB, once) ..."
 	@$(PYTHON) -m venv --clear .venv-peers
 	@.venv-peers/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps --requirement $<
 	@touch $@

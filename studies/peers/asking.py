@@ -14,6 +14,8 @@ from typing import IO, Any
 ROOT = Path(__file__).parent.parent.parent
 PYTHON = ROOT / ".venv-peers" / "bin" / "python"
 """What ``make peers`` installs from ``studies/peers/requirements.lock``."""
+COMPILED_FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""JAX compiles a program for each draw's numbers, which takes longer than to run it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,12 @@ def running(name: str, python: Path = PYTHON) -> Iterator[Peer]:
     with subprocess.Popen(  # noqa: S603
         [python, "-m", "studies.peers.there", name],
         cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env={
+            "XLA_FLAGS": COMPILED_FAST,
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

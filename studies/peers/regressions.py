@@ -46,15 +46,20 @@ _UNFINISHED = (
 def cells() -> Iterator[Cell]:
     """Yield every cell."""
     yield _linear("one feature, add_remove", 10_000, np.array([0.1, 0.4]), ADD)
-    yield _linear("one feature", 1_000, np.array([0.1, 0.4]), REPLACE)
-    yield _linear("three features", 10_000, np.array([0.1, 0.3, -0.2, 0.1]), REPLACE)
-    for rows in (10_000, 100_000):
-        yield _simulated(rows)
+    yield from replaced()
     for epsilon in ("0.25", "1"):
         yield _algorithm_3(epsilon)
     yield _awan_wang()
     for tau in (0.5, 0.9):
         yield _quantile_regression(tau)
+
+
+def replaced() -> Iterator[Cell]:
+    """Yield the linear regressions of simulated rows that are replaced."""
+    yield _linear("one feature", 1_000, np.array([0.1, 0.4]), REPLACE)
+    yield _linear("three features", 10_000, np.array([0.1, 0.3, -0.2, 0.1]), REPLACE)
+    for rows in (10_000, 100_000):
+        yield _simulated(rows)
 
 
 def coefficients(value: Json) -> list[float]:
@@ -70,7 +75,7 @@ def _linear(name: str, rows: int, theta: Values, adjacency: Adjacency) -> Cell:
     peers = (_theil_sen(),) if adjacency is ADD else _linear_peers(len(theta))
     about = f"{rows:,} rows, errors of 0.1, bound 1"
     sample = features, np.clip(target, -1, 1)
-    return _fitted(f"linear, {name}", about, sample, adjacency=adjacency, peers=peers)
+    return fitted(f"linear, {name}", about, sample, adjacency=adjacency, peers=peers)
 
 
 def _simulated(rows: int) -> Cell:
@@ -84,10 +89,10 @@ def _simulated(rows: int) -> Cell:
     if rows > 10_000:
         peers = tuple(replace(each, draws=min(each.draws, 100)) for each in peers)
     name = f"linear, KNG's simulation, {rows:,}"
-    return _fitted(name, about, (features, target), adjacency=REPLACE, peers=peers)
+    return fitted(name, about, (features, target), adjacency=REPLACE, peers=peers)
 
 
-def _fitted(
+def fitted(
     name: str,
     about: str,
     sample: tuple[Values, Values],
@@ -95,6 +100,7 @@ def _fitted(
     adjacency: Adjacency,
     peers: tuple[Call, ...],
 ) -> Cell:
+    """Return the cell of a linear regression of features and targets in [-1, 1]."""
     features, target = sample
     rows, count = features.shape
     names = tuple(f"x{place}" for place in range(count))

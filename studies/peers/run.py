@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from studies.peers import intervals, regressions, simple, tables, urban
+from studies.peers import deltas, intervals, regressions, simple, synthetic, tables, urban
 from studies.peers.asking import PYTHON, Peer, running
 from studies.peers.auditing import Audited, audits
 from studies.peers.cells import Cell
@@ -28,6 +28,8 @@ FILES: dict[str, tuple[str, type[Any]]] = {
     "peers-audits.csv": ("audits", Audited),
     "peers-urban.csv": ("findings", urban.Finding),
     "peers-intervals.csv": ("intervals", intervals.Intervals),
+    "peers-delta.csv": ("deltas", deltas.WithDelta),
+    "peers-synthetic.csv": ("synthetic", synthetic.Synthesized),
 }
 """What a run writes, and the member of the results that it holds."""
 
@@ -40,35 +42,52 @@ def cells() -> Iterator[Cell]:
     yield from regressions.cells()
 
 
-def study(out: Path, *, quick: bool, peers: Sequence[str], only: str) -> None:
-    """Run the cells with ``only`` in their name (all if it is empty), and write the results."""
+PARTS = tuple(member for member, _ in FILES.values())
+
+
+def study(
+    out: Path, *, quick: bool, peers: Sequence[str], only: str, parts: Sequence[str] = PARTS
+) -> None:
+    """Run some parts, each of the cells with ``only`` in their name, and write the results.
+
+    Without a name that is all cells; the last two of the old parts have no names.
+    """
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         started = {name: stack.enter_context(running(name)) for name in peers}
         _say("  ".join(f"{peer.name} {peer.version}" for peer in started.values()))
-        rows = [
-            row
-            for cell in cells()
-            if only in cell.name
-            for row in _reported(cell, started, quick=quick)
-        ]
-        audited = [
-            each
-            for pair in pairs()
-            if only in pair.name
-            for each in _reported_audits(pair, started, quick=quick)
-        ]
-    results = tables.Results(
-        rows=rows,
-        audits=audited,
-        findings=[] if only else [_said(each) for each in urban.findings(quick=quick)],
-        intervals=[] if only else [_said(each) for each in intervals.intervals(quick=quick)],
-    )
-    for name, (member, _) in FILES.items():
-        if found := getattr(results, member):
-            (out / name).write_text(tables.written(found), "utf-8")
-    (out / PAGE).write_text("\n".join(tables.lines(results)) + "\n", "utf-8")
-    _say(f"\n{out / PAGE}")
+        for name, (part, _) in FILES.items():
+            if part not in parts:
+                continue
+            found = []
+            for row in _rows(part, started, quick=quick, only=only):
+                found.append(row)
+                # what takes hours is there when it is broken off
+                (out / name).write_text(tables.written(found), "utf-8")
+    if all((out / name).exists() for name in FILES):
+        (out / PAGE).write_text("\n".join(tables.lines(stored(out))) + "\n", "utf-8")
+        _say(f"\n{out / PAGE}")
+
+
+def _rows(part: str, peers: dict[str, Peer], *, quick: bool, only: str) -> Iterator[Any]:
+    """Yield the results of a part, each of them reported."""
+    if part == "rows":
+        for cell in cells():
+            if only in cell.name:
+                yield from _reported(cell, peers, quick=quick)
+    elif part == "audits":
+        for pair in pairs():
+            if only in pair.name:
+                yield from _reported_audits(pair, peers, quick=quick)
+    elif part == "deltas":
+        yield from map(_said, deltas.with_delta(quick=quick, only=only))
+    elif part == "synthetic":
+        if {synthetic.DATA, synthetic.MBI} <= set(peers):
+            yield from map(_said, synthetic.synthetic(peers, quick=quick, only=only))
+    elif not only:
+        yield from map(
+            _said, (urban.findings if part == "findings" else intervals.intervals)(quick=quick)
+        )
 
 
 def _reported(cell: Cell, peers: dict[str, Peer], *, quick: bool) -> Iterator[Row]:
@@ -93,17 +112,22 @@ def _said(found: T) -> T:
 
 
 def keep(made_in: Path, page: Path) -> None:
-    """Copy the rows of a run next to a page, and update the page's part."""
+    """Copy the rows of a run, or of its parts that ran, next to a page, and update the page."""
     folder = page.parent / "studies"
     folder.mkdir(parents=True, exist_ok=True)
     for name in FILES:
-        (folder / name).write_text((made_in / name).read_text("utf-8"), "utf-8")
+        if (made_in / name).exists():
+            (folder / name).write_text((made_in / name).read_text("utf-8"), "utf-8")
     page.write_text(fresh(page), "utf-8")
 
 
 def kept(page: Path) -> tables.Results:
     """Return the results that are stored next to a page."""
-    folder = page.parent / "studies"
+    return stored(page.parent / "studies")
+
+
+def stored(folder: Path) -> tables.Results:
+    """Return the results in a folder."""
     return tables.Results(
         **{
             member: tables.read((folder / name).read_text("utf-8"), kind)
@@ -128,6 +152,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a quarter of the draws")
     parser.add_argument("--only", default="", help="cells and audits whose name holds this")
     parser.add_argument("--peers", default=",".join(PACKAGES), help="with commas between them")
+    parser.add_argument("--parts", default=",".join(PARTS), help="with commas between them")
     parser.add_argument("--out", type=Path, default=Path("build/studies"), help="folder of results")
     parser.add_argument("--page", type=Path, help="run nothing; keep results in this page instead")
     asked = parser.parse_args()
@@ -137,4 +162,10 @@ def main() -> None:
     if not PYTHON.exists():
         parser.error("the peers' environment is missing: `make peers` installs it")
     os.environ["OMP_NUM_THREADS"] = "1"
-    study(asked.out, quick=asked.quick, peers=asked.peers.split(","), only=asked.only)
+    study(
+        asked.out,
+        quick=asked.quick,
+        peers=[each for each in asked.peers.split(",") if each],
+        only=asked.only,
+        parts=asked.parts.split(","),
+    )

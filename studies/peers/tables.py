@@ -9,11 +9,13 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from app.tidy.pivots import csv_text
-from studies.peers import intervals, urban
+from studies.peers import deltas, intervals, synthetic, urban
 from studies.peers.auditing import Audited
 from studies.peers.comparing import Row
+from studies.peers.deltas import WithDelta
 from studies.peers.intervals import Intervals
 from studies.peers.measures import MOST_ERROR, MOST_TIME, REGRESSION_GAIN, Ratio, ratio
+from studies.peers.synthetic import Synthesized
 from studies.peers.urban import Finding
 
 BEGIN, END = "<!-- peers -->", "<!-- /peers -->"
@@ -24,7 +26,8 @@ TITLES = {
     "Regressions": REGRESSIONS,
 }
 
-R = TypeVar("R", Row, Audited, Finding, Intervals)
+Written = Row | Audited | Finding | Intervals | WithDelta | Synthesized
+R = TypeVar("R", Row, Audited, Finding, Intervals, WithDelta, Synthesized)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class Results:
     audits: Sequence[Audited]
     findings: Sequence[Finding]
     intervals: Sequence[Intervals]
+    deltas: Sequence[WithDelta]
+    synthetic: Sequence[Synthesized]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +90,7 @@ def pairings(rows: Sequence[Row]) -> Iterator[Pairing]:
         )
 
 
-def written(rows: Sequence[Row | Audited | Finding | Intervals]) -> str:
+def written(rows: Sequence[Written]) -> str:
     """Return rows as the text of a CSV file."""
     names = [field.name for field in fields(rows[0])]
     cells = ([_cell(getattr(row, name)) for name in names] for row in rows)
@@ -156,6 +161,10 @@ def lines(results: Results) -> Iterator[str]:
     yield from urban.lines(results.findings)
     yield "\n## Awan and Wang's intervals\n"
     yield from intervals.lines(results.intervals)
+    yield "\n## Regressions with a delta\n"
+    yield from deltas.lines(results.deltas)
+    yield "\n## Tables and synthetic rows\n"
+    yield from synthetic.lines(results.synthetic)
 
 
 def _score(found: Sequence[Pairing]) -> Iterator[str]:

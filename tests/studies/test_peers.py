@@ -8,20 +8,22 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from fractions import Fraction
 from io import StringIO
 
 import numpy as np
 import pytest
 from statsmodels.regression.linear_model import OLS
 
-from studies.peers import auditing, comparing, pairs, simple, tables, urban
+from mechanisms.accounting import total_units
+from studies.peers import auditing, comparing, deltas, pairs, simple, synthetic, tables, urban
 from studies.peers.asking import PYTHON, Peer, running
 from studies.peers.cells import Call, Cell
 from studies.peers.comparing import Row
 from studies.peers.measures import Summary, proved_epsilon, ratio, stated_for, summary
 from studies.peers.run import fresh, kept
 from studies.peers.there import __main__ as there
-from studies.peers.there import by_chain
+from studies.peers.there import by_chain, by_microdata
 from tests.documents import ROOT
 
 PAGE = ROOT / "docs/research/peers.md"
@@ -249,3 +251,169 @@ def test_real_peers_answer_a_tiny_cell(peers: dict[str, Peer]) -> None:
     rows = {row.method: row for row in comparing.rows_of(cell, peers, quick=False)}
     assert set(rows) == {"ours", "opendp", "diffprivlib", "tumult"}
     assert all(0.05 < row.error_mean < 0.2 for row in rows.values())
+
+
+# Regressions with a delta, and tables
+
+
+def with_delta(method: str, error: float, **changes: object) -> deltas.WithDelta:
+    row = deltas.WithDelta(
+        cell="toy",
+        rows=10,
+        coefficients=2,
+        epsilon="1",
+        method=method,
+        delta=1e-6,
+        replicate_count=100,
+        unanswered=0,
+        error_mean=error,
+        error_se=0.01,
+        ms=1.0,
+    )
+    return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def test_what_is_tuned_on_the_answer_is_compared_with_what_is_tuned_too() -> None:
+    rows = [
+        with_delta(deltas.OURS, 2.0),
+        with_delta(deltas.PERTURBED, 1.5),
+        with_delta(f"ours, {deltas.TUNED}", 0.5),
+        with_delta("plain", 1.0),
+        with_delta(f"plain, {deltas.TUNED}", 1.0),
+        with_delta("elsewhere", 1.0, cell="other"),
+        with_delta(deltas.OURS, 1.0, cell="other"),
+    ]
+    plain, tuned, other = deltas.against(rows)
+    assert (plain.best.value, plain.auto.value, plain.best_errs_more) == (1.5, 2.0, True)
+    assert (tuned.best.value, tuned.best_errs_more, tuned.errs_more) == (0.5, False, True)
+    assert (other.best.value, other.errs_more) == (1.0, False)
+    shown = "\n".join(deltas.lines(rows))
+    assert "- `auto`: 1\n- the best of ours: 2\n" in shown
+    assert "**toy, epsilon 1, plain**: `auto` 2.00" in shown
+
+
+def test_an_epsilon_with_a_delta_is_spent_in_zcdp() -> None:
+    found = deltas.epsilon_in_zcdp("1", 1e-6)
+    rho = found.fraction**2 / 2
+    assert rho * 10**12 <= total_units(Fraction(1), Fraction("1e-6"))
+    assert (found.fraction + Fraction(2, 10**9)) ** 2 / 2 * 10**12 > total_units(
+        Fraction(1), Fraction("1e-6")
+    )
+
+
+def test_a_draw_without_an_answer_counts_as_zeros() -> None:
+    cell = next(iter(deltas.cells()))
+    row = deltas._measured(cell, "silent", 1e-6, lambda: None, 3)
+    assert row.unanswered == 3
+    assert row.error_mean == pytest.approx(math.hypot(*cell.truth))
+
+
+def file_of(rows: list[list[int]]) -> synthetic.File:
+    codes = np.array(rows, dtype=np.int64)
+    return synthetic.File(name="wages", rows=codes, tests=codes)
+
+
+def test_margins_of_the_same_rows_do_not_differ_and_of_others_do() -> None:
+    file = file_of([[0, 1, 2, 0], [3, 1, 2, 1], [0, 4, 5, 1], [50, 6, 7, 0]])
+    assert file.mean_tv(file.margins(file.rows)) == 0
+    other = file.rows.copy()
+    other[:, 0] = 7
+    assert file.mean_tv(file.margins(other)) == pytest.approx(0.5)  # three of six pairs
+
+
+def test_a_classifier_learns_what_synthetic_rows_have() -> None:
+    rng = np.random.default_rng(3)
+    education = rng.integers(0, 7, 300)
+    rows = np.column_stack(
+        [rng.integers(0, 51, 300), education, rng.integers(0, 8, 300), education > 3]
+    )
+    file = file_of(rows.tolist())
+    assert file.accuracy(file.rows) > 0.95
+    wrong = file.rows.copy()
+    wrong[:, 3] = 1 - wrong[:, 3]
+    assert file.accuracy(wrong) < 0.2
+    wrong[:, 3] = 1
+    assert file.accuracy(wrong) == pytest.approx((education > 3).mean())
+
+
+def synthesized(method: str, tv: float, accuracy: float | None) -> synthetic.Synthesized:
+    return synthetic.Synthesized(
+        data="acs",
+        rows=10,
+        columns=3,
+        what=synthetic.ROWS,
+        epsilon="1",
+        delta=0.0,
+        method=method,
+        replicate_count=5,
+        tv=tv,
+        tv_se=0.001,
+        accuracy=accuracy,
+        accuracy_se=0.001,
+        real_accuracy=0.9,
+        ms=1.0,
+    )
+
+
+def test_the_best_of_ours_is_taken_for_margins_and_for_accuracy() -> None:
+    first, second = synthetic.OURS
+    rows = [
+        synthesized(first, 0.1, 0.6),
+        synthesized(second, 0.2, 0.8),
+        synthesized("opendp, MST", 0.2, 0.7),
+        synthesized("opendp, AIM", 0.1, 0.9),
+    ]
+    mst, aim = synthetic.against(rows)
+    assert (mst.tv.value, mst.behind) == (0.5, False)
+    assert mst.wrong is not None
+    assert mst.wrong.value == pytest.approx(0.2 / 0.3)
+    assert aim.behind
+    shown = "\n".join(synthetic.lines(rows))
+    assert "In 1 of 2 cells" in shown
+    assert "**Ours is worse: acs, synthetic rows, epsilon 1, pure, opendp, AIM**" in shown
+
+
+def test_a_peer_answers_with_rows_and_ours_with_tables() -> None:
+    name = "acs"
+    sizes = list(by_microdata.sizes(name).values())
+    rng = np.random.default_rng(5)
+    rows = np.column_stack([rng.integers(0, size, 60) for size in sizes])
+    flat = rows.ravel().astype(float).tolist()
+    peers = {
+        synthetic.DATA: told("microdata", [flat], [flat]),
+        synthetic.MBI: told("mbi", [flat], [flat]),
+    }
+    asked = (
+        synthetic.Asked(data=name, what=synthetic.ROWS, algorithm="mst", draws=1, is_quick=True),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "ASKED", asked)
+        patch.setattr(synthetic, "_OWN_DRAWS", 8)
+        found = list(synthetic.synthetic(peers, quick=True, only=name, epsilons=("1", "4")))
+    theirs = [row for row in found if row.method not in synthetic.OURS]
+    assert [(row.delta, row.tv, row.replicate_count) for row in theirs] == [
+        (0.0, 0.0, 1),
+        (1e-6, 0.0, 1),
+    ]
+    assert len(found) == 2 * 4
+    assert all(0 < row.tv < 0.6 for row in found if row not in theirs)
+
+
+def test_cells_of_microdata_are_closed_below() -> None:
+    found = by_microdata._cells("acs", "income", [math.nan, -1.0, 0.0, 1.0, 90_000.0])
+    assert found == [0, 0, 1, 2, 6]
+    assert by_microdata._cells("adult", "country", ["?", "Mexico", "Atlantis"]) == [0, 2, 6]
+    with pytest.raises(KeyError):
+        by_microdata._cells("adult", "sex", ["Neither"])
+    for name, columns in by_microdata.COLUMNS.items():
+        assert set(by_microdata.sizes(name)) == set(columns)
+        assert by_microdata.sizes(name)[by_microdata.TARGETS[name]] == 2
+
+
+@pytest.mark.slow
+def test_real_microdata_fit_their_cells(peers: dict[str, Peer]) -> None:
+    for name, rows in {"acs": 1_500, "wages": 22_125, "adult": 32_561}.items():
+        file = synthetic.read(name, peers[synthetic.DATA])
+        assert len(file.rows) == rows
+        assert (file.rows.min(axis=0) >= 0).all()
+        assert (file.rows.max(axis=0) < list(file.sizes.values())).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,15 @@ from statsmodels.regression.linear_model import OLS
 
 from studies.peers import urban
 from studies.peers.cells import Interval, Values
-from studies.peers.published import fits, moments, promises, quantiles, resampled, scaled
+from studies.peers.published import (
+    estimates,
+    fits,
+    moments,
+    promises,
+    quantiles,
+    resampled,
+    scaled,
+)
 from studies.peers.published.fits import Asked
 from studies.peers.published.methods import DELTA, METHODS
 from studies.peers.run import kept
@@ -470,3 +479,101 @@ def test_the_tables_of_the_page_have_as_many_cells_as_their_heads() -> None:
         "independent exponential",
         "smooth sensitivity",
     }
+
+
+# Regressions with a delta
+
+
+def rows_of(count: int, epsilon: float) -> estimates.Rows:
+    rng = np.random.default_rng(5)
+    design = np.column_stack([np.ones(count), rng.uniform(-1, 1, (count, 2))])
+    target = design @ [0.1, 0.4, -0.2] + rng.normal(0, 0.05, count)
+    return estimates.Rows(
+        design=design, target=target, length=math.sqrt(3), epsilon=epsilon, delta=DELTA
+    )
+
+
+def least_squares(rows: estimates.Rows) -> Values:
+    return np.asarray(np.linalg.lstsq(rows.design, rows.target, rcond=None)[0], np.float64)
+
+
+def error_of(draw: estimates.Draw, rows: estimates.Rows, draws: int) -> float:
+    rng = np.random.default_rng(6)
+    truth = least_squares(rows)
+    found = [draw(rows, rng) for _ in range(draws)]
+    return float(np.mean([np.linalg.norm(each - truth) for each in found if each is not None]))
+
+
+@pytest.mark.parametrize(
+    ("draw", "largest"),
+    [
+        (estimates.adaptive_moments, 0.003),
+        (estimates.Descent(steps=80, clip=1.0, rate=1.0), 0.002),
+        (estimates.deep_model, 0.02),
+    ],
+)
+def test_with_a_large_epsilon_methods_with_a_delta_are_near_least_squares(
+    draw: estimates.Draw, largest: float
+) -> None:
+    near = error_of(draw, rows_of(1_500, 100.0), 6)
+    assert near < largest
+    assert error_of(draw, rows_of(1_500, 3.0), 6) > near
+
+
+def test_noise_of_adaptive_moments_is_for_what_a_replaced_row_moves() -> None:
+    """X'X moves by sqrt(2) of the squared length, its least eigenvalue by one, X'y by twice it."""
+    rng = np.random.default_rng(8)
+    rows = rows_of(50, 1.0)
+    gram, moved = rows.design.T @ rows.design, []
+    for _ in range(200):
+        first, second = rng.uniform(-1, 1, (2, 2))
+        other = gram + np.outer([1, *first], [1, *first]) - np.outer([1, *second], [1, *second])
+        least = np.linalg.eigvalsh(other)[0] - np.linalg.eigvalsh(gram)[0]
+        moved.append((np.linalg.norm(other - gram), abs(least)))
+    worst = np.outer([1, 1, 1], [1, 1, 1]) - np.outer([1, -1, -1], [1, -1, -1])
+    largest, eigenvalue = np.max(moved, axis=0)
+    assert largest < math.sqrt(2) * rows.length**2
+    assert np.linalg.norm(worst) > 0.9 * math.sqrt(2) * rows.length**2
+    assert eigenvalue <= rows.length**2
+
+
+def test_descent_clips_what_a_row_adds() -> None:
+    """So one wild target moves a noiseless descent no further than the clip."""
+    rows = rows_of(200, 500.0)
+    wild = rows.target.copy()
+    wild[0] = 1e6
+    rng = np.random.default_rng(9)
+    one = estimates.Descent(steps=1, clip=0.1, rate=1.0)
+    calm, moved = one(rows, rng), one(replace(rows, target=wild), rng)
+    assert calm is not None
+    assert moved is not None
+    assert np.linalg.norm(calm - moved) < 2 * 0.1 / 200 + 1e-3
+
+
+def test_a_test_that_needs_many_models_refuses_few() -> None:
+    assert estimates.deep_model(rows_of(300, 1.0), np.random.default_rng(1)) is None
+    assert estimates.deep_model(rows_of(2_000, 12.0), np.random.default_rng(1)) is not None
+
+
+def test_more_models_may_be_moved_where_boxes_shrink_slowly() -> None:
+    slow = np.log(np.linspace(2.0, 1.0, 400))
+    fast = np.log(np.linspace(2.0, 1.0, 400)) - np.arange(400.0)
+    safe = estimates.unsafe_after(slow, 1.0, 1e-6, 200)
+    assert safe > 0
+    assert estimates.unsafe_after(slow, 4.0, 1e-6, 200) > safe
+    assert estimates.unsafe_after(fast, 1.0, 1e-6, 200) < safe
+
+
+def test_a_point_of_a_shell_is_in_no_deeper_box() -> None:
+    ends = np.sort(np.random.default_rng(3).normal(size=(41, 2)), axis=0)
+    rng = np.random.default_rng(4)
+    for depth in (1, 10, 20):
+        point = estimates._in_shell(ends, depth, rng)
+        below = (ends <= point).sum(axis=0)
+        assert np.minimum(below, len(ends) - below).min() == depth
+
+
+def test_tuned_descent_is_no_worse_than_the_plain_one() -> None:
+    rows = rows_of(100, 1.0)
+    best = estimates.tuned_descent(rows, least_squares(rows), np.random.default_rng(2))
+    assert error_of(best, rows, 20) < error_of(estimates.PLAIN, rows, 20)

