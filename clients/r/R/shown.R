@@ -96,7 +96,7 @@ print.summary_desk_numbers <- function(x, digits = 4L, ...) {
 #' @export
 coef.desk_numbers <- function(object, ...) {
   frame <- tidy(object)
-  stats::setNames(frame$estimate, frame$term)
+  stats::setNames(frame$estimate, names_of_rows(frame))
 }
 
 #' Confidence intervals and variances of an answer
@@ -172,8 +172,12 @@ measured <- function(frame, columns, otherwise = NULL) {
 
 # Return what the rows of an answer are called: their groups and their terms.
 names_of_rows <- function(frame) {
-  labels <- frame[setdiff(names(frame), .measures)]
-  do.call(paste, c(unname(as.list(labels)), list(frame$term)))
+  labels <- lapply(frame[setdiff(names(frame), .measures)], as.character)
+  vapply(seq_len(nrow(frame)), function(row) {
+    # a label that is missing, or that the term says too, distinguishes nothing
+    own <- vapply(labels, `[[`, "", row)
+    paste(c(own[!is.na(own) & own != frame$term[[row]]], frame$term[[row]]), collapse = " ")
+  }, "")
 }
 
 #' Draw an answer

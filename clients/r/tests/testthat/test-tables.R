@@ -51,6 +51,17 @@ test_that("quantiles, matrices and parts have names of their own", {
   expect_identical(tidy(born)$noise.high, "1981-01-01")
 })
 
+test_that("a curve's numbers are called by their place, and in groups by their group", {
+  place <- list(threshold = "0.5", false_positive = 0.1, true_positive = 0.7)
+  one <- list(curve = list(place), area = 0.8)
+  frame <- tidy(answered(one, statistic = list(kind = "roc")))
+  expect_identical(frame$term, c("false positive at 0.5", "true positive at 0.5", "area"))
+  grouped <- list(groups = list(
+    list(by = list(sex = "f"), value = one), list(by = list(sex = "m"), value = one)
+  ))
+  expect_identical(names(coef(answered(grouped)))[c(3, 6)], c("f area", "m area"))
+})
+
 test_that("components have their numbers, and a loading for each column", {
   numbers <- list(
     variance = 1.5, share = 0.75, cumulative = 0.75,
@@ -62,6 +73,8 @@ test_that("components have their numbers, and a loading for each column", {
   expect_identical(frame$component[c(1, 3, 10)], c(NA, "1", "2"))
   expect_identical(frame$statistic[c(1, 3, 6, 8)], c("mean", "variance", "loading", "score coefficient"))
   expect_identical(frame$estimate[6:7], c(0.8, 0.6))
+  called <- names(coef(answered(value, statistic = list(kind = "pca"))))
+  expect_identical(called[c(1, 3, 6)], c("mean age", "1 variance", "loading 1 age"))
 })
 
 test_that("inference is next to its number", {
