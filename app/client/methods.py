@@ -83,6 +83,7 @@ class CoxRegressionKeywords(Selecting, Options, total=False):
     edges: object
     features: object
     ceiling: object
+    offset: object
     bound: object
     q: object
     weights: object

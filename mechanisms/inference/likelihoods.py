@@ -240,6 +240,14 @@ def exponentials() -> tuple[int, ...]:
     return tuple(max(round(exp(t) * (1 << WEIGHT_BITS)), 1) for t in middles)
 
 
+def _offsets(offset: tuple[str, Fraction] | None, block: Block) -> Integers | int:
+    """Return what an offset adds to tilts, in units of 2**-28: its code times its half-width."""
+    if offset is None:
+        return 0
+    name, width = offset
+    return np.asarray((block[name].astype(np.int64) * _fixed(width, _TILT_BITS)) >> CODE_BITS)
+
+
 def _fixed(number: Fraction, bits: int) -> int:
     return round(number * (1 << bits))
 
@@ -294,12 +302,7 @@ class Counts:
     def sums(self, theta: tuple[int, ...], block: Block) -> list[int]:
         """Return the sums of a block."""
         tilts = scaled_rows(self.scaling, block, FINE_BITS) @ np.array(theta, dtype=np.int64)
-        tilts = tilts + _fixed(self.start, _TILT_BITS)
-        if self.offset is not None:
-            name, width = self.offset
-            tilts = tilts + (
-                (block[name].astype(np.int64) * _fixed(width, _TILT_BITS)) >> CODE_BITS
-            )
+        tilts = tilts + _fixed(self.start, _TILT_BITS) + _offsets(self.offset, block)
         whole = 1 << WEIGHT_BITS
         slopes = np.array(self.table, dtype=np.int64)[_cells(tilts)]
         below = tilts < 0
@@ -399,6 +402,7 @@ class Times:
 
     scaling: HazardScaling
     marks: Any
+    offset: tuple[str, Fraction] | None
     table: tuple[int, ...]
     model: ClassVar[str] = (
         "hazards that are proportional, constant within the intervals and below the ceiling"
@@ -407,8 +411,12 @@ class Times:
     @classmethod
     def of(cls, statistic: CoxRegression, schema: Schema) -> Times:
         """Return those of a regression."""
+        width = statistic.offset_width(schema)
         return cls(
-            scaling=statistic.scaling(schema), marks=statistic.marks(schema), table=exponentials()
+            scaling=statistic.scaling(schema),
+            marks=statistic.marks(schema),
+            offset=None if width is None else (str(statistic.offset), width),
+            table=exponentials(),
         )
 
     @property
@@ -419,7 +427,8 @@ class Times:
     @property
     def read(self) -> tuple[str, ...]:
         """Return the columns a draw reads."""
-        names = (*(column.name for column in self.scaling.features), *self.marks.columns)
+        own = () if self.offset is None else (self.offset[0],)
+        names = (*(column.name for column in self.scaling.features), *own, *self.marks.columns)
         return tuple(dict.fromkeys(names))
 
     @property
@@ -453,7 +462,7 @@ class Times:
         exposed = np.rint(marks.T * CODE_MAX).astype(np.int64)  # multiples of 2**-20: exact
         plain = self.scaling.plain
         every = scaled_rows(plain, block, FINE_BITS)[:, 1:]
-        slopes = every @ np.array(theta[count:], dtype=np.int64)
+        slopes = every @ np.array(theta[count:], dtype=np.int64) + _offsets(self.offset, block)
         starts = [
             (step << FINE_BITS) + _fixed(start, _TILT_BITS)
             for step, start in zip(theta, self.scaling.starts, strict=False)

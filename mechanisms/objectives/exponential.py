@@ -18,6 +18,11 @@ are at most sqrt(d) and d times that. The Hessian is ``p F'' x x'`` with ``F'' =
 s < 0 and 0 for s > 0: rank one, its eigenvalue at most ``||x||_2^2 <= d = lambda``, approached at
 s = 0. Logistic regression's d/4 would not do: its sigmoid has the slope 1/4 at most.
 
+*An offset* o with public bounds adds ``o - m_o`` in [-H_o, H_o] to s, whose coefficient is 1: it is
+no part of theta, of x, or of the gradient but through F' and F''. Both are bounded at any s, so
+Delta and lambda are the same for records of any offsets. They would not be without the clipping: F'
+would reach exp(H_o) times as much, and grow with the bounds.
+
 *The Hessian jumps at s = 0*, on finitely many hyperplanes, as that of Huber's loss does:
 :mod:`mechanisms.objectives.huber` says why Theorem 5.1 holds. Its argument needs F' to be
 Lipschitz and the sum, with the ridge, to be strongly convex; both are so here. A row x = 0 adds
@@ -115,6 +120,10 @@ largest where h_k = C / K: with v = C / (K gamma) it is at most (1 + v)^(K-1) (1
 is the spectrum C/K, K - 1 times, and C/K + C p once. Where H > C, A is C times the covariance of
 z_k under h / H; x does not vary in it, so it is C (diag(w) - w w'), w = h / H, in the b_k alone,
 and likewise at most (1 + v)^(K-1). No eigenvalue exceeds C (1 + p).
+
+*An offset* with public bounds adds the same number to all s_k of a record. It multiplies h_k, and c
+stays in {c >= 0, sum c <= C} whatever h is; so does the Hessian's bound, which holds for any h. So
+all of the above holds for records of any offsets.
 
 *The Hessian jumps* where H = C, the zeros of an analytic function that is not constant: a null set.
 The gradient is Lipschitz, so :mod:`mechanisms.objectives.huber` says why the theorem holds.
@@ -524,13 +533,17 @@ def hazard_objective(
     *,
     ceiling: Fraction,
     starts: Sequence[Fraction],
+    offset: Fraction | None,
     weighted: bool,
 ) -> SeveralObjective:
-    """Return the loss of rows (1, a_1/F, ..., a_p/F, E_1, ..., E_K, j[, weight]).
+    """Return the loss of rows (1, a_1/F, ..., a_p/F, [o/F,] E_1, ..., E_K, j[, weight]).
 
-    ``design`` is of the features with the constant first; ``starts`` are s_1, ..., s_K at theta 0.
+    ``design`` is of the features with the constant first; ``starts`` are s_1, ..., s_K at theta 0,
+    where the offset's code o is 0; ``offset`` is its half-width, if there is one.
     """
-    first, *plain = design.matrix()
+    own_of = () if offset is None else (Fraction(0),)
+    first, *plain = [(*row, *own_of) for row in design.matrix()]
+    moved = () if offset is None else (offset,)
     nothing, count = [Fraction(0)] * len(first), len(starts)
     own = [
         tuple(entry for at in range(count) for entry in (first if at == k else nothing))
@@ -539,7 +552,7 @@ def hazard_objective(
     shared = [tuple(row) * count for row in plain]
     public = AffineMap(
         matrix=(*own, *shared),
-        offset=tuple(entry for start in starts for entry in design.constant(start)),
+        offset=tuple(entry for start in starts for entry in (*design.constant(start), *moved)),
         scale=ceiling,
         steepness=Fraction(1),
     )

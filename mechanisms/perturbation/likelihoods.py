@@ -247,12 +247,14 @@ def cox_objective(
     ``ceiling`` is another one, beyond which its hazards are clipped.
     """
     weights, scaling = weights_of(statistic, schema), statistic.scaling(schema)
-    read = MarkedRows(statistic.names, statistic.marks(schema), weights)
+    own = () if statistic.offset is None else (statistic.offset,)
+    read = MarkedRows((*statistic.names, *own), statistic.marks(schema), weights)
     return hazard_objective(
         passes(data, read, schema, width=read.width),
         design(scaling.plain),
         ceiling=scaling.ceiling if ceiling is None else ceiling,
         starts=scaling.starts,
+        offset=statistic.offset_width(schema),
         weighted=weights is not None,
     )
 

@@ -95,6 +95,21 @@ def test_without_noise_it_is_near_cox_s_partial_likelihood(weighted: bool) -> No
     assert ratios == pytest.approx(np.exp(slopes))
 
 
+def test_an_offset_takes_the_part_of_its_coefficient() -> None:
+    """With the share of one column as an offset, the other's slope and the baseline stay."""
+    values = patients(1500, seed=3, level=0.002)
+    schema, data = data_of(values)
+    wider = replace(ASKED, derive={"known": "0.1 * age"})
+    both, given = (
+        calibrate(asked, schema, EXACTLY).draw(data, seeded_randomness(1)).value["coefficients"]
+        for asked in (wider, replace(wider, offset="known"))
+    )
+    first, second = dict(both), dict(given)  # type: ignore[call-overload]
+    assert second["age"] == pytest.approx(first["age"] - 0.1, abs=2e-3)
+    others = [name for name in first if name != "age"]
+    assert [second[name] for name in others] == pytest.approx([first[n] for n in others], abs=0.02)
+
+
 def test_the_baseline_is_events_over_exposure() -> None:
     """Its estimating equations: in each interval, as many events as the model expects."""
     values = patients(3000, seed=2)

@@ -17,6 +17,8 @@ from mechanisms.catalog import calibrate
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.inference.likelihoods import Counts, Information, Levels, Times
 from mechanisms.knorm import integer_noise
+from mechanisms.objectives.exponential import hazard_loss, poisson_loss
+from mechanisms.objectives.losses import Loss
 from mechanisms.perturbation.likelihoods import (
     cox_objective,
     multinomial_objective,
@@ -60,9 +62,11 @@ def levels(rng: np.random.Generator, rows: int) -> Table:
 
 
 def times(rng: np.random.Generator, rows: int) -> Table:
-    x = rng.uniform(-1, 1, rows)
-    happens, ends = rng.exponential(1 / (0.4 * np.exp(0.8 * x))), rng.uniform(0.5, 4, rows)
-    return {"x": x, "time": np.minimum(happens, ends), "died": (happens <= ends).astype(float)}
+    x, offset = rng.uniform(-1, 1, rows), rng.uniform(0, 1, rows)
+    hazard, ends = 0.3 * np.exp(0.8 * x + offset), rng.uniform(0.5, 4, rows)
+    happens = rng.exponential(1 / hazard)
+    died = (happens <= ends).astype(float)
+    return {"x": x, "log_days": offset, "time": np.minimum(happens, ends), "died": died}
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,11 @@ KINDS = {
     ),
     "cox": Kind(
         CoxRegression(
-            time="time", event="died", features=("x", "z"), ceiling=2.0,
+            time="time", event="died", features=("x", "z"), offset="log_days", ceiling=2.0,
             edges={"time": (0, 1, 2, 4)},
         ),
         Times, cox_objective, times, {"x": 0.8},
-        {"x": (-1, 0.123, 1), "z": (0, 5, 10), "time": (0, 1, 2.5, 4), "died": (0, 1)},
+        {"x": (-1, 1), "z": (0, 10), "log_days": (0, 1), "time": (0, 1, 2.5, 4), "died": (0, 1)},
     ),
 }  # fmt: skip
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -155,6 +159,49 @@ def test_no_record_changes_it_by_more_than_its_bound(kind: Kind, adjacency: Adja
     bounds = np.array([float(space.l1), float(space.l2_squared), float(space.linf)])
     assert np.all(most <= bounds)
     assert most[2] >= 0.9 * bounds[2]
+
+
+@pytest.mark.parametrize("name", ["poisson", "cox"])
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+def test_theorem_5_1_holds_for_records_of_any_offset(name: str, adjacency: Adjacency) -> None:
+    """The worst neighbours that a search finds, offsets at their bounds; unclipped, the mutant."""
+    kind = KINDS[name]
+    schema = Schema(COLUMNS, REPLACE, 1, 1)
+    loss = (
+        poisson_loss(3, adjacency)
+        if name == "poisson"
+        else hazard_loss(3, 2, Fraction(2), adjacency)
+    )
+    unclipped, most, curved = 0.0, np.zeros(3), 0.0
+    for theta in thetas(kind, schema)[:3]:
+        point = np.array([float(entry) for entry in theta])
+        gradients = [np.zeros(len(theta))] if adjacency is ADD else []
+        for corner in itertools.product(*kind.corners.values()):
+            one = dict(zip(kind.corners, corner, strict=True))
+            data = data_of({each: [value] for each, value in one.items()})
+            gradient, hessian = kind.objective(kind.statistic, schema, data).model(point)
+            gradients.append(gradient)
+            for gamma in (0.1, 1.0, 10.0):
+                bound = sum(r * np.log1p(float(each) / gamma) for each, r in spectrum_of(loss))
+                found = float(np.linalg.slogdet(np.eye(len(theta)) + hessian / gamma)[1])
+                curved = max(curved, found / bound)
+            unclipped = max(unclipped, float(np.exp(point.sum() + one["log_days"])))
+        changes = np.array(gradients)
+        changes = changes[1:] if adjacency is ADD else (changes[:, None] - changes[None])
+        sizes = np.abs(changes.reshape(-1, len(theta)))
+        norms = (sizes.sum(axis=1), (sizes**2).sum(axis=1), sizes.max(axis=1))
+        most = np.maximum(most, [float(each.max()) for each in norms])
+    bounds = np.array(
+        [float(loss.absolute_sum), float(loss.squared_length), float(loss.largest_difference)]
+    )
+    assert np.all(most <= bounds + 1e-9)
+    assert most[2] > 0.8 * bounds[2]
+    assert 0.1 < curved <= 1 + 1e-9
+    assert unclipped > bounds[2]
+
+
+def spectrum_of(loss: Loss) -> Sequence[tuple[Fraction, int]]:
+    return loss.spectrum or ((loss.eigenvalue, 1),)
 
 
 @every_kind

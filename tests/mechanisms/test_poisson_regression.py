@@ -21,7 +21,9 @@ from mechanisms.perturbation.calibration import ridge
 from mechanisms.perturbation.likelihoods import poisson_objective
 from mechanisms.privacy import Epsilon
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.designs.cox_regression import CoxRegression
 from mechanisms.statistics.designs.poisson_regression import PoissonRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.proof import ADD, REPLACE
 
@@ -91,6 +93,31 @@ def test_without_noise_it_is_the_likelihood_s_maximum(
     found = [*outcome.value["coefficients"].values()]  # type: ignore[attr-defined]
     expected = fitted(values, offset=offset, weighted=weighted, intercept=intercept)
     assert found == pytest.approx(expected, abs=2e-3)
+
+
+def test_a_formula_has_an_offset() -> None:
+    """A column, or an expression that is derived; no other regression takes one."""
+    plain = PoissonRegression(formula="visits ~ age + offset(exposure) + dose - 1")
+    assert plain == PoissonRegression(
+        target="visits", features=("age", "dose"), offset="exposure", intercept=False
+    )
+    made = PoissonRegression(formula="visits ~ offset(log(days + 1)) + age")
+    assert (made.offset, made.derive) == ("log(days + 1)", {"log(days + 1)": "log(days + 1)"})
+    cox = CoxRegression(formula="Surv(days, died) ~ age + offset(risk)")
+    assert (cox.offset, cox.names) == ("risk", ("age",))
+    wrong = {
+        "visits ~ age - offset(exposure)": "adds it",
+        "visits ~ offset(a) + offset(b)": "one offset",
+        "visits ~ age:offset(exposure)": "a term of its own",
+    }
+    for text, why in wrong.items():
+        with pytest.raises(InvalidStatisticError, match=why) as refused:
+            PoissonRegression(formula=text)
+        assert refused.value.field_name == "formula"
+    with pytest.raises(InvalidStatisticError, match="takes no offset"):
+        LogisticRegression(formula="ill ~ age + offset(exposure)")
+    with pytest.raises(InvalidStatisticError, match="leave it out"):
+        PoissonRegression(formula="visits ~ age + offset(exposure)", offset="exposure")
 
 
 def test_means_are_clipped_at_the_bound() -> None:

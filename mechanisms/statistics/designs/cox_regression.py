@@ -4,10 +4,11 @@ The baseline hazard is constant within public intervals of time.
 :mod:`mechanisms.objectives.exponential` has the likelihood, which is a sum over records, and proves
 Theorem 5.1's bounds for it. theta has a number for each interval, then one for each feature:
 
-    s_k = theta_k + x'theta_features + log(C share_k) - 2,
+    s_k = theta_k + x'theta_features + o + log(C share_k) - 2,
 
-s_k the log of the hazard of the whole k-th interval, share_k its part of the time that is covered.
-The ridge then pulls the cumulative hazard towards C / 7.4 where slopes are 0, evenly over time.
+o an offset less the middle of its bounds, or 0; s_k the log of the hazard of the whole k-th
+interval, share_k its part of the time that is covered. The ridge then pulls the cumulative hazard
+towards C / 7.4 where slopes are 0, evenly over time.
 Logarithms are public, and rounded to 2**-16. In units of time the log of the hazard is
 s_k less the log of the interval's length.
 """
@@ -61,6 +62,9 @@ from mechanisms.statistics.designs.regression import (
     SHARE_HINT,
     designed,
     features_field,
+    of_formula,
+    offset_bounds,
+    require_offset,
     require_share,
     share_field,
     spelled,
@@ -128,6 +132,12 @@ class CoxRegression(Question):
         "ceiling": FieldHint(
             "Ceiling of the cumulative hazard", "Between 1 and 20. Empty: 3.", rare=True
         ),
+        "offset": FieldHint(
+            "Offset",
+            "Added to the log of the hazard with the coefficient 1.",
+            rare=True,
+            columns="numbers",
+        ),
         "q": SHARE_HINT,
     }
     near_zero: ClassVar[NearZero] = "no effect"
@@ -179,6 +189,14 @@ class CoxRegression(Question):
             example=3,
         ),
     )
+    offset: str | None = field(
+        default=None,
+        metadata=meaning(
+            "A number column that is added to the log of the hazard with the coefficient 1, as the "
+            "log of a hazard that another study has. Null for none.",
+            example="log_risk",
+        ),
+    )
     bound: float | None = field(
         default=None,
         metadata=meaning(
@@ -192,8 +210,8 @@ class CoxRegression(Question):
         default=None,
         metadata=meaning(
             "In place of `time`, `event` and `features`: Surv(time, event) ~ features as R writes "
-            "it, with `+ - : * ^`, `I()`, `log()` and `C(column, ref=value)`. It is kept, and "
-            "answered, as those.",
+            "it, with `+ - : * ^`, `I()`, `log()`, `C(column, ref=value)` and `offset()` in place "
+            "of `offset`. It is kept, and answered, as those.",
             example="Surv(days, died) ~ age + C(arm)",
         ),
     )
@@ -229,7 +247,13 @@ class CoxRegression(Question):
                 "each interval of time has its own constant: it cannot be taken away",
                 field_name="formula",
             )
-        values = {"time": time, "event": event, "features": found.features, "formula": None}
+        values = {
+            "time": time,
+            "event": event,
+            "features": found.features,
+            "formula": None,
+            **of_formula(self, found),
+        }
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -280,6 +304,7 @@ class CoxRegression(Question):
                 f'"derive": {{"happened": "{self.event} == ..."}}',
                 field_name="event",
             )
+        require_offset(schema, self.offset, self.columns, self.names)
         if set(self.columns) & set(self.names):
             raise InvalidStatisticError(
                 "the time or the event is also a feature", field_name="features"
@@ -359,16 +384,25 @@ class CoxRegression(Question):
     def scaling(self, schema: Schema) -> HazardScaling:
         """Return the public maps between theta and the answer."""
         plain = RegressionScaling.build(schema, features=self.names, target=None, intercept=True)
-        return HazardScaling(plain, self.times(schema), self.exact_ceiling)
+        middle, _ = offset_bounds(schema, self.offset)
+        return HazardScaling(plain, self.times(schema), self.exact_ceiling, middle)
+
+    def offset_width(self, schema: Schema) -> Fraction | None:
+        """Return by how much half of the offset's bounds moves s; None without an offset."""
+        return None if self.offset is None else offset_bounds(schema, self.offset)[1]
 
 
 @dataclass(frozen=True, slots=True)
 class HazardScaling:
-    """The public maps: a number of theta for each interval of time, then one for each feature."""
+    """The public maps: a number of theta for each interval of time, then one for each feature.
+
+    ``middle`` is that of the offset's bounds, 0 without one.
+    """
 
     plain: RegressionScaling
     times: tuple[Fraction, ...]
     ceiling: Fraction
+    middle: Fraction = Fraction(0)
 
     @property
     def dimension(self) -> int:
@@ -407,7 +441,7 @@ class HazardScaling:
 
     @property
     def starts(self) -> tuple[Fraction, ...]:
-        """Return s_k at theta 0."""
+        """Return s_k at theta 0, where the offset's code is 0."""
         whole = self.times[-1] - self.times[0]
         return tuple(
             public_log(self.ceiling * (end - start) / whole) - _START
@@ -433,7 +467,9 @@ class HazardScaling:
     def _levels(self) -> tuple[Fraction, ...]:
         """Return the log of the hazard in each interval, in units of time, at theta 0."""
         lengths = (public_log(end - start) for start, end in pairwise(self.times))
-        return tuple(start - length for start, length in zip(self.starts, lengths, strict=True))
+        return tuple(
+            start - length - self.middle for start, length in zip(self.starts, lengths, strict=True)
+        )
 
     def released(self, theta: Sequence[Fraction]) -> Outcome:
         """Return the answer made of sanitized coefficients, whose noise has no stated law."""
@@ -457,7 +493,7 @@ class HazardScaling:
         """Return the ranges of all numbers, given those of a regression with an intercept."""
         low, high = plain["(intercept)"]
         whole = self.times[-1] - self.times[0]
-        middle = float(public_log(self.ceiling / whole) - _START)
+        middle = float(public_log(self.ceiling / whole) - _START - self.middle)
         slopes = {name: each for name, each in plain.items() if name != "(intercept)"}
         return {
             "coefficients": {

@@ -6,8 +6,9 @@
 ``(a + b)^2`` all products of up to two, ``a/b`` is ``a + a:b``. ``1`` is the intercept, which is
 there unless ``- 1`` or ``+ 0`` takes it away. Terms come by the number of their factors. ``I()``
 holds an expression, and so do ``log()`` and the other functions of one row. ``C(x, ref=level)`` (or
-``factor``, ``relevel``) names a category's reference level; which columns are categories says
-the data set. Nothing here knows one: a formula is the same request, whatever it is asked of.
+``factor``, ``relevel``) names a category's reference level; which columns are categories says the
+data set. ``offset()`` holds a column or an expression whose coefficient is 1. Nothing here knows a
+column: a formula is the same request, whatever it is asked of.
 
 Source: Wilkinson and Rogers (1973), Symbolic description of factorial models; R's ``formula``.
 """
@@ -15,7 +16,7 @@ Source: Wilkinson and Rogers (1973), Symbolic description of factorial models; R
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -27,7 +28,7 @@ from mechanisms.expressions.parsing import (
     unknown_function,
     with_hints,
 )
-from mechanisms.expressions.tree import FUNCTIONS, coefficient_name, quoted_name
+from mechanisms.expressions.tree import FUNCTIONS, Node, coefficient_name, quoted_name
 from mechanisms.statistics.designs.boxes import MAX_COEFFICIENTS
 from mechanisms.statistics.designs.features import Category, Expression, Factor, Feature, Product
 from mechanisms.words import listed
@@ -41,6 +42,7 @@ _TOKEN = re.compile(
     |(?P<sign>\*\*|[-+*/:^()])""",
     re.VERBOSE,
 )
+_OFFSET = re.compile(r"offset\s*\(")
 _QUOTED = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|`[^`\n]+`")
 _REFERENCE = re.compile(
     r"""\s*(?P<column>`[^`\n]+`|[^\W\d][\w.]*)\s*
@@ -56,10 +58,14 @@ _INTERCEPT: Term = ()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formula:
-    """What a formula asks for. The target is a column's name, or an ``expression`` so named."""
+    """What a formula asks for. The target is a column's name, or an ``expression`` so named.
+
+    So is the offset, None without one; ``definitions`` has the expressions by name.
+    """
 
     target: str
-    expression: str | None
+    definitions: Mapping[str, str]
+    offset: str | None
     features: tuple[Feature, ...]
     intercept: bool
 
@@ -87,14 +93,16 @@ def read_formula(text: str) -> Formula:
     except ExpressionError as error:
         raise _refused(error.detail) from None
     try:
-        terms = _Parser(text, len(left) + 1).terms()
+        parser = _Parser(text, len(left) + 1)
+        terms = parser.terms()
     except InvalidStatisticError as error:
         detail = with_hints(ExpressionError(error.detail), text[len(left) :]).detail
         raise InvalidStatisticError(detail, field_name="formula") from None
-    plain = target.op == "column"
+    named = [target, *([] if parser.offset is None else [parser.offset])]
     return Formula(
         target=coefficient_name(target),
-        expression=None if plain else str(target),
+        definitions={coefficient_name(each): str(each) for each in named if each.op != "column"},
+        offset=None if parser.offset is None else coefficient_name(parser.offset),
         features=tuple(
             term[0] if len(term) == 1 else Product(product=term)
             for term in sorted(terms.values(), key=len)
@@ -161,6 +169,7 @@ class _Parser:
         self._text = text
         self._at = start
         self._depth = 0
+        self.offset: Node | None = None
         self._skip()
 
     def terms(self) -> Terms:
@@ -209,6 +218,8 @@ class _Parser:
                 self._take(number)
                 wanted = (number == "1") == (sign == "+")
                 found = _joined([_INTERCEPT], found.values()) if wanted else _without(found, [()])
+            elif whole and _OFFSET.match(self._text, self._at):
+                self._take_offset(sign)
             else:
                 item = self._product()
                 if sign == "+":
@@ -220,6 +231,18 @@ class _Parser:
         if len(found) > MOST_TERMS:
             raise _refused(f"a formula makes at most {MOST_TERMS} terms")
         return found
+
+    def _take_offset(self, sign: str) -> None:
+        """Take an offset, which is a term of its own."""
+        place = self._at + 1
+        if sign != "+" or self.offset is not None:
+            raise _refused("a formula has one offset, and adds it", place)
+        self._at += len("offset")
+        self._skip()
+        try:
+            self.offset = parse(self._within_brackets())
+        except ExpressionError as error:
+            raise InvalidStatisticError(error.detail, field_name="formula") from None
 
     def _require_there(self, found: Terms, taken: Terms, place: int) -> None:
         """Refuse to take away a term that is not there: its name is probably another."""
@@ -319,6 +342,8 @@ def _without(found: Terms, taken: Iterable[Term]) -> Terms:
 
 def _called(name: str, inside: str, place: int) -> Factor:
     """Return the factor that a function makes."""
+    if name == "offset":
+        raise _refused("an offset is a term of its own, as in y ~ x + offset(log(days))", place)
     if name in _CATEGORY:
         match = _REFERENCE.fullmatch(inside)
         if match is None:

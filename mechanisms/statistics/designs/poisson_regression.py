@@ -40,6 +40,8 @@ from mechanisms.statistics.designs.regression import (
     designed,
     features_field,
     formula_field,
+    offset_bounds,
+    require_offset,
     require_share,
     settle,
     share_field,
@@ -128,7 +130,7 @@ class PoissonRegression(Question):
         ),
     )
     q: float | Literal["auto"] = field(default="auto", metadata=share_field())
-    formula: str | None = field(default=None, metadata=formula_field())
+    formula: str | None = field(default=None, metadata=formula_field(offset=True))
     weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
 
     def __post_init__(self) -> None:
@@ -164,12 +166,7 @@ class PoissonRegression(Question):
             )
         if self.target in self.names:
             raise InvalidStatisticError("the target is also a feature", field_name="features")
-        if self.offset is not None:
-            if self.offset in (self.target, *self.names):
-                raise InvalidStatisticError(
-                    "the offset is the target or a feature", field_name="offset"
-                )
-            require_numbers(schema, [self.offset], "offset")
+        require_offset(schema, self.offset, [str(self.target)], self.names)
         if self.weights is not None:
             require_weights(schema, self.weights)
         require_bound(self.bound, may_be_null=True)
@@ -243,11 +240,7 @@ class PoissonRegression(Question):
         return column.midpoint / column.upper, column.half_width / column.upper
 
     def _offset(self, schema: Schema) -> tuple[Fraction, Fraction]:
-        """Return the midpoint and the half-width of the offset's bounds, both 0 without one."""
-        if self.offset is None:
-            return Fraction(0), Fraction(0)
-        [column] = require_numbers(schema, [self.offset], "offset")
-        return column.midpoint, column.half_width
+        return offset_bounds(schema, self.offset)
 
     def _log_ceiling(self, schema: Schema) -> Fraction:
         """Return log Y, Y the target's upper bound."""

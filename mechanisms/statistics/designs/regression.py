@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Literal, Protocol, TypeVar
 
-from mechanisms.contract import FieldHint, InvalidStatisticError, Json, Statistic, meaning
+from mechanisms.contract import (
+    FieldHint,
+    InvalidStatisticError,
+    Json,
+    Statistic,
+    meaning,
+    require_numbers,
+)
 from mechanisms.domain import Schema
 from mechanisms.statistics.cells.spelling import Derived
 from mechanisms.statistics.designs.features import (
@@ -16,7 +24,7 @@ from mechanisms.statistics.designs.features import (
     spelled_features,
     terms_of,
 )
-from mechanisms.statistics.designs.formula import read_formula
+from mechanisms.statistics.designs.formula import Formula, read_formula
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.questions import Question, Viewed, widened
 from mechanisms.views import RowView
@@ -110,12 +118,13 @@ def require_share(q: float | str) -> None:
         )
 
 
-def formula_field() -> Json:
-    """Return the catalog's text on the formula."""
+def formula_field(*, offset: bool = False) -> Json:
+    """Return the catalog's text on the formula, which may have an offset."""
     return meaning(
         "In place of `target`, `features` and `intercept`: target ~ features as R writes it, with "
-        "`+ - : * ^`, `- 1` for no intercept, `I()`, `log()` and `C(column, ref=value)`. It is "
-        "kept, and answered, as those.",
+        "`+ - : * ^`, `- 1` for no intercept, `I()`, `log()` and `C(column, ref=value)`"
+        f"{'' if not offset else ', and `offset()` in place of `offset`'}. It is kept, and "
+        "answered, as those.",
         example="foodexp ~ log(income + 1)",
     )
 
@@ -144,22 +153,62 @@ def _take_formula(statistic: Regression, text: str) -> None:
             "a formula holds target, features and intercept: leave those out", field_name="formula"
         )
     found = read_formula(text)
-    derive = dict(statistic.derive)
-    if found.expression not in (None, derive.get(found.target, found.expression)):
-        raise InvalidStatisticError(
-            "a derived column has the name of the formula's target", field_name="derive"
-        )
-    if found.expression is not None:
-        derive[found.target] = found.expression
     values = {
         "target": found.target,
         "features": found.features,
         "intercept": found.intercept,
-        "derive": derive,
         "formula": None,
+        **of_formula(statistic, found),
     }
     for name, value in values.items():
         object.__setattr__(statistic, name, value)
+
+
+def of_formula(statistic: Any, found: Formula) -> Mapping[str, object]:
+    """Return the columns that a formula derives, and its offset if it has one.
+
+    Raises
+    ------
+    InvalidStatisticError
+        Another derived column has such a name; the regression takes no offset, or has one.
+    """
+    derive = dict(statistic.derive)
+    for name, expression in found.definitions.items():
+        if derive.setdefault(name, expression) != expression:
+            raise InvalidStatisticError(
+                f"a derived column has the name {name}, which the formula gives to another",
+                field_name="derive",
+            )
+    if found.offset is None:
+        return {"derive": derive}
+    if not hasattr(statistic, "offset"):
+        raise InvalidStatisticError(
+            f"{statistic.kind} takes no offset: poisson_regression and cox_regression do",
+            field_name="formula",
+        )
+    if statistic.offset is not None:
+        raise InvalidStatisticError("a formula holds the offset: leave it out", field_name="offset")
+    return {"derive": derive, "offset": found.offset}
+
+
+def require_offset(
+    schema: Schema, offset: str | None, explained: Sequence[str], features: Collection[str]
+) -> None:
+    """Refuse an offset that is no number, that is explained, or a feature."""
+    if offset is None:
+        return
+    if offset in explained or offset in features:
+        what = "target" if len(explained) == 1 else "time, the event"
+        raise InvalidStatisticError(f"the offset is the {what} or a feature", field_name="offset")
+    require_numbers(schema, [offset], "offset")
+
+
+def offset_bounds(schema: Schema, offset: str | None) -> tuple[Fraction, Fraction]:
+    """Return the midpoint and the half-width of the offset's bounds, both 0 without one."""
+    if offset is None:
+        return Fraction(0), Fraction(0)
+    [column] = require_numbers(schema, [offset], "offset")
+    return column.midpoint, column.half_width
 
 
 def spelled(statistic: Any, schema: Schema) -> Mapping[str, object]:
