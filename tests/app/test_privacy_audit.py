@@ -187,6 +187,22 @@ def test_every_offer_of_the_catalog_has_a_pair_and_can_be_asked() -> None:
         assert str(plan.guarantee.epsilon) == "2"
 
 
+def test_what_a_field_draws_in_another_way_is_an_offer_of_its_own() -> None:
+    offers = offers_in(catalog(), ["histogram"])
+    drawn = {str(each) for each in offers if each.variant}
+    assert drawn == {
+        f"histogram/{way}/{adjacency}/ranges"
+        for way in ("k_norm/l1", "gaussian/auto")
+        for adjacency in ("replace_one", "add_remove")
+    }
+    assert {str(each) for each in offers_in(catalog(), ["ranges"])} == drawn
+    # the usual way is tried too, with another question
+    for each in offers:
+        probe = probe_of(each)
+        assert probe is not None
+        assert probe.question.get("ranges", False) == bool(each.variant)
+
+
 def test_neighbours_differ_in_one_row() -> None:
     for offer in offers_in(catalog(), ()):
         probe = probe_of(offer)
