@@ -6,6 +6,7 @@ to the catalog needs one page here, and no other line.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from mechanisms.catalog import MECHANISMS, STATISTICS, Parameter, offers
-from tests.documents import Document, documents
+from tests.documents import Block, Document, documents
 
 FOLDER = "docs/reference/statistics/"
 PAGES = {
@@ -32,16 +33,21 @@ def test_every_statistic_has_its_page() -> None:
 def test_a_page_sends_the_statistic_s_own_example(kind: str) -> None:
     page, languages = PAGES[kind], [block.language for block in PAGES[kind].blocks]
     assert page.after == f"{FOLDER}README.md"
-    assert languages[0] == "bash"
-    assert "/releases" in page.blocks[0].text
-    assert sent(page.blocks[0].text) == json.loads(json.dumps(STATISTICS[kind].example))
+    first = page.blocks[0]
+    assert sent(first) == json.loads(json.dumps(STATISTICS[kind].example))
     assert page.blocks[1].how == "printed"
     assert "python" in languages
 
 
-def sent(command: str) -> Any:
-    """Return the statistic that a command sends."""
-    _, _, body = command.partition('"statistic": ')
+def sent(block: Block) -> Any:
+    """Return the statistic that a command sends, or where a job is waited for, a program."""
+    if block.language == "python":
+        assert ".release(" in block.text
+        dicts = (node for node in ast.walk(ast.parse(block.text)) if isinstance(node, ast.Dict))
+        return ast.literal_eval(next(dicts))
+    assert block.language == "bash"
+    assert "/releases" in block.text
+    _, _, body = block.text.partition('"statistic": ')
     return json.JSONDecoder().raw_decode(body)[0]
 
 
