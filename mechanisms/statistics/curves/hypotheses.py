@@ -7,7 +7,7 @@ meets the hypothesis, and noise of the known law. A statistic T gives
     p(theta) = (1 + #{r : T(S_r) >= T(S*)}) / (R + 1),
     p        = b + max {p(theta) : theta in C},        b = 2 / (R + 1),
 
-C a confidence set for theta, made of the same release (Berger & Boos 1994; Awan & Wang 2024). T may
+C a confidence set for theta, made of the same release (Berger & Boos 1994; Awan & Wang 2023). T may
 depend on theta.
 
 **Level.** Let the hypothesis hold with theta0. Simulated numbers are made of a hash of S*, so they
