@@ -160,9 +160,16 @@ class MedianDraw:
         Near the minimiser the sum of unit vectors is about H (theta - minimum), H the Hessian of
         the distances there: so theta is proposed as H^-1 g, g of the mechanism's own norm at a
         lower rate, and weighed by the ratio of both densities.
+
+        Raises
+        ------
+        LinAlgError
+            There are no rows, and so no minimum.
         """
         names = tuple(self.columns)
         points = self._read(data, names).astype(np.float64) / CODE_MAX
+        if not len(points):
+            raise np.linalg.LinAlgError
         rate = float(self.rate) * times
         centre, hessian = _minimum(points)
         proposed = simulate("l2", len(names), _PROPOSED, seed=seed) / (_LOWER * rate)

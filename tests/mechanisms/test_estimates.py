@@ -316,6 +316,15 @@ def test_a_row_that_stands_for_several_records_is_as_they_are(
         assert at(one, path) == pytest.approx(error, rel=0.02), path
 
 
+def test_the_errors_of_a_geometric_median_of_no_rows_are_those_of_draws() -> None:
+    asked = {
+        "kind": "geometric_median", "columns": ["age", "pay"],
+        "where": [{"column": "age", "op": ">=", "value": 99.9999}],
+    }  # fmt: skip
+    found = estimated(asked, rows=50, epsilon="0.7").expected_error
+    assert all(0 < error < 100 for _, error in numbers(found))
+
+
 WHOLE = NumberColumn(lower=Fraction(0), upper=Fraction(60), kind="integer")
 
 
