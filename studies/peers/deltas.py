@@ -111,19 +111,20 @@ def with_delta(*, quick: bool, only: str = "") -> Iterator[WithDelta]:
         data = ArrayData.from_values(cell.schema, cell.values)
         for epsilon in EPSILONS:
             one = replace(cell, epsilon=epsilon)
-            yield _measured(one, OURS, 0.0, _plain(one, data, "auto"), draws)
+            yield measured(one, OURS, 0.0, _plain(one, data, "auto"), draws)
             perturbed = _plain(one, data, "objective_perturbation")
-            yield _measured(one, PERTURBED, 0.0, perturbed, draws)
-            yield _measured(one, f"ours, {TUNED}", 0.0, _tuned(one, data), draws)
-            yield _measured(one, GAUSSIAN, DELTA, _moments(one, data), draws)
+            yield measured(one, PERTURBED, 0.0, perturbed, draws)
+            yield measured(one, f"ours, {TUNED}", 0.0, _tuned(one, data), draws)
+            yield measured(one, GAUSSIAN, DELTA, _moments(one, data), draws)
             for name, draw in _theirs(one).items():
-                yield _measured(one, name, DELTA, draw, draws)
+                yield measured(one, name, DELTA, draw, draws)
 
 
 Answer = Callable[[], Sequence[float] | None]
 
 
-def _measured(cell: Cell, method: str, delta: float, draw: Answer, draws: int) -> WithDelta:
+def measured(cell: Cell, method: str, delta: float, draw: Answer, draws: int) -> WithDelta:
+    """Return the errors of that many draws."""
     nothing = [0.0] * len(cell.truth)
     errors, spent_ms, unanswered = [], [], 0
     for _ in range(draws):

@@ -65,7 +65,7 @@ ASKED = (
     Asked(data="adult", what=ROWS, algorithm="mst", draws=1),
 )
 """A draw of the peer takes half a minute of CPU time, and of Adult some minutes."""
-_OWN_DRAWS = 20
+OWN_DRAWS = 20
 _NAMES = {"fixed": "opendp, fit of independent pairs", "mst": "opendp, MST", "aim": "opendp, AIM"}
 
 
@@ -206,7 +206,7 @@ def _ours(
     }
     data = ArrayData.from_values(schema, values)
     tables, rows, accuracies, spent_ms = [], [], [], []
-    for seed in range(_OWN_DRAWS // 4 if quick else _OWN_DRAWS):
+    for seed in range(OWN_DRAWS // 4 if quick else OWN_DRAWS):
         begin_s = time.process_time()
         value = plan.draw(data, system_randomness()).value
         made = synthesize(question, value, schema, rows=len(file.rows), seed=seed)

@@ -303,7 +303,7 @@ def test_an_epsilon_with_a_delta_is_spent_in_zcdp() -> None:
 
 def test_a_draw_without_an_answer_counts_as_zeros() -> None:
     cell = next(iter(deltas.cells()))
-    row = deltas._measured(cell, "silent", 1e-6, lambda: None, 3)
+    row = deltas.measured(cell, "silent", 1e-6, lambda: None, 3)
     assert row.unanswered == 3
     assert row.error_mean == pytest.approx(math.hypot(*cell.truth))
 
@@ -388,7 +388,7 @@ def test_a_peer_answers_with_rows_and_ours_with_tables() -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic, "ASKED", asked)
-        patch.setattr(synthetic, "_OWN_DRAWS", 8)
+        patch.setattr(synthetic, "OWN_DRAWS", 8)
         found = list(synthetic.synthetic(peers, quick=True, only=name, epsilons=("1", "4")))
     theirs = [row for row in found if row.method not in synthetic.OURS]
     assert [(row.delta, row.tv, row.replicate_count) for row in theirs] == [
@@ -400,11 +400,11 @@ def test_a_peer_answers_with_rows_and_ours_with_tables() -> None:
 
 
 def test_cells_of_microdata_are_closed_below() -> None:
-    found = by_microdata._cells("acs", "income", [math.nan, -1.0, 0.0, 1.0, 90_000.0])
+    found = by_microdata.cells("acs", "income", [math.nan, -1.0, 0.0, 1.0, 90_000.0])
     assert found == [0, 0, 1, 2, 6]
-    assert by_microdata._cells("adult", "country", ["?", "Mexico", "Atlantis"]) == [0, 2, 6]
+    assert by_microdata.cells("adult", "country", ["?", "Mexico", "Atlantis"]) == [0, 2, 6]
     with pytest.raises(KeyError):
-        by_microdata._cells("adult", "sex", ["Neither"])
+        by_microdata.cells("adult", "sex", ["Neither"])
     for name, columns in by_microdata.COLUMNS.items():
         assert set(by_microdata.sizes(name)) == set(columns)
         assert by_microdata.sizes(name)[by_microdata.TARGETS[name]] == 2

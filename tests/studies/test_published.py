@@ -568,7 +568,7 @@ def test_a_point_of_a_shell_is_in_no_deeper_box() -> None:
     ends = np.sort(np.random.default_rng(3).normal(size=(41, 2)), axis=0)
     rng = np.random.default_rng(4)
     for depth in (1, 10, 20):
-        point = estimates._in_shell(ends, depth, rng)
+        point = estimates.in_shell(ends, depth, rng)
         below = (ends <= point).sum(axis=0)
         assert np.minimum(below, len(ends) - below).min() == depth
 

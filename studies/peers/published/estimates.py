@@ -142,7 +142,7 @@ def deep_model(rows: Rows, rng: np.random.Generator) -> Values | None:
     shells = inner + np.log(-np.expm1(np.append(np.diff(inner), -np.inf)))
     scores = shells + share / 2 * np.arange(len(inner))
     depth = edge + int(np.argmax(scores + rng.gumbel(size=len(scores))))
-    return _in_shell(ends, depth, rng)
+    return in_shell(ends, depth, rng)
 
 
 def unsafe_after(volumes: Values, epsilon: float, delta: float, edge: int) -> int:
@@ -168,7 +168,7 @@ def _models(rows: Rows, count: int, rng: np.random.Generator) -> Values:
     return np.array(found, dtype=np.float64)
 
 
-def _in_shell(ends: Values, depth: int, rng: np.random.Generator) -> Values:
+def in_shell(ends: Values, depth: int, rng: np.random.Generator) -> Values:
     """Return a point of just this depth, uniformly: from the box, until it is in no deeper one."""
     low, high = ends[depth - 1], ends[-depth]
     inner_low, inner_high = ends[depth], ends[-depth - 1]

@@ -111,11 +111,12 @@ def make(statistic: str, data: Mapping[str, Any], settings: Mapping[str, Any]) -
 
 def _rows(name: str, *, tested: bool) -> list[list[int]]:
     table = {"adult": _adult, "acs": _acs, "wages": _wages}[name](tested)
-    cells = [_cells(name, column, table[column]) for column in COLUMNS[name]]
-    return [list(row) for row in zip(*cells, strict=True)]
+    columns = [cells(name, column, table[column]) for column in COLUMNS[name]]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _cells(name: str, column: str, values: Sequence[Any]) -> list[int]:
+def cells(name: str, column: str, values: Sequence[Any]) -> list[int]:
+    """Return the cells of a column's values."""
     if column in CUTS[name]:
         cuts = CUTS[name][column]
         # a missing number is smaller than none of them
