@@ -2,7 +2,7 @@
 
 ``serve``, ``worker``, ``migrate``, ``backup``, ``demo``, ``ledger`` and ``audit`` work on this
 machine's data directory and read the ``RELEASE_DESK_*`` settings. ``keys``, ``groups``,
-``datasets`` and ``releases`` are a client of a running service (``--url``, ``--key``).
+``datasets``, ``releases`` and ``plans`` are a client of a running service (``--url``, ``--key``).
 
 Commands may enter, a module for each kind; one of a group adds itself to it. They may import
 everything, and what takes long to load only when it is needed: a client command should not wait for
@@ -15,7 +15,7 @@ from app.cli import files  # noqa: F401 - its commands add themselves
 from app.cli.budgets import groups, pauses
 from app.cli.ledger import audit, ledger, log
 from app.cli.remote import datasets, keys, releases
-from app.cli.reviewing import inbox
+from app.cli.reviewing import inbox, plans
 from app.cli.running import application, backup, demo, migrate, serve, worker
 from app.cli.sbom import sbom
 
@@ -32,6 +32,6 @@ def main() -> None:
 
 for command in (
     *(serve, worker, migrate, backup, demo, ledger, audit, sbom),
-    *(keys, groups, pauses, datasets, releases, inbox, log),
+    *(keys, groups, pauses, datasets, releases, plans, inbox, log),
 ):
     main.add_command(command)

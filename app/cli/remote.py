@@ -349,6 +349,20 @@ def releases_preview(
     print_numbers(seen, seen.model_dump_json(), as_table=as_table)
 
 
+def questions_in(study: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the questions of a study.
+
+    Raises
+    ------
+    UsageError
+        It has no list of them.
+    """
+    questions = study.get("questions")
+    if not isinstance(questions, list) or not all(isinstance(each, dict) for each in questions):
+        raise click.UsageError('STUDY must be a JSON object with a list of "questions"')
+    return questions
+
+
 @releases.command("plan")
 @click.argument("dataset")
 @click.argument("study", type=click.File("r"))
@@ -359,10 +373,7 @@ def releases_plan(desk: ReleaseDesk, *, dataset: str, study: TextIO, as_json: bo
 
     STUDY has a list of "questions", each with its "statistic", and an "epsilon" or an "accuracy".
     """
-    questions = parsed(study.read(), "STUDY").get("questions")
-    if not isinstance(questions, list) or not all(isinstance(each, dict) for each in questions):
-        raise click.UsageError('STUDY must be a JSON object with a list of "questions"')
-    plan = desk.plan(dataset, questions)
+    plan = desk.plan(dataset, questions_in(parsed(study.read(), "STUDY")))
     if as_json:
         click.echo(plan.model_dump_json())
         return

@@ -1,17 +1,31 @@
-"""The commands about reviews: the sheet, deciding, revising, comments, the inbox, edits."""
+"""The commands about reviews: the sheet, deciding, revising, comments, the inbox, edits.
+
+Study plans: saving, requesting, deciding on and drawing them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from app.cli.caution import YES, require_meant
 from app.cli.ledger import audit
-from app.cli.remote import as_json_option, connected, datasets, parsed, print_rows, releases
-from app.client import ReleaseDesk, Sheet
+from app.cli.remote import (
+    AS_TABLE,
+    as_json_option,
+    connected,
+    datasets,
+    parsed,
+    print_cells,
+    print_numbers,
+    print_rows,
+    questions_in,
+    releases,
+)
+from app.client import PlanSheet, ReleaseDesk, Sheet
 
 _REASON = click.option(
     "--reason", required=True, help="Stored in the ledger, and shown to the requester."
@@ -130,7 +144,7 @@ def releases_versions(desk: ReleaseDesk, *, release: str, as_json: bool) -> None
 def inbox(desk: ReleaseDesk, *, unread: bool, mark: bool, as_json: bool) -> None:
     """List what has happened to releases under review, newest first."""
     notices = list(desk.inbox(unread=unread))
-    print_rows(notices, ("at", "event", "release", "what", "why"), as_json=as_json)
+    print_rows(notices, ("at", "event", "release", "study_plan", "what", "why"), as_json=as_json)
     for start in range(0, len(notices) if mark else 0, 200):
         desk.mark_read(notices[start : start + 200])
 
@@ -239,6 +253,164 @@ def _version(version: Mapping[str, Any]) -> str:
         f"{each['place']}: {each['before']} -> {each['after']}" for each in version["differences"]
     )
     return f"{version['version']}  {version['at']}  {changes or 'as it was asked'}"
+
+
+# Study plans
+
+
+@click.group()
+def plans() -> None:
+    """Save study plans, have them reviewed as one, and draw their questions one by one."""
+
+
+@plans.command("save")
+@click.argument("dataset")
+@click.argument("study", type=click.File("r"))
+@click.option("--name", required=True, help="What the plan is called in lists.")
+@click.option("--purpose", help="What the numbers are for, in words for reviewers.")
+@connected
+def plans_save(
+    desk: ReleaseDesk, *, dataset: str, study: TextIO, name: str, purpose: str | None
+) -> None:
+    """Save the questions in STUDY (a JSON file, - for input) on DATASET as a draft; print its id.
+
+    STUDY has a list of "questions", as for `releases plan`.
+    """
+    questions = questions_in(parsed(study.read(), "STUDY"))
+    found = desk.dataset(dataset)
+    click.echo(desk.save_plan(found.id, questions, name=name, purpose=purpose).id)
+
+
+@plans.command("list")
+@click.option("--status", help="Only those that stand so, e.g. awaiting_review.")
+@as_json_option
+@connected
+def plans_list(desk: ReleaseDesk, *, status: str | None, as_json: bool) -> None:
+    """List your study plans; reviewers and curators see everybody's requests."""
+    columns = ("id", "dataset", "name", "status", "requested_by")
+    print_rows(desk.saved_plans(status=status), columns, as_json=as_json)
+
+
+@plans.command("show")
+@click.argument("plan")
+@as_json_option
+@connected
+def plans_show(desk: ReleaseDesk, *, plan: str, as_json: bool) -> None:
+    """Print PLAN: its questions from 0, their prices, and the releases of those paid for."""
+    found = desk.saved_plan(plan)
+    if as_json:
+        click.echo(found.model_dump_json())
+        return
+    rows = found.rows()
+    print_cells([list(rows[0]), *(list(row.values()) for row in rows)])
+    paid, unit = found.paid["amount"], found.charge["unit"]
+    left = found.remaining["amount"]
+    click.echo(f"{found.status}: {paid} of {found.charge['amount']} {unit} paid, {left} left")
+
+
+@plans.command("request")
+@click.argument("plan")
+@connected
+def plans_request(desk: ReleaseDesk, *, plan: str) -> None:
+    """Ask for the approval of PLAN, a draft, as one request. Nothing is reserved."""
+    click.echo(desk.request_plan(plan).status)
+
+
+@plans.command("withdraw")
+@click.argument("plan")
+@YES
+@connected
+def plans_withdraw(desk: ReleaseDesk, *, plan: str, yes: bool) -> None:
+    """Withdraw PLAN, one's own: no further question of it can be drawn."""
+    require_meant(lambda: ["A withdrawn plan cannot be requested again."], yes=yes)
+    click.echo(desk.withdraw_plan(plan).status)
+
+
+@plans.command("delete")
+@click.argument("plan")
+@connected
+def plans_delete(desk: ReleaseDesk, *, plan: str) -> None:
+    """Delete PLAN, a draft of one's own."""
+    desk.delete_plan(plan)
+
+
+@plans.command("review")
+@click.argument("plan")
+@as_json_option
+@connected
+def plans_review(desk: ReleaseDesk, *, plan: str, as_json: bool) -> None:
+    """Print the review sheet of PLAN: requester, questions, prices, and what they mean."""
+    sheet = desk.review_plan(plan)
+    for line in (sheet.model_dump_json(),) if as_json else _plan_lines(sheet):
+        click.echo(line)
+
+
+@plans.command("approve")
+@click.argument("plan")
+@click.option("--reason", required=True, help="Stored in the ledger.")
+@_SEEN
+@YES
+@connected
+def plans_approve(
+    desk: ReleaseDesk, *, plan: str, reason: str, seen: str | None, yes: bool
+) -> None:
+    """Approve all questions of PLAN as one: its owner may draw each. Never one's own."""
+    require_meant(lambda: _plan_approved(desk.review_plan(plan)), yes=yes)
+    click.echo(desk.decide_on_plan(plan, "approve", reason=reason, seen=seen).status)
+
+
+@plans.command("reject")
+@click.argument("plan")
+@_REASON
+@_SEEN
+@YES
+@connected
+def plans_reject(desk: ReleaseDesk, *, plan: str, reason: str, seen: str | None, yes: bool) -> None:
+    """Reject PLAN, which awaits a review. Never one's own."""
+    require_meant(lambda: ["A rejected plan cannot be requested again."], yes=yes)
+    click.echo(desk.decide_on_plan(plan, "reject", reason=reason, seen=seen).status)
+
+
+@plans.command("draw")
+@click.argument("plan")
+@click.argument("question", type=int)
+@click.option("--no-wait", is_flag=True, help="Print a job as it is; `releases show` has it later.")
+@AS_TABLE
+@connected
+def plans_draw(
+    desk: ReleaseDesk, *, plan: str, question: int, no_wait: bool, as_table: bool | None
+) -> None:
+    """Charge for QUESTION of PLAN, by its number from 0, and print its release.
+
+    A question is charged once: the same command again prints the same release.
+    """
+    release = desk.draw(plan, question, wait=not no_wait)
+    print_numbers(release, release.body.decode(), as_table=as_table)
+
+
+def _plan_approved(sheet: PlanSheet) -> Iterator[str]:
+    """Yield what an approval does."""
+    count = len(sheet.plan["questions"])
+    yield f"{sheet.plan['requested_by']} may draw each of its {count} questions without a review."
+    yield f"Together they cost epsilon {sheet.epsilon}; each is charged when it is drawn."
+
+
+def _plan_lines(sheet: PlanSheet) -> Iterator[str]:
+    """Yield the sheet of a study plan, line by line."""
+    plan, votes = sheet.plan, sheet.votes
+    yield f"plan       {plan['id']}  {plan['name']}  {plan['status']}  {plan['etag']}"
+    yield f"requester  {plan['requested_by']}{_history(sheet.asker)}"
+    yield f"purpose    {plan['purpose'] or 'none was given'}"
+    for place, each in enumerate(plan["questions"]):
+        yield f"question   {place}: {each['words']}"
+    yield f"cost       epsilon {sheet.epsilon}, {100 * sheet.share:.0f}% of what is left"
+    for sentence in sheet.for_one_person:
+        yield f"meaning    {sentence}"
+    for sentence in sheet.policy_says:
+        yield f"policy     {sentence}"
+    yield f"votes      {votes['needed']} needed"
+    for each in votes["items"]:
+        yield f"vote       {each['person']}: {each['decision']}: {each['reason']}"
 
 
 # The commands that make releases public, withdraw them, and describe what is public

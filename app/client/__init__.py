@@ -33,6 +33,7 @@ from app.client.models import (
     Receipt,
     ReceiptCheck,
     Release,
+    SavedPlan,
     StudyPlan,
     SyntheticRows,
     Verification,
@@ -45,7 +46,7 @@ from app.client.offline import (
     check_stamp,
 )
 from app.client.public_pages import Consistency, Inclusion, PageCheck, check_page
-from app.client.reviewing import Comment, Notice, Sheet, Version, View
+from app.client.reviewing import Comment, Notice, PlanSheet, Sheet, Version, View
 from app.client.uploads import DatasetVersion
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "MissingPackageError",
     "Notice",
     "PageCheck",
+    "PlanSheet",
     "Preview",
     "ProblemError",
     "Publication",
@@ -78,6 +80,7 @@ __all__ = [
     "ReceiptError",
     "Release",
     "ReleaseDesk",
+    "SavedPlan",
     "Sheet",
     "StudyPlan",
     "SyntheticRows",

@@ -128,6 +128,42 @@ class StudyPlan(Answer):
         return [*rows, {"question": "all", "epsilon": "", "charge": total, "verdict": left}]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedPlan(Answer):
+    """A saved study plan: questions that are reviewed as one, and drawn one by one.
+
+    ``questions`` have their ``statistic``, ``epsilon``, ``charge``, and their ``release`` once they
+    are paid for. ``charge``, ``paid`` and ``remaining`` are amounts with a ``unit``. A plan
+    reserves nothing: ``fits`` says whether what is unpaid is within what remains now.
+    """
+
+    id: str
+    dataset: str
+    name: str
+    purpose: str | None
+    status: str
+    etag: str
+    requested_by: str
+    expires_at: str | None
+    questions: Sequence[Mapping[str, Any]] = field(repr=False)
+    charge: Mapping[str, str]
+    paid: Mapping[str, str]
+    remaining: Mapping[str, str]
+    fits: bool
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return a row for each question: what it asks, its price, and its release."""
+        return [
+            {
+                "question": f"{place}: {asked_in(each['statistic'])}",
+                "epsilon": each["epsilon"],
+                "charge": f"{each['charge']['amount']} {each['charge']['unit']}",
+                "release": each["release"] or "",
+            }
+            for place, each in enumerate(self.questions)
+        ]
+
+
 def asked_in(statistic: Mapping[str, Any]) -> str:
     """Return a question in short: its kind, formula or columns, and groups.
 

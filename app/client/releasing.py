@@ -331,16 +331,32 @@ def releasing(
 ) -> Steps[Release]:
     """Ask for a release under a key and, if it is a job, again when it is done."""
     path, headers = f"/v1/datasets/{dataset}/releases", {"Idempotency-Key": key}
-    response = yield from line.repeatable("POST", path, json=body, headers=headers)
+    return (yield from _asked(line, path, wait=wait, on_wait=on_wait, json=body, headers=headers))
+
+
+def drawing(
+    line: Line, plan: str, question: int, *, wait: bool, on_wait: OnWait | None
+) -> Steps[Release]:
+    """Draw a question of a study plan, which is charged once however often it is asked for."""
+    path, body = f"/v1/study-plans/{plan}/releases", {"question": question}
+    return (yield from _asked(line, path, wait=wait, on_wait=on_wait, json=body))
+
+
+def _asked(
+    line: Line, path: str, *, wait: bool, on_wait: OnWait | None, **content: Any
+) -> Steps[Release]:
+    """Send what is charged once and, if it is a job, again when it is done."""
+    response = yield from line.repeatable("POST", path, **content)
     if response.status_code == _ACCEPTED and wait and release_in(response).status == _RUNNING:
+        key = content.get("headers", {}).get("Idempotency-Key")
         with Progress() as progress:
             yield from _waiting(line, response, key, on_wait or progress)
         # the stored bytes, or the refusal that says it has none
-        response = yield from line.repeatable("POST", path, json=body, headers=headers)
+        response = yield from line.repeatable("POST", path, **content)
     return release_in(response)
 
 
-def _waiting(line: Line, response: httpx.Response, key: str, on_wait: OnWait) -> Steps[None]:
+def _waiting(line: Line, response: httpx.Response, key: str | None, on_wait: OnWait) -> Steps[None]:
     """Ask for a running release, whenever the service says it is worth it, until it is not."""
     path = response.headers["Location"]
     while (release := release_in(response)).status == _RUNNING:

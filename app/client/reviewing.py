@@ -1,5 +1,7 @@
 """The calls about reviews: deciding, revising, talking, the sheet, the inbox and the audit.
 
+Study plans are saved, requested, decided on as one, and drawn question by question.
+
 A decision and a revision are about what was seen: they carry the release's entity tag. Without
 ``seen`` the release is read first, so that nothing can change in between unnoticed.
 """
@@ -10,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from app.client.answers import Answer, members_of
-from app.client.models import Release
-from app.client.questions import Amount, Question, question
-from app.client.releasing import Call, Line, Listing, Pages, Steps, release_in
+from app.client.answers import Answer, members_of, plain
+from app.client.datasets import Facts
+from app.client.models import Release, SavedPlan
+from app.client.questions import Amount, OnWait, Question, question
+from app.client.releasing import Call, Line, Listing, Pages, Steps, drawing, release_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +41,34 @@ class Version(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Answer):
-    """What has happened to a release under review: who, what and why."""
+    """What has happened to a release or a study plan under review: who, what and why."""
 
     id: str
     event: str
-    release: str
+    release: str | None
+    study_plan: str | None = None
     who: str
     what: str
     why: str | None
     at: str
     read: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSheet(Answer):
+    """All that a reviewer needs of a study plan; ``plan`` has its questions.
+
+    ``epsilon`` is that of all questions together, and ``share`` which part of what is left the
+    unpaid ones would take. ``for_one_person`` says what they mean for one person.
+    """
+
+    plan: Mapping[str, Any]
+    asker: Mapping[str, Any]
+    epsilon: str
+    share: float
+    for_one_person: Sequence[str]
+    policy_says: Sequence[str]
+    votes: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +210,93 @@ class ReviewCalls:
         response = yield from self.line.read(f"{at(release)}/review")
         return Sheet.model_validate_json(response.content)
 
+    # Study plans
+
+    @Call
+    def save_plan(
+        self,
+        dataset: Facts | str,
+        questions: Sequence[Mapping[str, Any]],
+        *,
+        name: str,
+        purpose: str | None = None,
+    ) -> Steps[SavedPlan]:
+        """Save questions, each with an ``epsilon`` or an ``accuracy``, as a draft of a study plan.
+
+        Only its owner sees a draft. ``request_plan`` asks for its approval.
+        """
+        wanted = dataset.id if isinstance(dataset, Facts) else dataset
+        body = {"dataset": wanted, "name": name, "purpose": purpose, "questions": [*questions]}
+        response = yield from self.line.send("POST", _PLANS, json=plain(body))
+        return SavedPlan.model_validate_json(response.content)
+
+    @Call
+    def saved_plan(self, plan: SavedPlan | str) -> Steps[SavedPlan]:
+        """Return a study plan, and which of its questions are paid for."""
+        response = yield from self.line.read(_plan_at(plan))
+        return SavedPlan.model_validate_json(response.content)
+
+    @Listing
+    def saved_plans(
+        self, *, dataset: Facts | str | None = None, status: str | None = None
+    ) -> Pages[SavedPlan]:
+        """Yield one's own study plans, newest first; reviewers and curators see all requests."""
+        wanted = dataset.id if isinstance(dataset, Facts) else dataset
+        return Pages(_PLANS, SavedPlan.model_validate, {"dataset": wanted, "status": status})
+
+    @Call
+    def delete_plan(self, plan: SavedPlan | str) -> Steps[None]:
+        """Delete a draft of one's own."""
+        yield from self.line.send("DELETE", _plan_at(plan))
+
+    @Call
+    def request_plan(self, plan: SavedPlan | str) -> Steps[SavedPlan]:
+        """Ask for the approval of all questions of a draft as one request; nothing is reserved."""
+        response = yield from self.line.send("POST", f"{_plan_at(plan)}/request")
+        return SavedPlan.model_validate_json(response.content)
+
+    @Call
+    def withdraw_plan(self, plan: SavedPlan | str) -> Steps[SavedPlan]:
+        """Withdraw a study plan of one's own; what has been drawn of it stays."""
+        response = yield from self.line.send("POST", f"{_plan_at(plan)}/withdrawal")
+        return SavedPlan.model_validate_json(response.content)
+
+    @Call
+    def review_plan(self, plan: SavedPlan | str) -> Steps[PlanSheet]:
+        """Return the review sheet of a study plan (reviewers)."""
+        response = yield from self.line.read(f"{_plan_at(plan)}/review")
+        return PlanSheet.model_validate_json(response.content)
+
+    @Call
+    def decide_on_plan(
+        self, plan: SavedPlan | str, decision: str, *, reason: str, seen: str | None = None
+    ) -> Steps[SavedPlan]:
+        """Vote ``approve`` or ``reject`` on all questions of a study plan (reviewers).
+
+        ``seen`` is the ``etag`` of the plan as it was read; without it the plan is read first.
+        """
+        path = _plan_at(plan)
+        tag = seen or (yield from self._seen(path))
+        body, headers = {"decision": decision, "reason": reason}, {"If-Match": tag}
+        response = yield from self.line.send("POST", f"{path}/decision", json=body, headers=headers)
+        return SavedPlan.model_validate_json(response.content)
+
+    @Call
+    def draw(
+        self,
+        plan: SavedPlan | str,
+        question: int,
+        *,
+        wait: bool = True,
+        on_wait: OnWait | None = None,
+    ) -> Steps[Release]:
+        """Release a question of an approved study plan, by its place from 0.
+
+        It is charged once, however often it is called.
+        """
+        id_ = plan.id if isinstance(plan, SavedPlan) else plan
+        return (yield from drawing(self.line, id_, question, wait=wait, on_wait=on_wait))
+
     @Listing
     def inbox(self, *, unread: bool = False) -> Pages[Notice]:
         """Yield what has happened to releases under review, newest first."""
@@ -206,6 +314,14 @@ class ReviewCalls:
         """Yield who has seen results that were not public, newest first (curators)."""
         wanted = release.id if isinstance(release, Release) else release
         return Pages("/v1/audit", View.model_validate, {"release": wanted})
+
+
+_PLANS = "/v1/study-plans"
+
+
+def _plan_at(plan: SavedPlan | str) -> str:
+    """Return the address of a study plan."""
+    return f"{_PLANS}/{plan.id if isinstance(plan, SavedPlan) else plan}"
 
 
 def at(release: Release | str) -> str:

@@ -47,6 +47,11 @@ release <- function(dataset, statistic, epsilon, mechanism = "auto", norm = "aut
       headers = list(`Idempotency-Key` = key)
     )
   }
+  asked_once(desk, ask, key, wait, on_wait)
+}
+
+# Ask for what is charged once and, if it is a job, again when it is done.
+asked_once <- function(desk, ask, key, wait, on_wait) {
   response <- ask()
   if (wait && httr2::resp_status(response) == 202L && is_running(release_in(response, desk))) {
     wait_for(response, desk, key, or_else(on_wait, progress_line()))

@@ -1,4 +1,4 @@
-# Releases that wait for a review: decisions, revisions and comments.
+# Releases and study plans that wait for a review: decisions, revisions, comments and draws.
 
 #' Decide on releases that wait for a review
 #'
@@ -87,3 +87,81 @@ comments <- function(desk, id) {
   found <- members_of(send_safely(desk, "GET", release_path(id, "/comments")))$items
   frame_of_items(found, c("person", "text", "private", "at"))
 }
+
+#' Study plans
+#'
+#' A study plan is several questions that reviewers approve as one. `save_plan()` saves a draft,
+#' and `request_plan()` asks for its approval. `decide_on_plan()` is a reviewer's vote on all of its
+#' questions. `draw()` then releases one question, without a further review. A question is charged
+#' when it is drawn, and once: the same call again returns the same release.
+#'
+#' A plan reserves no budget. A draw is refused if the remaining budget does not cover it.
+#'
+#' @param dataset A data set, see [dataset()].
+#' @param questions A list of questions: lists with a `statistic`, and an `epsilon` or the `accuracy`
+#'   that is wanted.
+#' @param name What the plan is called in lists.
+#' @param purpose What the numbers are for, in words for reviewers.
+#' @param desk A [release_desk()].
+#' @param id The id of a plan.
+#' @param decision `"approve"` or `"reject"`.
+#' @param reason Stored in the ledger. The requester will see this text.
+#' @param question The place of a question in the plan, counted from 1.
+#' @param wait `FALSE` returns a job at once, its `status` being `"running"`.
+#' @param on_wait A function of the running release and the seconds of the pause, called before
+#'   each.
+#' @return A `desk_saved_plan`: a list with its `id`, `status`, `questions`, `charge` and what is
+#'   `paid`. Of `draw()` a `desk_release`, see [release()].
+#' @examples
+#' \dontrun{
+#' mean_income <- list(kind = "mean", columns = list("income"))
+#' plan <- save_plan(wages, list(list(statistic = mean_income, epsilon = "0.5")), name = "Table 1")
+#' request_plan(release_desk(), plan$id)
+#' draw(release_desk(), plan$id, 1)
+#' }
+#' @export
+save_plan <- function(dataset, questions, name, purpose = NULL) {
+  body <- list(dataset = dataset$id, name = name, questions = questions)
+  if (!is.null(purpose)) {
+    body$purpose <- purpose
+  }
+  desk <- desk_of(dataset)
+  plan_in(send_once(desk, "POST", "/v1/study-plans", json = to_json(body)), desk)
+}
+
+#' @rdname save_plan
+#' @export
+saved_plan <- function(desk, id) plan_in(send_safely(desk, "GET", plan_path(id)), desk)
+
+#' @rdname save_plan
+#' @export
+request_plan <- function(desk, id) plan_in(send_once(desk, "POST", plan_path(id, "/request")), desk)
+
+#' @rdname save_plan
+#' @export
+withdraw_plan <- function(desk, id) {
+  plan_in(send_once(desk, "POST", plan_path(id, "/withdrawal")), desk)
+}
+
+#' @rdname save_plan
+#' @export
+decide_on_plan <- function(desk, id, decision, reason) {
+  seen <- httr2::resp_header(send_safely(desk, "GET", plan_path(id)), "ETag")
+  sent <- send_once(
+    desk, "POST", plan_path(id, "/decision"),
+    json = to_json(list(decision = decision, reason = reason)), headers = list(`If-Match` = seen)
+  )
+  plan_in(sent, desk)
+}
+
+#' @rdname save_plan
+#' @export
+draw <- function(desk, id, question, wait = TRUE, on_wait = NULL) {
+  body <- to_json(list(question = as.integer(question) - 1L))
+  ask <- function() send_safely(desk, "POST", plan_path(id, "/releases"), json = body)
+  asked_once(desk, ask, NULL, wait, on_wait)
+}
+
+plan_path <- function(id, rest = "") paste0("/v1/study-plans/", id, rest)
+
+plan_in <- function(response, desk) answer_of(members_of(response), "desk_saved_plan", desk)

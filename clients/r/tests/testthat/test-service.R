@@ -328,3 +328,18 @@ test_that("a study has a price before its first question is paid for", {
   expect_equal(plan$charge$amount, "0.75")
   expect_equal(plan$table$kind, c("mean", "sum"))
 })
+
+test_that("a study plan is saved, approved and drawn", {
+  people <- new_dataset()
+  mean_income <- list(kind = "mean", columns = list("income"))
+  plan <- save_plan(people, list(list(statistic = mean_income, epsilon = "0.5")), name = "Table 1")
+  expect_equal(plan$status, "draft")
+  desk <- desk_of(people)
+  # no review is required of it
+  expect_equal(request_plan(desk, plan$id)$status, "approved")
+  first <- draw(desk, plan$id, 1)
+  expect_equal(first$status, "released")
+  expect_equal(draw(desk, plan$id, 1)$id, first$id)
+  expect_equal(saved_plan(desk, plan$id)$paid$amount, "0.5")
+  expect_equal(withdraw_plan(desk, plan$id)$status, "withdrawn")
+})
