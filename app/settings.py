@@ -390,7 +390,14 @@ class Settings(BaseSettings):
         gt=0,
         le=36_500,
         description="After how many days a release that still waits for a review is given up and "
-        "its budget given back.",
+        "its budget given back. A study plan that waits expires too.",
+    )
+    study_plan_days: float = Field(
+        default=180.0,
+        gt=0,
+        le=36_500,
+        description="For how many days after its approval the questions of a study plan can be "
+        "drawn.",
     )
     webhook_url: SecretStr | None = Field(
         default=None,

@@ -27,10 +27,8 @@ from starlette.responses import JSONResponse, Response
 from app.api.answers.problems import ProblemAnswer, install_problem_handlers
 from app.api.dependencies import DirectRoutes, Endpoint
 from app.api.endpoints import (
-    access,
     budgets,
     datasets,
-    health,
     keys,
     ledger,
     previews,
@@ -50,10 +48,11 @@ ROUTERS = (
     datasets.readings,
     budgets.router,
     budgets.pauses,
-    access.router,
-    access.groups,
+    budgets.access,
+    budgets.groups,
     previews.router,
     previews.catalog,
+    previews.saved,
     reviews.router,
     reviews.inbox,
     publications.router,
@@ -61,7 +60,7 @@ ROUTERS = (
     ledger.router,
     ledger.log,
     keys.router,
-    health.router,
+    ledger.health,
     reference.router,  # before the documents, which answer for all of /docs
     documents.router,
     public.router,
@@ -118,7 +117,7 @@ Send `Authorization: Bearer <key>`. Epsilons are decimal text or numbers with at
 Lists are paged: `limit` and `cursor` in, `items` and `next` out. Every refusal is
 `application/problem+json`, and its `type` is a page of this service.
 """
-_PREFIXES = {"dataset": "ds", "release": "rel", "key": "key"}
+_PREFIXES = {"dataset": "ds", "release": "rel", "plan": "plan", "key": "key"}
 _FRAMEWORK_ERRORS = ("HTTPValidationError", "ValidationError")
 
 

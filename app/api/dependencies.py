@@ -304,10 +304,22 @@ def unchanged(request: Request) -> Callable[[ReleaseRecord], bool]:
     Problem
         ``precondition-missing``.
     """
+    named = tag_named(request)
+    return lambda found: named(etag_of(found))
+
+
+def tag_named(request: Request) -> Callable[[str], bool]:
+    """Return whether an entity tag is one that the request's If-Match names.
+
+    Raises
+    ------
+    Problem
+        ``precondition-missing``.
+    """
     condition = request.headers.get("if-match")
     if condition is None:
         raise Problem("precondition-missing")
-    return lambda found: _names(condition, etag_of(found))
+    return lambda tag: _names(condition, tag)
 
 
 def _names(condition: str, tag: str) -> bool:

@@ -6,13 +6,13 @@ from fastapi import FastAPI
 
 from app.desk import public
 from app.desk.pages import (
-    access,
     asking,
     audit,
     budgets,
     datasets,
     home,
     keys,
+    plans,
     releases,
     reviews,
     uploading,
@@ -24,10 +24,10 @@ ROUTERS = (
     uploading.router,  # before any data set's own page
     datasets.router,
     budgets.router,
-    access.router,
     keys.router,
     audit.router,
     asking.router,
+    plans.router,
     releases.router,
     reviews.router,
     public.router,

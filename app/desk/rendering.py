@@ -74,6 +74,11 @@ NOTICES: Mapping[str, str] = {
         " revoke the key and make another one."
     ),
     "opened": marked("Everyone whose role allows it sees the data set."),
+    "plan_deleted": marked("The draft is deleted."),
+    "plan_requested": marked("The plan is requested. Nothing is reserved or charged for it."),
+    "plan_withdrawn": marked("The plan is withdrawn. What has been drawn of it stays."),
+    "planned": marked("The question is in the plan. Nothing is charged for it yet."),
+    "unplanned": marked("The question is removed from the plan."),
     "published": marked("The release is public now."),
     "restricted": marked("Only who is named sees the data set, and admins and auditors."),
     "revoked": marked("The key is revoked."),

@@ -89,9 +89,13 @@ _RIGHTS: Mapping[Role, frozenset[Right]] = {
     Role.ADMIN: frozenset(Right),
 }
 ENTRIES_BY: Mapping[Right, Sequence[str]] = {
-    Right.ASK: ("debit", "reserve", "release_withdrawn", "release_returned"),
+    Right.ASK: (
+        "debit", "reserve", "release_withdrawn", "release_returned", "study_plan_requested",
+        "study_plan_withdrawn",
+    ),
     Right.DECIDE: (
         "review_vote", "release_approved", "release_rejected", "release_changes_requested",
+        "study_plan_vote", "study_plan_approved", "study_plan_rejected",
     ),
     Right.ADMINISTER: (
         "key_created", "key_revoked", "overlap_override", "group_set", "groups_given",

@@ -30,6 +30,7 @@ _LIMITED = {
 }
 _DECIDED = {
     "release_status": "of a release, its `status` now",
+    "plan_status": "of a study plan, its `status` now",
     "by": "who brought it there, where somebody did",
     "at": "when (UTC)",
     "why": "the reason that was given, word for word",
@@ -337,15 +338,15 @@ KINDS = (
         "own-request",
         403,
         "You cannot review your own request",
-        "The release was asked for by the same person, with any of their keys.",
-        "Ask another curator, or withdraw the release.",
+        "The release or study plan was asked for by the same person, with any of their keys.",
+        "Ask another curator, or withdraw the request.",
     ),
     ProblemKind(
         "not-awaiting-review",
         409,
-        "The release does not wait for a review",
+        "The request does not wait for a review",
         "It never did, has been decided on or withdrawn, or has waited too long.",
-        "Read the release: its `status` says what became of it.",
+        "Read the release or study plan: its `status` says what became of it.",
         _DECIDED,
     ),
     ProblemKind(
@@ -417,9 +418,29 @@ KINDS = (
         "plan-changed",
         409,
         "The release would be drawn otherwise than was reviewed",
-        "The service has changed since the release was asked for, and cannot draw by the plan that "
-        "was reviewed. Nothing was charged.",
-        "Reject it; the same question under a new Idempotency-Key has a new plan to review.",
+        "The service has changed since the release or the study plan was asked for, and cannot "
+        "draw as was reviewed. Nothing was charged.",
+        "Reject or withdraw it; the same question, asked again, has a new plan to review.",
+    ),
+    ProblemKind(
+        "plan-not-draft",
+        409,
+        "The study plan is no longer a draft",
+        "A study plan can be changed, deleted and requested while it is a draft. What reviewers "
+        "have seen does not change.",
+        "Withdraw it, and save another plan.",
+        {"plan_status": "its `status` now"},
+    ),
+    ProblemKind(
+        "plan-not-approved",
+        409,
+        "The study plan is not approved",
+        "A question of a study plan can be drawn while the plan is approved, and until its "
+        "approval expires. Where no reviewer had to approve the plan, it is drawn as long as the "
+        "data set's policy asks for no review of the question. Nothing was charged.",
+        "Read the plan: its `status` says where it stands. To ask again, save and request "
+        "another plan.",
+        {"plan_status": "its `status`, where that is the reason"},
     ),
     ProblemKind(
         "release-closed",

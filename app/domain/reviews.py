@@ -7,6 +7,11 @@ votes.
 
 *Notices about a review: one for each step, to the requester and to the reviewers.* A notice names
 who, what and why. It is made from the request and from what people wrote, never from a result.
+
+*Study plans* are several questions that reviewers decide on as one. A plan reserves no budget:
+each question is charged when it is drawn, and a draw is refused where the budget is no longer
+there. An entry of the ledger reserves for one release, so a reserve for a plan could not be
+followed question by question.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from app.domain.ledger import digest_of
-from app.domain.releases import ReleaseState
+from app.domain.releases import ReleaseState, request_fingerprint
 
 # Notices about a review: one for each step, to the requester and to the reviewers
 
@@ -177,3 +182,66 @@ def vote_digest(release: str, vote: Vote, salt: str) -> str:
         "release-desk vote 1", release, vote.turn, vote.person, vote.decision.value, vote.reason,
         vote.at, salt,
     )  # fmt: skip
+
+
+# Study plans
+
+
+class PlanState(StrEnum):
+    """Where a study plan stands."""
+
+    DRAFT = "draft"
+    """Saved, and seen by its owner alone."""
+    REQUESTED = "requested"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"
+    EXPIRED = "expired"
+
+    @property
+    def status(self) -> str:
+        """Return what it is called in answers, as a release's state is.
+
+        >>> PlanState.REQUESTED.status, PlanState.APPROVED.status
+        ('awaiting_review', 'approved')
+        """
+        return "awaiting_review" if self is PlanState.REQUESTED else self.value
+
+    @classmethod
+    def called(cls, status: str) -> PlanState:
+        """Return the state that answers call so.
+
+        >>> PlanState.called("awaiting_review")
+        <PlanState.REQUESTED: 'requested'>
+        """
+        return next(state for state in cls if state.status == status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRequest:
+    """A question of a study plan, exactly as it is drawn, and what its plan was when it was saved.
+
+    ``request`` is the canonical text that its release keeps. ``amount`` is its charge, in the
+    account's unit. A question that would now be drawn by another mechanism, or at another charge,
+    is not the one that was reviewed.
+    """
+
+    request: str
+    amount: int
+    mechanism: str
+    norm: str | None
+
+    def fingerprint(self, dataset: str) -> str:
+        """Return the digest that the entry of its charge has."""
+        return request_fingerprint(dataset=dataset, request=self.request)
+
+
+def plan_key(plan: str, question: int) -> str:
+    """Return the Idempotency-Key of a plan's question, by which it is charged once.
+
+    No client can send it: the header takes ASCII alone.
+
+    >>> plan_key("plan_1", 0)
+    'plan_1\xa70'
+    """
+    return f"{plan}\xa7{question}"

@@ -43,7 +43,6 @@ from app.services.publishing.publications import PublicationService
 from app.services.publishing.published import PublicDocuments
 from app.services.releases.cells import CellService
 from app.services.releases.charged_draws import ChargedDraws
-from app.services.releases.comments import CommentService
 from app.services.releases.derivations import DerivationService
 from app.services.releases.draws import DrawService, SmallDrawProcess
 from app.services.releases.jobs import JobDrawing, JobRunner, Lease, PauseService
@@ -53,7 +52,9 @@ from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import ReviewService
 from app.services.releases.synthetic import SyntheticService
 from app.services.reviewing.notices import Channel, InboxService, Mail, SendingService, Webhook
-from app.services.reviewing.sheets import SheetService, ViewService
+from app.services.reviewing.plan_sheets import PlanSheetService
+from app.services.reviewing.sheets import CommentService, SheetService, ViewService
+from app.services.reviewing.study_plans import StudyPlanService
 from app.services.scripts import ScriptService
 from app.services.searching import SearchService
 from app.services.transparency.log import LogService
@@ -133,6 +134,7 @@ class Services:
     lease: Lease
     log: LogService
     pauses: PauseService
+    plan_sheets: PlanSheetService
     publications: PublicationService
     public_documents: PublicDocuments
     previews: PreviewService
@@ -152,6 +154,7 @@ class Services:
     views: ViewService
     sources: SourceService
     stamps: StampService
+    study_plans: StudyPlanService
     synthetic: SyntheticService
     unfinished: UnfinishedUploads
 
@@ -186,15 +189,37 @@ def build_services(
         max_bytes=constants.max_source_bytes,
     )
     log = LogService(store, drawing.receipts.keys, every_s=constants.checkpoint_s)
+    most_bytes = settings.max_stored_bytes_per_day or None
+    reviews = ReviewService(
+        store=store,
+        datasets=datasets,
+        readable=data.readable,
+        plans=plans,
+        jobs=drawing.jobs,
+        moments=releases.moments,
+        ledger_clock=drawing.ledger_clock,
+        longest=timedelta(days=settings.review_days),
+        most_bytes=most_bytes,
+    )
+    previews = PreviewService(datasets, plans)
+    sheets = SheetService(store, datasets, releases, plans)
+    study_plans = StudyPlanService(
+        store=store,
+        datasets=datasets,
+        plans=plans,
+        previews=previews,
+        releases=releases,
+        reviews=reviews,
+        valid_for=timedelta(days=settings.study_plan_days),
+        most_bytes=most_bytes,
+    )
     return Services(
         access=AccessService(store, keys, providers=providers),
         archiving=ArchivingService(store, datasets, releases.finish_running, data.erasing),
         audit=AuditService(store, datasets),
         budgets=BudgetService(store, datasets, most=Epsilon(round(settings.max_grant * 10**9))),
         catalog=tuple(asdict(each) for each in offers()),
-        comments=CommentService(
-            store, datasets, releases, most_bytes=settings.max_stored_bytes_per_day or None
-        ),
+        comments=CommentService(store, datasets, releases, most_bytes=most_bytes),
         datasets=datasets,
         deleting=DeletingService(store, datasets, data.erasing),
         cells=CellService(releases, plans),
@@ -205,7 +230,7 @@ def build_services(
         erasing=data.erasing,
         inbox=InboxService(store, releases.moments),
         sending=SendingService(store, releases.moments, _channels(settings)),
-        sheets=SheetService(store, datasets, releases, drawing.plans),
+        sheets=sheets,
         views=ViewService(store),
         sources=sources,
         stamps=StampService(store, _authority(settings)),
@@ -225,7 +250,7 @@ def build_services(
         pauses=PauseService(store, drawing.jobs),
         publications=PublicationService(store, datasets, releases, log),
         public_documents=PublicDocuments(log, drawing.receipts),
-        previews=PreviewService(datasets, plans),
+        previews=previews,
         dry_runs=DryRunService(datasets, plans),
         reading=ProcessLane(
             processes.calculator, most=constants.max_waiting_plans, seconds=LONGEST_CHARGED_S
@@ -237,17 +262,9 @@ def build_services(
         scripts=ScriptService(datasets, releases),
         searching=SearchService(store, releases.moments),
         unfinished=data.unfinished,
-        reviews=ReviewService(
-            store=store,
-            datasets=datasets,
-            readable=data.readable,
-            plans=plans,
-            jobs=drawing.jobs,
-            moments=releases.moments,
-            ledger_clock=drawing.ledger_clock,
-            longest=timedelta(days=settings.review_days),
-            most_bytes=settings.max_stored_bytes_per_day or None,
-        ),
+        reviews=reviews,
+        plan_sheets=PlanSheetService(store, datasets, plans, sheets, study_plans),
+        study_plans=study_plans,
     )
 
 

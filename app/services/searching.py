@@ -1,5 +1,7 @@
 """Searching what a caller may see: data sets by their public facts, releases by their requests.
 
+Study plans are found by their names, purposes and questions.
+
 A list and a search show the same: a restricted data set is hidden from those it is not for, and so
 are its releases; the releases of others are shown to who oversees them. No result is read.
 """
@@ -17,6 +19,7 @@ from app.services.plans.answers import Heading, heading_of
 from app.services.plans.wording import asked
 from app.services.releases.public_moments import PublicMoments
 from app.store import DatasetRecord, Store
+from app.store.ledger.reviewing.study_plans import PlanRecord
 
 __all__ = ["MOST_CHARACTERS", "NEWEST", "Found", "SearchService", "words_of"]
 
@@ -38,6 +41,7 @@ class Found:
     datasets: Sequence[DatasetRecord] = ()
     releases: Sequence[Heading] = ()
     names: Mapping[str, str] | None = None
+    plans: Sequence[PlanRecord] = ()
 
 
 class SearchService:
@@ -61,13 +65,24 @@ class SearchService:
                 words, newest=NEWEST, limit=_MOST_READ, principal=own, hidden=caller.hidden,
                 shown=self._moments.publicly,
             )  # fmt: skip
-            names = reader.datasets.names({each.dataset for each in records})
+            plans = reader.study_plans.page(
+                person=caller.person,
+                overseer=caller.role.may(Right.OVERSEE),
+                before=None,
+                limit=limit,
+                words=words,
+                hidden=caller.hidden,
+            )
+            names = reader.datasets.names(
+                {each.dataset for each in records} | {each.dataset for each in plans}
+            )
         headings = map(heading_of, records)
         releases = [each for each in headings if _has(each.id, _of_release(each, names), words)]
         return Found(
             [each for each in datasets if _has(each.id, _of_dataset(each), words)][:limit],
             releases[:limit],
             names,
+            plans,
         )
 
 

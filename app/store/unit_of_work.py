@@ -42,6 +42,7 @@ from app.store.ledger.pauses import Pauses, PausesWriter
 from app.store.ledger.records import RELEASE_ID_LENGTH
 from app.store.ledger.releases import RESULT, Releases, ReleasesWriter
 from app.store.ledger.reviewing.notices import Notices, NoticesWriter
+from app.store.ledger.reviewing.study_plans import StudyPlans, StudyPlansWriter
 from app.store.ledger.reviewing.votes import (
     Comments,
     CommentsWriter,
@@ -198,6 +199,7 @@ class Reader:
         "reviews",
         "sessions",
         "stamps",
+        "study_plans",
         "uploads",
         "views",
         "votes",
@@ -222,6 +224,7 @@ class Reader:
         self.notices = Notices(connection)
         self.views = Views(connection)
         self.stamps = Stamps(connection)
+        self.study_plans = StudyPlans(connection)
         self.votes = Votes(connection)
         self.uploads = Uploads(connection)
 
@@ -270,6 +273,7 @@ class UnitOfWork:
         "reviews",
         "sessions",
         "stamps",
+        "study_plans",
         "uploads",
         "views",
         "votes",
@@ -292,6 +296,7 @@ class UnitOfWork:
         self.notices = NoticesWriter(connection)
         self.views = ViewsWriter(connection)
         self.stamps = StampsWriter(connection)
+        self.study_plans = StudyPlansWriter(connection, self.accounts, self.notices)
         self.votes = VotesWriter(connection, self.accounts)
         self.reviews = ReviewsWriter(
             connection, self.entries, self.accounts, self.releases, self.notices

@@ -4,24 +4,30 @@
 thread: a waiting answer is a future of the event loop. Answers of one tick leave in the order in
 which their requests arrived; by the order in which they were ready, a crowd of requests could be
 timed.
+
+*Whether the client who asks is still there: what costs nothing yet ends when it has gone.* Releases
+are not cancelled. What is charged is drawn and stored, with or without a waiting client. A client
+that waits for an upload may look up its progress, under a text of its choice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Self, TypedDict
+from typing import Any, Self, TypedDict, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from app.constants import Constants
-from app.domain.problems import Problem
+from app.domain.problems import Problem, invalid_request
 from app.domain.units import Schedule, response_schedule
 from app.services.build import Services
+from app.services.datasets.storing import Waiting
 from app.services.people.rates import RateLimiter
 from app.services.releases.public_moments import now_ms
 from app.settings import Settings
@@ -109,6 +115,58 @@ class Answer:
         elif deadline.done():
             deadline = self._clock.moment(self.schedule.first_from(now))
         await deadline
+
+
+# Whether the client who asks is still there
+
+T = TypeVar("T")
+
+LONGEST_READING = 100
+
+
+def waiting(request: Request) -> Waiting:
+    """Return who waits for an upload.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``: the text is given twice, or not printable ASCII of at most 100
+        characters.
+    """
+    found = request.headers.getlist("reading")
+    text = found[0] if len(found) == 1 else ""
+    if found and not (1 <= len(text) <= LONGEST_READING and text.isascii() and text.isprintable()):
+        raise invalid_request("Reading", "must be one printable text of at most 100 characters")
+    return Waiting(partial(gone, request), text or None)
+
+
+async def gone(request: Request) -> None:
+    """Return when the client has closed the connection; its body has been received before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of some work, and cancel it once no client waits for it.
+
+    Work that waits for its turn leaves the queue, and a calculation in another process ends.
+
+    Raises
+    ------
+    ClientDisconnect
+        The client has gone.
+    """
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        # Both have ended before the request does: nothing of it goes on unseen.
+        await asyncio.wait((working, leaving))
 
 
 # What the lifespan builds and every request sees

@@ -380,19 +380,65 @@ CREATE TABLE review_comment (
 
 CREATE INDEX ix_review_comment_release ON review_comment (release, number)
 
+CREATE TABLE study_plan (
+    number BIGSERIAL NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    account TEXT COLLATE "C" NOT NULL,
+    dataset TEXT COLLATE "C" NOT NULL,
+    person TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    purpose TEXT COLLATE "C",
+    questions TEXT COLLATE "C" NOT NULL,
+    created_at TEXT COLLATE "C" NOT NULL,
+    state TEXT COLLATE "C" NOT NULL,
+    seq BIGINT,
+    requested_at TEXT COLLATE "C",
+    decided_by TEXT COLLATE "C",
+    decided_at TEXT COLLATE "C",
+    reason TEXT COLLATE "C",
+    expires_at TEXT COLLATE "C",
+    ended_at TEXT COLLATE "C",
+    CONSTRAINT pk_study_plan PRIMARY KEY (number),
+    CONSTRAINT uq_study_plan_id UNIQUE (id),
+    CONSTRAINT fk_study_plan_account FOREIGN KEY(account) REFERENCES account (id),
+    CONSTRAINT fk_study_plan_dataset FOREIGN KEY(dataset) REFERENCES dataset (id),
+    CONSTRAINT ck_study_plan_state CHECK ((state = 'draft') = (requested_at IS NULL) AND (state = 'draft') = (seq IS NULL) AND (decided_by IS NULL) = (decided_at IS NULL) AND (expires_at IS NULL OR decided_at IS NOT NULL) AND (state <> 'approved' OR expires_at IS NOT NULL))
+)
+
+CREATE INDEX ix_study_plan_person ON study_plan (person, number)
+
+CREATE INDEX ix_study_plan_state ON study_plan (state, number)
+
+CREATE TABLE plan_vote (
+    seq BIGSERIAL NOT NULL,
+    study_plan TEXT COLLATE "C" NOT NULL,
+    person TEXT COLLATE "C" NOT NULL,
+    decision TEXT COLLATE "C" NOT NULL,
+    reason TEXT COLLATE "C" NOT NULL,
+    at TEXT COLLATE "C" NOT NULL,
+    salt TEXT COLLATE "C" NOT NULL,
+    CONSTRAINT pk_plan_vote PRIMARY KEY (seq),
+    CONSTRAINT fk_plan_vote_study_plan FOREIGN KEY(study_plan) REFERENCES study_plan (id)
+)
+
+CREATE INDEX ix_plan_vote_study_plan ON plan_vote (study_plan, seq)
+
 CREATE TABLE notice (
     number BIGSERIAL NOT NULL,
     id TEXT COLLATE "C" NOT NULL,
     event TEXT COLLATE "C" NOT NULL,
     audience TEXT COLLATE "C" NOT NULL,
-    release TEXT COLLATE "C" NOT NULL,
+    release TEXT COLLATE "C",
+    study_plan TEXT COLLATE "C",
     requester TEXT COLLATE "C" NOT NULL,
     actor TEXT COLLATE "C" NOT NULL,
     reason TEXT COLLATE "C",
     at TEXT COLLATE "C" NOT NULL,
     CONSTRAINT pk_notice PRIMARY KEY (number),
     CONSTRAINT uq_notice_id UNIQUE (id),
-    CONSTRAINT fk_notice_release FOREIGN KEY(release) REFERENCES release (id)
+    CONSTRAINT fk_notice_release FOREIGN KEY(release) REFERENCES release (id),
+    CONSTRAINT fk_notice_study_plan FOREIGN KEY(study_plan) REFERENCES study_plan (id),
+    CONSTRAINT ck_notice_about CHECK ((release IS NULL) <> (study_plan IS NULL))
 )
 
 CREATE INDEX ix_notice_requester ON notice (requester, number)
@@ -558,9 +604,10 @@ ELSE EXISTS (
     AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override', 'group_set',
         'groups_given', 'sign_in_allowed'))
     OR NEW.role = 'reviewer' AND NEW.kind IN ('unreserve', 'review_vote', 'release_approved',
-        'release_rejected', 'release_changes_requested')
+        'release_rejected', 'release_changes_requested', 'study_plan_vote', 'study_plan_approved',
+        'study_plan_rejected')
     OR NEW.role = 'analyst' AND NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn',
-        'release_returned')
+        'release_returned', 'study_plan_requested', 'study_plan_withdrawn')
 ) END) IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'entry: not made by a key in a role that allows it'; END IF; RETURN NEW; END$rule$
 
 CREATE TRIGGER entry_made_by BEFORE INSERT ON public.entry FOR EACH ROW EXECUTE FUNCTION entry_made_by()
@@ -827,6 +874,42 @@ CREATE TRIGGER review_no_delete_truncate BEFORE TRUNCATE ON public.review FOR EA
 
 ALTER TABLE review ENABLE ALWAYS TRIGGER review_no_delete_truncate
 
+CREATE FUNCTION study_plan_no_delete() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN IF (OLD.state = 'draft') IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'study_plan: what has been requested stays'; END IF; RETURN OLD; END$rule$
+
+CREATE TRIGGER study_plan_no_delete BEFORE DELETE ON public.study_plan FOR EACH ROW EXECUTE FUNCTION study_plan_no_delete()
+
+ALTER TABLE study_plan ENABLE ALWAYS TRIGGER study_plan_no_delete
+
+CREATE FUNCTION study_plan_is_new() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN IF (
+NEW.state = 'draft'
+AND NOT EXISTS (SELECT 1 FROM study_plan WHERE id = NEW.id OR number = NEW.number)
+AND EXISTS (SELECT 1 FROM dataset WHERE id = NEW.dataset AND account = NEW.account)) IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'study_plan: not a new draft'; END IF; RETURN NEW; END$rule$
+
+CREATE TRIGGER study_plan_is_new BEFORE INSERT ON public.study_plan FOR EACH ROW EXECUTE FUNCTION study_plan_is_new()
+
+ALTER TABLE study_plan ENABLE ALWAYS TRIGGER study_plan_is_new
+
+CREATE FUNCTION study_plan_forward() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN IF (
+NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
+AND NEW.dataset = OLD.dataset AND NEW.person = OLD.person AND NEW.created_at = OLD.created_at
+AND CASE OLD.state
+WHEN 'draft' THEN NEW.state IN ('draft', 'requested')
+WHEN 'requested' THEN NEW.state IN ('approved', 'rejected', 'withdrawn', 'expired')
+WHEN 'approved' THEN NEW.state IN ('withdrawn', 'expired') AND NEW.expires_at = OLD.expires_at
+ELSE FALSE END
+AND (NEW.state = 'draft'
+    OR NEW.name = OLD.name AND NEW.purpose IS NOT DISTINCT FROM OLD.purpose
+    AND NEW.questions = OLD.questions AND EXISTS (
+        SELECT 1 FROM entry AS e
+        WHERE e.account = '0' AND e.seq = NEW.seq AND e.kind = CASE NEW.state
+        WHEN 'requested' THEN 'study_plan_requested' WHEN 'approved' THEN 'study_plan_approved'
+        WHEN 'rejected' THEN 'study_plan_rejected' WHEN 'withdrawn' THEN 'study_plan_withdrawn'
+        WHEN 'expired' THEN 'study_plan_expired' END))) IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'study_plan: states only move forward, each by its entry'; END IF; RETURN NEW; END$rule$
+
+CREATE TRIGGER study_plan_forward BEFORE UPDATE ON public.study_plan FOR EACH ROW EXECUTE FUNCTION study_plan_forward()
+
+ALTER TABLE study_plan ENABLE ALWAYS TRIGGER study_plan_forward
+
 CREATE FUNCTION revision_no_update() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'revision: written once'; END$rule$
 
 CREATE TRIGGER revision_no_update BEFORE UPDATE ON public.revision FOR EACH ROW EXECUTE FUNCTION revision_no_update()
@@ -858,6 +941,22 @@ ALTER TABLE vote ENABLE ALWAYS TRIGGER vote_no_delete
 CREATE TRIGGER vote_no_delete_truncate BEFORE TRUNCATE ON public.vote FOR EACH STATEMENT EXECUTE FUNCTION vote_no_delete()
 
 ALTER TABLE vote ENABLE ALWAYS TRIGGER vote_no_delete_truncate
+
+CREATE FUNCTION plan_vote_no_update() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'plan_vote: written once'; END$rule$
+
+CREATE TRIGGER plan_vote_no_update BEFORE UPDATE ON public.plan_vote FOR EACH ROW EXECUTE FUNCTION plan_vote_no_update()
+
+ALTER TABLE plan_vote ENABLE ALWAYS TRIGGER plan_vote_no_update
+
+CREATE FUNCTION plan_vote_no_delete() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'plan_vote: written once'; END$rule$
+
+CREATE TRIGGER plan_vote_no_delete BEFORE DELETE ON public.plan_vote FOR EACH ROW EXECUTE FUNCTION plan_vote_no_delete()
+
+ALTER TABLE plan_vote ENABLE ALWAYS TRIGGER plan_vote_no_delete
+
+CREATE TRIGGER plan_vote_no_delete_truncate BEFORE TRUNCATE ON public.plan_vote FOR EACH STATEMENT EXECUTE FUNCTION plan_vote_no_delete()
+
+ALTER TABLE plan_vote ENABLE ALWAYS TRIGGER plan_vote_no_delete_truncate
 
 CREATE FUNCTION review_comment_no_update() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'review_comment: written once'; END$rule$
 

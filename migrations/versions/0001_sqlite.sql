@@ -426,19 +426,68 @@ CREATE TABLE review_comment (
 
 CREATE INDEX ix_review_comment_release ON review_comment (release, number)
 
+CREATE TABLE study_plan (
+    number INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    account TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    person TEXT NOT NULL,
+    name TEXT NOT NULL,
+    purpose TEXT,
+    questions TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    state TEXT NOT NULL,
+    seq INTEGER,
+    requested_at TEXT,
+    decided_by TEXT,
+    decided_at TEXT,
+    reason TEXT,
+    expires_at TEXT,
+    ended_at TEXT,
+    CONSTRAINT pk_study_plan PRIMARY KEY (number),
+    CONSTRAINT uq_study_plan_id UNIQUE (id),
+    CONSTRAINT fk_study_plan_account FOREIGN KEY(account) REFERENCES account (id),
+    CONSTRAINT fk_study_plan_dataset FOREIGN KEY(dataset) REFERENCES dataset (id),
+    CONSTRAINT ck_study_plan_state CHECK ((state = 'draft') = (requested_at IS NULL) AND (state = 'draft') = (seq IS NULL) AND (decided_by IS NULL) = (decided_at IS NULL) AND (expires_at IS NULL OR decided_at IS NOT NULL) AND (state <> 'approved' OR expires_at IS NOT NULL))
+)
+ STRICT
+
+CREATE INDEX ix_study_plan_person ON study_plan (person, number)
+
+CREATE INDEX ix_study_plan_state ON study_plan (state, number)
+
+CREATE TABLE plan_vote (
+    seq INTEGER NOT NULL,
+    study_plan TEXT NOT NULL,
+    person TEXT NOT NULL,
+    decision TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    at TEXT NOT NULL,
+    salt TEXT NOT NULL,
+    CONSTRAINT pk_plan_vote PRIMARY KEY (seq),
+    CONSTRAINT fk_plan_vote_study_plan FOREIGN KEY(study_plan) REFERENCES study_plan (id)
+)
+ WITHOUT ROWID,
+ STRICT
+
+CREATE INDEX ix_plan_vote_study_plan ON plan_vote (study_plan, seq)
+
 CREATE TABLE notice (
     number INTEGER NOT NULL,
     id TEXT NOT NULL,
     event TEXT NOT NULL,
     audience TEXT NOT NULL,
-    release TEXT NOT NULL,
+    release TEXT,
+    study_plan TEXT,
     requester TEXT NOT NULL,
     actor TEXT NOT NULL,
     reason TEXT,
     at TEXT NOT NULL,
     CONSTRAINT pk_notice PRIMARY KEY (number),
     CONSTRAINT uq_notice_id UNIQUE (id),
-    CONSTRAINT fk_notice_release FOREIGN KEY(release) REFERENCES release (id)
+    CONSTRAINT fk_notice_release FOREIGN KEY(release) REFERENCES release (id),
+    CONSTRAINT fk_notice_study_plan FOREIGN KEY(study_plan) REFERENCES study_plan (id),
+    CONSTRAINT ck_notice_about CHECK ((release IS NULL) <> (study_plan IS NULL))
 )
  STRICT
 
@@ -566,9 +615,10 @@ ELSE EXISTS (
     AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override', 'group_set',
         'groups_given', 'sign_in_allowed'))
     OR NEW.role = 'reviewer' AND NEW.kind IN ('unreserve', 'review_vote', 'release_approved',
-        'release_rejected', 'release_changes_requested')
+        'release_rejected', 'release_changes_requested', 'study_plan_vote', 'study_plan_approved',
+        'study_plan_rejected')
     OR NEW.role = 'analyst' AND NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn',
-        'release_returned')
+        'release_returned', 'study_plan_requested', 'study_plan_withdrawn')
 ) END) IS NOT TRUE BEGIN SELECT RAISE(ABORT, 'entry: not made by a key in a role that allows it'); END
 
 CREATE TRIGGER api_key_no_delete BEFORE DELETE ON api_key BEGIN SELECT RAISE(ABORT, 'api_key: keys stay'); END
@@ -687,6 +737,30 @@ NEW.number = OLD.number AND NEW.account = OLD.account AND NEW.person = OLD.perso
 
 CREATE TRIGGER review_no_delete BEFORE DELETE ON review BEGIN SELECT RAISE(ABORT, 'review: reviews stay'); END
 
+CREATE TRIGGER study_plan_no_delete BEFORE DELETE ON study_plan WHEN (OLD.state = 'draft') IS NOT TRUE BEGIN SELECT RAISE(ABORT, 'study_plan: what has been requested stays'); END
+
+CREATE TRIGGER study_plan_is_new BEFORE INSERT ON study_plan WHEN (
+NEW.state = 'draft'
+AND NOT EXISTS (SELECT 1 FROM study_plan WHERE id = NEW.id OR number = NEW.number)
+AND EXISTS (SELECT 1 FROM dataset WHERE id = NEW.dataset AND account = NEW.account)) IS NOT TRUE BEGIN SELECT RAISE(ABORT, 'study_plan: not a new draft'); END
+
+CREATE TRIGGER study_plan_forward BEFORE UPDATE ON study_plan WHEN (
+NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
+AND NEW.dataset = OLD.dataset AND NEW.person = OLD.person AND NEW.created_at = OLD.created_at
+AND CASE OLD.state
+WHEN 'draft' THEN NEW.state IN ('draft', 'requested')
+WHEN 'requested' THEN NEW.state IN ('approved', 'rejected', 'withdrawn', 'expired')
+WHEN 'approved' THEN NEW.state IN ('withdrawn', 'expired') AND NEW.expires_at = OLD.expires_at
+ELSE FALSE END
+AND (NEW.state = 'draft'
+    OR NEW.name = OLD.name AND NEW.purpose IS NOT DISTINCT FROM OLD.purpose
+    AND NEW.questions = OLD.questions AND EXISTS (
+        SELECT 1 FROM entry AS e
+        WHERE e.account = '0' AND e.seq = NEW.seq AND e.kind = CASE NEW.state
+        WHEN 'requested' THEN 'study_plan_requested' WHEN 'approved' THEN 'study_plan_approved'
+        WHEN 'rejected' THEN 'study_plan_rejected' WHEN 'withdrawn' THEN 'study_plan_withdrawn'
+        WHEN 'expired' THEN 'study_plan_expired' END))) IS NOT TRUE BEGIN SELECT RAISE(ABORT, 'study_plan: states only move forward, each by its entry'); END
+
 CREATE TRIGGER revision_no_update BEFORE UPDATE ON revision BEGIN SELECT RAISE(ABORT, 'revision: written once'); END
 
 CREATE TRIGGER revision_no_delete BEFORE DELETE ON revision BEGIN SELECT RAISE(ABORT, 'revision: written once'); END
@@ -694,6 +768,10 @@ CREATE TRIGGER revision_no_delete BEFORE DELETE ON revision BEGIN SELECT RAISE(A
 CREATE TRIGGER vote_no_update BEFORE UPDATE ON vote BEGIN SELECT RAISE(ABORT, 'vote: written once'); END
 
 CREATE TRIGGER vote_no_delete BEFORE DELETE ON vote BEGIN SELECT RAISE(ABORT, 'vote: written once'); END
+
+CREATE TRIGGER plan_vote_no_update BEFORE UPDATE ON plan_vote BEGIN SELECT RAISE(ABORT, 'plan_vote: written once'); END
+
+CREATE TRIGGER plan_vote_no_delete BEFORE DELETE ON plan_vote BEGIN SELECT RAISE(ABORT, 'plan_vote: written once'); END
 
 CREATE TRIGGER review_comment_no_update BEFORE UPDATE ON review_comment BEGIN SELECT RAISE(ABORT, 'review_comment: written once'); END
 

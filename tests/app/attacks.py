@@ -357,6 +357,81 @@ def cap(**changes: object) -> str:
     return insert("cap", {**values, **changes}, verb="$REPLACE")
 
 
+def study_plan(**changes: object) -> str:
+    """Return a draft of a study plan, with some columns changed."""
+    values: dict[str, object] = {
+        "number": 99, "id": "'plan_new'", "account": "'$main'", "dataset": "'$dataset'",
+        "person": f"'{ANALYST}'", "name": "'new'", "purpose": "NULL", "questions": "'[]'",
+        "created_at": "'now'", "state": "'draft'",
+    }  # fmt: skip
+    return insert("study_plan", {**values, **changes}, verb="$REPLACE")
+
+
+def step_of(state: str) -> str:
+    """Return the number of an entry of the system account about such a step."""
+    kind = f"study_plan_{state}"
+    return f"(SELECT max(seq) FROM entry WHERE account = '0' AND kind = '{kind}')"
+
+
+def stepped(plan: str, state: str, *facts: str) -> str:
+    """Return the step of a study plan by an entry that there is, with further changes."""
+    changes = ", ".join((f"state = '{state}'", f"seq = {step_of(state)}", *facts))
+    return f"UPDATE study_plan SET {changes} WHERE id = '${plan}'"
+
+
+_ENDED_PLANS = {
+    state: (
+        move("0"),
+        entry(f"study_plan_{state}", 0, of="0"),
+        stepped("requested", state),
+    )
+    for state in ("approved", "rejected", "withdrawn", "expired")
+}
+_EXPIRED = _ENDED_PLANS["expired"][:2]
+_PLANS_FORWARD = [
+    *attacks(
+        *(
+            f"UPDATE study_plan SET {fact} WHERE id = '$draft'"
+            for fact in (
+                "number = 999",
+                "id = 'plan_other'",
+                "account = '$other'",
+                "dataset = '$others'",
+                "person = 'person_eve'",
+                "created_at = 'then'",
+            )
+        ),
+        # by no entry, by one of another kind, and by another account's
+        "UPDATE study_plan SET state = 'requested' WHERE id = '$draft'",
+        f"UPDATE study_plan SET state = 'requested', seq = {step_of('approved')}"
+        " WHERE id = '$draft'",
+        "UPDATE study_plan SET state = 'requested', seq = 1 WHERE id = '$draft'",
+        *(
+            stepped("draft", "requested", fact)
+            for fact in ("name = 'other'", "purpose = NULL", "questions = '[]'")
+        ),
+        # what there is no way to
+        stepped("draft", "approved"),
+        "UPDATE study_plan SET state = 'draft' WHERE id = '$requested'",
+        stepped("requested", "requested"),
+        stepped("approved", "approved"),
+    ),
+    *attacks(stepped("draft", "expired"), before=_EXPIRED),
+    *attacks(
+        stepped("approved", "expired", "expires_at = 'later'"),
+        stepped("approved", "rejected"),
+        before=(*_EXPIRED, *_ENDED_PLANS["rejected"][:2]),
+    ),
+    *(
+        attack
+        for state in ("rejected", "withdrawn", "expired")
+        for attack in attacks(
+            stepped("requested", "requested"),
+            before=_ENDED_PLANS[state],
+        )
+    ),
+]
+
 ATTACKS: Mapping[str, Sequence[Attack]] = {
     "ledger_no_delete": attacks("DELETE FROM ledger"),
     "ledger_no_replace": attacks(
@@ -622,6 +697,16 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
         )
     ),
     "review_no_delete": attacks("DELETE FROM review"),
+    "study_plan_no_delete": attacks("DELETE FROM study_plan WHERE id = '$approved'"),
+    "study_plan_is_new": attacks(
+        study_plan(state="'requested'"),
+        study_plan(id="'$draft'"),
+        study_plan(number="(SELECT number FROM study_plan WHERE id = '$draft')"),
+        study_plan(dataset="'ds_none'"),
+        study_plan(dataset="'$others'"),
+        study_plan(account="'$other'"),
+    ),
+    "study_plan_forward": _PLANS_FORWARD,
     **{
         f"{table}_no_{verb}": attacks(statement.format(table))
         for table in ("revision", "vote", "review_comment", "notice", "sight", "dataset_edit")
@@ -630,5 +715,7 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
             ("delete", "DELETE FROM {}"),
         )
     },
+    "plan_vote_no_update": attacks("UPDATE plan_vote SET decision = 'reject'"),
+    "plan_vote_no_delete": attacks("DELETE FROM plan_vote"),
     "dataset_edit_no_update": attacks("UPDATE dataset_edit SET fields = '{}'"),
 }

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 
 from app.domain.releases import may_be_redrawn
-from app.domain.reviews import Decision
-from app.store import Debit, Reader, ReleaseRecord, Store, UnitOfWork
+from app.domain.reviews import Decision, PlannedRequest, plan_key
+from app.store import Charged, Debit, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.anchor.file import FileAnchor
 from app.store.database.rules import RULES, postgresql_triggers
 from app.store.database.tables import metadata
@@ -172,6 +172,63 @@ def talked_about(store: Store, release: str, dataset: str) -> None:
             )
 
     store.write(talk)
+
+
+PLANNED = (
+    PlannedRequest(request='{"first":1}', amount=2, mechanism="k_norm", norm="l2"),
+    PlannedRequest(request='{"second":2}', amount=3, mechanism="kng", norm=None),
+)
+"""The questions of a study plan, as the store keeps them."""
+
+
+def drafted(ledger: Ledger, name: str = "a study") -> str:
+    """Save a study plan and return its id."""
+    return ledger.store.write(
+        lambda u: u.study_plans.save(
+            account=ledger.account, dataset=ledger.dataset, person=ANALYST, name=name,
+            purpose="a report", questions=PLANNED,
+        )
+    ).id  # fmt: skip
+
+
+def requested_plan(ledger: Ledger, name: str = "a study") -> str:
+    """Save a study plan and ask for its approval."""
+    plan = drafted(ledger, name)
+    ledger.store.write(lambda u: u.study_plans.request(plan))
+    return plan
+
+
+def approved_plan(
+    ledger: Ledger, name: str = "a study", *, until: str = "2999-01-01T00:00:00.000000Z"
+) -> str:
+    """Have a study plan approved, after two votes on it."""
+    plan = requested_plan(ledger, name)
+
+    def approve(u: UnitOfWork) -> None:
+        found = u.study_plans.get(plan)
+        assert found is not None
+        for decision in (Decision.REJECT, Decision.APPROVE):
+            u.study_plans.vote(found, person=CURATOR, decision=decision, reason="hm")
+        u.study_plans.approve(plan, principal=CURATOR, reason="fine", expires_at=until)
+
+    ledger.store.write(approve)
+    return plan
+
+
+def planned_debit(ledger: Ledger, plan: str, question: int = 0) -> Charged:
+    """Charge for a question of a study plan, as the service does."""
+    planned = PLANNED[question]
+    return ledger.store.write(
+        Debit(
+            dataset=ledger.dataset,
+            principal=ANALYST,
+            idem=plan_key(plan, question),
+            amount=planned.amount,
+            request=planned.request,
+            plan="{}",
+            study_plan=plan,
+        )
+    )
 
 
 def found_by_key(reader: Reader, person: str, idem: str) -> ReleaseRecord | None:

@@ -17,7 +17,16 @@ from app.domain.releases import ReleaseState
 from app.store.database.engines import migrating_engine
 from app.store.database.rules import RULES, create_rules
 from tests.app.dropped_rules import drop_rules
-from tests.app.ledgers import ANALYST, CURATOR, Place, opened, talked_about
+from tests.app.ledgers import (
+    ANALYST,
+    CURATOR,
+    Place,
+    approved_plan,
+    drafted,
+    opened,
+    requested_plan,
+    talked_about,
+)
 from tests.app.logs import log_of
 
 _FORGED = (
@@ -25,6 +34,8 @@ _FORGED = (
     "UPDATE entry SET epoch = epoch + 1 WHERE account = '$later'",
     # A charge whose release goes by another name.
     "UPDATE release SET id = 'rel_renamed' WHERE id = '$renamed'",
+    # A step of a study plan on another account than the system's.
+    "UPDATE entry SET kind = 'study_plan_requested' WHERE account = '$third'",
 )
 """What the rules let no one write: some conditions stand behind others, and show only on these."""
 
@@ -136,6 +147,9 @@ def _filled(place: Place) -> dict[str, str]:
             )
         names["revised"] = reserve("eighth", 3, main, ledger.dataset)
         talked_about(store, names["revised"], names["dataset"])
+        names["draft"] = drafted(ledger)
+        names["requested"] = requested_plan(ledger)
+        names["approved"] = approved_plan(ledger)
         assert store.verify().ok
     return names
 

@@ -18,7 +18,7 @@ from app.domain.problems import Problem, ProcessLostError, StoppedError
 from app.services.datasets.storing import stored_while_there
 from app.services.plans.lanes import AT_ONCE, ProcessLane
 from app.uploads.storing import Stop
-from app.web.requests.leaving import gone, while_there
+from app.web.state import gone, while_there
 from tests.app.uploads import columns_spec
 
 

@@ -36,9 +36,12 @@ from tests.app.ledgers import (
     Ledger,
     Place,
     Raw,
+    approved_plan,
     opened,
     place_on,
+    planned_debit,
     raw,
+    requested_plan,
     talked_about,
     unguarded,
 )
@@ -110,6 +113,8 @@ def everything(ledger: Ledger) -> None:
     write(lambda u: u.releases.begin_attempt(again.id))
     reserve(ledger, "waiting")
     talked_about(ledger.store, reserve(ledger, "talked about"), ledger.dataset)
+    planned_debit(ledger, approved_plan(ledger))
+    requested_plan(ledger)
     approved = reserve(ledger, "approved")
     record = write(lambda u: u.reviews.approve(approved, principal="person_cleo"))
     signed = Receipts(ledger.store).attach(record, ANSWER % 9)

@@ -93,9 +93,21 @@ def _pages(curator: httpx.Client, analyst: httpx.Client) -> Mapping[str, str]:
         "revision": f"/desk/reviews/{reserved[1]}/revision",
         "rejected": f"/desk/releases/{reserved[2]}",
         "review": f"/desk/reviews/{reserved[0]}",
+        "plan": f"/desk/study-plans/{_planned(analyst, dataset)}",
         "public": f"/public/releases/{public}", "tombstone": f"/public/releases/{gone}",
         "certificate": f"/public/releases/{public}/certificate",
     }  # fmt: skip
+
+
+def _planned(analyst: httpx.Client, dataset: str) -> str:
+    """Return a study plan that waits for its review."""
+    questions = [{"statistic": each, "epsilon": "0.6"} for each in (_MEAN, _LINE)]
+    body = {"dataset": dataset, "name": "Tables 1 and 2", "questions": questions}
+    made = analyst.post("/v1/study-plans", json=body)
+    assert made.status_code == 201, made.text
+    plan = str(made.json()["id"])
+    assert analyst.post(f"/v1/study-plans/{plan}/request").status_code == 200
+    return plan
 
 
 def _grown(curator: httpx.Client) -> str:

@@ -27,14 +27,15 @@ LOOKS: tuple[dict[str, Any], ...] = (
 )
 EVERYWHERE = (
     "/desk", "/desk/datasets", "/desk/releases", "/desk/reviews", "/desk/audit",
-    "/desk/search?q=income",
+    "/desk/search?q=income", "/desk/study-plans",
 )  # fmt: skip
 OF_CURATORS = (
     "data-set", "edit", "archived", "ask", "preview", "grant", "caps", "access", "archive",
-    "release", "waiting", "changes", "rejected", "review", "versions", "add-rows",
+    "release", "waiting", "changes", "rejected", "review", "plan", "versions", "add-rows",
 )  # fmt: skip
 OF_ANALYSTS = (
     "data-set", "versions", "release", "waiting", "changes", "revision", "rejected", "review",
+    "plan",
 )  # fmt: skip
 DOCUMENTS = ("/docs", "/docs/http", "/problems", "/problems/budget-exceeded")
 OF_ALL = ("public", "certificate", "tombstone")

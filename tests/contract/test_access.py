@@ -40,11 +40,15 @@ ROLES = {
 }  # fmt: skip
 OUTSIDE = ("asker", "analyst", "reviewer", "curator")
 """The asker had access when they asked for the releases, and has none any more."""
-NOWHERE = {"dataset": "ds_" + "0" * 32, "release": "rel_" + "0" * 32, "key": "key_0"}
+NOWHERE = {
+    "dataset": "ds_" + "0" * 32, "release": "rel_" + "0" * 32, "plan": "plan_" + "0" * 32,
+    "key": "key_0",
+}  # fmt: skip
 NAMED = [
     call
     for call, stated in ROUTES.items()
-    if stated.right is not None and ("{dataset}" in call[1] or "{release}" in call[1])
+    if stated.right is not None
+    and any(f"{{{name}}}" in call[1] for name in ("dataset", "release", "plan"))
 ]
 LISTS = sorted(
     path
@@ -66,6 +70,7 @@ class World:
     facts: Mapping[str, Any]
     release: str
     waiting: str
+    plan: str
     answer: bytes
 
     @property
@@ -75,7 +80,14 @@ class World:
     @property
     def marks(self) -> set[str]:
         """What no one outside may be sent."""
-        return {self.dataset, self.facts["account"], self.facts["name"], self.release, self.waiting}
+        return {
+            self.dataset,
+            self.facts["account"],
+            self.facts["name"],
+            self.release,
+            self.waiting,
+            self.plan,
+        }
 
     def send(self, caller: str, call: Call, ids: Mapping[str, str]) -> httpx.Response:
         return send(self.clients[caller], call, ids, rows=ROWS, answer=self.answer)
@@ -107,11 +119,15 @@ def world(service: Service, admin: httpx.Client) -> Iterator[World]:
         facts = upload(admin, rows, **about)
         answer = ask(clients["asker"], facts["id"], question)
         waiting = ask(clients["asker"], facts["id"], question, epsilon="2").json()["id"]
+        body = {"dataset": facts["id"], "name": f"a study {uuid4()}"}
+        body |= {"questions": [{"statistic": question, "epsilon": "2"}]}
+        plan = clients["asker"].post("/v1/study-plans", json=body).json()["id"]
+        clients["asker"].post(f"/v1/study-plans/{plan}/request").raise_for_status()
         inside = [persons["named"]]
         assert restrict(admin, facts["id"], persons=inside, groups=[group]).status_code == 200
         yield World(
             service, admin, clients, secrets, persons, group, facts,
-            answer.json()["id"], waiting, answer.content,
+            answer.json()["id"], waiting, plan, answer.content,
         )  # fmt: skip
 
 
@@ -129,7 +145,7 @@ def test_what_is_restricted_and_what_is_not_there_are_one(
     world: World, call: Call, caller: str
 ) -> None:
     for release in (world.release, world.waiting):
-        ids = {"dataset": world.dataset, "release": release}
+        ids = {"dataset": world.dataset, "release": release, "plan": world.plan}
         found = world.send(caller, call, ids)
         assert found.status_code in (403, 404), found.text
         assert without_own(found) == without_own(world.send(caller, call, NOWHERE))
@@ -141,12 +157,27 @@ def test_what_is_restricted_and_what_is_not_there_are_one(
     assert unsound[0] == unsound[1]
 
 
+@pytest.mark.parametrize("caller", OUTSIDE)
+def test_no_plan_is_saved_on_what_is_restricted(world: World, caller: str) -> None:
+    """Its data set is in the body."""
+    body = example(DOCUMENT["components"]["schemas"]["SavedPlanRequest"])
+    client = world.clients[caller]
+    found, there = (
+        client.post("/v1/study-plans", json={**body, "dataset": dataset})
+        for dataset in (world.dataset, NOWHERE["dataset"])
+    )
+    assert found.status_code in (403, 404), found.text
+    assert without_own(found) == without_own(there)
+
+
 @in_one("path", LISTS)
 @in_one("caller", OUTSIDE)
 def test_no_list_names_it(world: World, path: str, caller: str) -> None:
     client = world.clients[caller]
     asked = [{}, {"limit": 200}]
     if path == "/v1/releases":
+        asked += [{"dataset": world.dataset}, {"status": "awaiting_review"}]
+    if path == "/v1/study-plans":
         asked += [{"dataset": world.dataset}, {"status": "awaiting_review"}]
     if path == "/v1/audit":
         asked += [{"release": world.release}]
@@ -162,7 +193,7 @@ def desk_calls(world: World) -> list[tuple[str, str]]:
     """Return what signed-in people send, each with its method, at what is restricted."""
     ids = {
         "dataset": world.dataset, "release": world.release, "which": "ledger", "ending": "csv",
-        "upload": world.dataset,
+        "upload": world.dataset, "plan": world.plan,
     }  # fmt: skip
     found: list[tuple[str, str]] = []
     for route in chain.from_iterable(router.routes for router in ROUTERS):
@@ -181,6 +212,7 @@ def test_no_page_of_the_desk_names_it(world: World, caller: str) -> None:
         f"/desk/audit/report?account={world.facts['account']}",
         f"/desk/releases?dataset={world.dataset}", "/desk/search?q=income", "/desk/search?q=mean",
         f"/desk/search?q={world.dataset}", f"/desk/search?q={world.release}",
+        f"/desk/search?q={world.plan}", "/desk/search?q=study",
         *(f"/desk/audit/{each}.json" for each in ("ledger", "decisions", "views")),
     ]  # fmt: skip
     with signed_in(world.service, world.secrets[caller]) as browser:
@@ -202,6 +234,7 @@ def test_who_is_named_a_member_an_auditor_or_an_admin_sees_it(world: World, call
     if caller != "member":
         assert client.get(f"/v1/releases/{world.release}").status_code == 200
         assert world.release in client.get("/v1/releases", params={"limit": 200}).text
+        assert client.get(f"/v1/study-plans/{world.plan}").status_code == 200
         found = client.get(f"/v1/datasets/{world.dataset}/access").json()["access"]
         assert found == {"persons": [world.persons["named"]], "groups": [world.group]}
 

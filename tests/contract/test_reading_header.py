@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from app.api.application import snapshot
 from app.domain.problems import Problem
-from app.web.requests.leaving import waiting
+from app.web.state import waiting
 
 TEXTS = (
     *("a", "~", "my 1", "a  b", "a ", "!" * 100, "!" * 101),

@@ -85,8 +85,13 @@ CONTRACT: Mapping[Call, Right | None] = {
 OWN = {
     ("POST", "/v1/releases/{release}/withdrawal"),
     ("POST", "/v1/releases/{release}/revisions"),
+    ("PUT", "/v1/study-plans/{plan}"),
+    ("DELETE", "/v1/study-plans/{plan}"),
+    ("POST", "/v1/study-plans/{plan}/request"),
+    ("POST", "/v1/study-plans/{plan}/withdrawal"),
+    ("POST", "/v1/study-plans/{plan}/releases"),
 }
-"""What only the owner of the release may do. What else names one, its owner and curators may."""
+"""What only the owner of the release or plan may do. What else names one, curators may too."""
 SAID = {("POST", "/v1/releases/{release}/comments")}
 """What is for who asked and for those who decide."""
 ANSWERED = {
@@ -101,6 +106,9 @@ ANSWERED = {
     ("POST", "/v1/datasets/{dataset}/releases"): 201,
     ("POST", "/v1/releases/{release}/decision"): 202,
     ("POST", "/v1/releases/{release}/publication"): 201,
+    # the example's data set is not there
+    ("POST", "/v1/study-plans"): 404,
+    ("POST", "/v1/study-plans/{plan}/releases"): 201,
     # no one has asked for changes
     ("POST", "/v1/releases/{release}/revisions"): 409,
 }
@@ -159,6 +167,7 @@ class World:
     key: str
     answer: bytes
     reviewed: str
+    plan: str
 
 
 def _secret(admin: httpx.Client, role: str, **more: object) -> dict[str, Any]:
@@ -191,7 +200,23 @@ def world(service: Service, admin: httpx.Client, curator: httpx.Client) -> Itera
         answer = ask(clients["owner"], dataset, QUESTION)
         release = str(answer.json()["id"])
         publish(curator, release)
-        yield World(clients, dataset, release, str(made["id"]), answer.content, reviewed)
+        plan = requested(clients["owner"], reviewed)
+        yield World(clients, dataset, release, str(made["id"]), answer.content, reviewed, plan)
+
+
+def saved(owner: httpx.Client, dataset: str) -> str:
+    """Save a study plan, and return its id."""
+    body = {"dataset": dataset, "name": "a study", "questions": [EXAMPLES["ReleaseRequest"]]}
+    answer = owner.post("/v1/study-plans", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def requested(owner: httpx.Client, dataset: str) -> str:
+    """Ask for the approval of a study plan, and return its id."""
+    plan = saved(owner, dataset)
+    assert owner.post(f"/v1/study-plans/{plan}/request").status_code == 200
+    return plan
 
 
 def publish(curator: httpx.Client, release: str) -> None:
@@ -213,7 +238,8 @@ def expected(call: Call, caller: str) -> int:
     if stated.right is not None and not role.may(stated.right):
         return 403
     foreign = caller != "owner" and (call in OWN or not role.may(Right.OVERSEE))
-    if "{release}" in call[1] and foreign and not call[1].startswith("/public/"):
+    named = "{release}" in call[1] or "{plan}" in call[1]
+    if named and foreign and not call[1].startswith("/public/"):
         return 404
     if call in SAID and caller != "owner" and not role.may(Right.DECIDE):
         return 403
@@ -248,6 +274,7 @@ def _ids(world: World, admin: httpx.Client, operation: Call) -> dict[str, str]:
         "picture": "ask.png",
         "table": "kng-1",
         "release": world.release,
+        "plan": _plan(world, operation) if "{plan}" in operation[1] else "",
     }
     if operation == ("DELETE", "/v1/keys/{key}"):
         ids["key"] = str(make_key(admin, "analyst")["id"])
@@ -267,6 +294,14 @@ def _ids(world: World, admin: httpx.Client, operation: Call) -> dict[str, str]:
     elif said or operation[1].endswith(("/decision", "/withdrawal")):
         ids["release"] = str(ask(world.clients["owner"], world.reviewed, QUESTION).json()["id"])
     return ids
+
+
+def _plan(world: World, operation: Call) -> str:
+    """Return a plan of the owner's, as far as the call needs it."""
+    owner, drawn = world.clients["owner"], operation[1].endswith("/releases")
+    dataset = world.dataset if drawn else world.reviewed
+    draft = operation[0] not in ("GET", "POST") or operation[1].endswith("/request")
+    return saved(owner, dataset) if draft else requested(owner, dataset)
 
 
 @pytest.mark.parametrize("operation", ROUTES, ids=" ".join)
@@ -336,8 +371,11 @@ def test_foreign_and_unknown_ids_are_not_told_apart(
     world: World, operation: Call, caller: str
 ) -> None:
     """Whoever may not see a thing gets, to the byte, what a thing that is not there gives."""
-    ids = {"dataset": world.dataset, "release": world.release, "key": world.key}
-    unknown = {"dataset": "ds_" + "0" * 32, "release": "rel_" + "0" * 32, "key": "key_" + "0" * 32}
+    ids = {
+        "dataset": world.dataset, "release": world.release, "plan": world.plan, "key": world.key,
+    }  # fmt: skip
+    begins = {"dataset": "ds", "release": "rel", "plan": "plan", "key": "key"}
+    unknown = {name: f"{begin}_{'0' * 32}" for name, begin in begins.items()}
     nowhere = send(world, caller, operation, unknown)
     assert nowhere.status_code in (403, 404)
     if nowhere.status_code == 404:

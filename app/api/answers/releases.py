@@ -12,7 +12,8 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.api.answers.paging import Answer, json_page_of
-from app.domain.releases import UNDECIDED, ReleaseState
+from app.domain.problems import Problem
+from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
 from app.services.plans.answers import answer_of, etag_of
 from app.services.publishing.publications import PublicationRecord
 from app.services.publishing.published import path_of
@@ -450,29 +451,6 @@ class PreviewAnswer(WordsAnswer):
     """What to know before asking twice."""
 
 
-class StudyPlanAnswer(Answer):
-    """What several questions would cost together."""
-
-    questions: list[PreviewAnswer]
-    """The preview of each question, in their order."""
-    charge: ChargeAnswer
-    """What all of them would take from the account."""
-    remaining: ChargeAnswer
-    """What is left for you, in the account's unit: the budget that remains, or your cap."""
-    fits: bool
-    """Whether it is enough for all of them."""
-    unpriced: list[int]
-    """Places, from 0, of questions whose wanted accuracy has no known epsilon: they are counted at
-    the epsilon that their preview shows."""
-    notice: str
-    """What a plan is, and is not."""
-
-
-def study_answer(plan: Mapping[str, object]) -> StudyPlanAnswer:
-    """Return what questions would cost together."""
-    return StudyPlanAnswer.model_validate(plan)
-
-
 def preview_answer(preview: Mapping[str, object]) -> PreviewAnswer:
     """Return what a release would be like."""
     return PreviewAnswer.model_validate(preview)
@@ -483,8 +461,23 @@ def derivation_answer(derived: Mapping[str, object]) -> DerivationAnswer:
     return DerivationAnswer.model_validate(derived)
 
 
-def made_answer(record: ReleaseRecord) -> Response:
-    """Return a release to whom has asked for it."""
+def outcome_answer(
+    record: ReleaseRecord, moments: PublicMoments, hold: Callable[[int], None]
+) -> Response:
+    """Return what a question has come to; ``hold`` keeps it until that is public.
+
+    Raises
+    ------
+    Problem
+        ``release-closed``, ``release-void``.
+    """
+    if record.state in UNFINISHED:
+        return accepted_answer(record, moments)
+    if record.state in GIVEN_BACK:
+        raise Problem("release-closed", outcome=record.state.value, release=record.id)
+    hold(moments.public_from_ms(record))
+    if record.state is ReleaseState.VOID:
+        raise Problem("release-void")
     return _stored(record, 201, {"Location": _location(record)})
 
 

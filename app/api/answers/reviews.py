@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -13,9 +13,19 @@ from app.api.answers.paging import Answer
 from app.api.answers.releases import UsefulnessAnswer
 from app.domain.datasets import StatedPeople
 from app.services.plans.answers import tag_within
-from app.services.releases.comments import CommentRecord, Version
 from app.services.reviewing.notices import Notice
-from app.services.reviewing.sheets import Sheet, ViewRecord
+from app.services.reviewing.sheets import (
+    CommentRecord,
+    Earlier,
+    History,
+    Overlap,
+    Sheet,
+    Use,
+    Version,
+    ViewRecord,
+    Votes,
+)
+from mechanisms.estimates.estimate import ErrorEstimate
 
 
 class CommentAnswer(Answer):
@@ -323,13 +333,7 @@ def sheet_answer(sheet: Sheet) -> SheetAnswer:
         etag=sheet.etag,
         turn=sheet.record.turn,
         version=sheet.record.version,
-        asker=AskerAnswer(
-            person=asker.person,
-            asked=dict(asker.asked),
-            spent=asker.spent,
-            cap=asker.cap,
-            used=asker.used,
-        ),
+        asker=asker_answer(asker),
         purpose=sheet.purpose,
         words=sheet.words,
         about_missing=list(sheet.about_missing),
@@ -341,57 +345,86 @@ def sheet_answer(sheet: Sheet) -> SheetAnswer:
             remaining=cost.remaining,
             share=cost.share,
         ),
-        expected=ExpectedAnswer.model_validate(
-            {
-                "error": expected.expected_error,
-                "possible_range": expected.possible_range,
-                "usefulness": expected.usefulness.to_json(),
-            }
-        ),
+        expected=expected_answer(expected),
         bounds={name: dict(column) for name, column in sheet.bounds.items()},
-        matrix=_matrix(sheet),
-        overlaps=[
-            OverlapAnswer(dataset=each.dataset, name=each.name, why=each.why)
-            for each in sheet.overlaps
-        ],
-        uses=[
-            UseAnswer(
-                account=each.account,
-                datasets=[LinkedAnswer(dataset=id_, name=name) for id_, name in each.datasets],
-                releases=each.releases,
-                spent=each.spent,
-                asked=dict(each.asked),
-                spent_by_requester=each.spent_by_requester,
-            )
-            for each in sheet.uses
-        ],
+        matrix=matrix_answer(sheet.bounds, sheet.earlier),
+        overlaps=overlaps_answer(sheet.overlaps),
+        uses=uses_answer(sheet.uses),
         for_one_person=list(sheet.for_one_person),
         same_people=sheet.facts.same_people,
         policy=dict(sheet.policy),
         policy_says=list(sheet.policy_says),
         checklist=list(sheet.facts.checklist),
         versions=versions_answer(sheet.versions).items,
-        votes=VotesAnswer(
-            needed=votes.needed,
-            complete=votes.complete,
-            conflict=votes.conflict,
-            items=[
-                VoteAnswer(
-                    person=each.person,
-                    decision=each.decision.value,
-                    reason=each.reason,
-                    at=each.at,
-                )
-                for each in votes.seen
-            ],
-        ),
+        votes=votes_answer(votes),
         comments=comments_answer(sheet.comments).items,
     )
 
 
-def _matrix(sheet: Sheet) -> MatrixAnswer:
+def asker_answer(asker: History) -> AskerAnswer:
+    """Return who asks."""
+    return AskerAnswer(
+        person=asker.person,
+        asked=dict(asker.asked),
+        spent=asker.spent,
+        cap=asker.cap,
+        used=asker.used,
+    )
+
+
+def expected_answer(expected: ErrorEstimate) -> ExpectedAnswer:
+    """Return what an answer would be worth."""
+    return ExpectedAnswer.model_validate(
+        {
+            "error": expected.expected_error,
+            "possible_range": expected.possible_range,
+            "usefulness": expected.usefulness.to_json(),
+        }
+    )
+
+
+def overlaps_answer(overlaps: Sequence[Overlap]) -> list[OverlapAnswer]:
+    """Return data sets about the same people."""
+    return [OverlapAnswer(dataset=each.dataset, name=each.name, why=each.why) for each in overlaps]
+
+
+def uses_answer(uses: Sequence[Use]) -> list[UseAnswer]:
+    """Return what has been released about the same people."""
+    return [
+        UseAnswer(
+            account=each.account,
+            datasets=[LinkedAnswer(dataset=id_, name=name) for id_, name in each.datasets],
+            releases=each.releases,
+            spent=each.spent,
+            asked=dict(each.asked),
+            spent_by_requester=each.spent_by_requester,
+        )
+        for each in uses
+    ]
+
+
+def votes_answer(votes: Votes) -> VotesAnswer:
+    """Return votes, as far as the caller may see them."""
+    return VotesAnswer(
+        needed=votes.needed,
+        complete=votes.complete,
+        conflict=votes.conflict,
+        items=[
+            VoteAnswer(
+                person=each.person,
+                decision=each.decision.value,
+                reason=each.reason,
+                at=each.at,
+            )
+            for each in votes.seen
+        ],
+    )
+
+
+def matrix_answer(columns: Iterable[str], earlier: Sequence[Earlier]) -> MatrixAnswer:
+    """Return which releases touch columns."""
     return MatrixAnswer(
-        columns=list(sheet.bounds),
+        columns=list(columns),
         releases=[
             EarlierAnswer(
                 release=each.id,
@@ -404,7 +437,7 @@ def _matrix(sheet: Sheet) -> MatrixAnswer:
                 created_at=each.created_at,
                 touches=list(each.columns),
             )
-            for each in sheet.earlier
+            for each in earlier
         ],
     )
 
@@ -413,15 +446,17 @@ def _matrix(sheet: Sheet) -> MatrixAnswer:
 
 
 class NoticeAnswer(Answer):
-    """What has happened to a release under review; never a value."""
+    """What has happened to a release or a study plan under review; never a value."""
 
     id: str
     """Names the notice; a webhook sends it as `webhook-id`."""
     event: str
     """What has happened: `asked`, `changes_requested`, `revised`, `answered`, `commented`,
     `conflict`, `approved`, `rejected`, `withdrawn`, `expired`, `released` or `void`."""
-    release: str
-    """The release."""
+    release: str | None
+    """The release; null where it is about a study plan."""
+    study_plan: str | None
+    """The study plan; null where it is about a release."""
     dataset: str
     """The id of its data set."""
     requested_by: str
@@ -471,6 +506,7 @@ def notice_answer(notice: Notice) -> NoticeAnswer:
         id=notice.id,
         event=notice.event.value,
         release=notice.release,
+        study_plan=notice.study_plan,
         dataset=notice.dataset,
         requested_by=notice.requester,
         who=notice.who,

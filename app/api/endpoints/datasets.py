@@ -39,7 +39,6 @@ from app.domain.sources import Source
 from app.services.datasets.admitting import NewDataset
 from app.services.datasets.extending import NewRows
 from app.services.people.keys import Caller
-from app.web.requests.leaving import LONGEST_READING, waiting
 from app.web.requests.questions import made_of, request_in, sourced_spec_in, spec_in
 from app.web.requests.schemas import DatasetEdit, DatasetSpec
 from app.web.requests.uploads import (
@@ -49,7 +48,7 @@ from app.web.requests.uploads import (
     VersionSpec,
     receive_upload,
 )
-from app.web.state import AppState
+from app.web.state import LONGEST_READING, AppState, waiting
 
 _OF_UPLOADS = (
     "malformed-request", "name-taken",

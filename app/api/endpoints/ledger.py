@@ -1,10 +1,14 @@
-"""The ledger: entries, verification and receipts; and its public log: checkpoints and proofs."""
+"""The ledger: entries, verification and receipts; and its public log: checkpoints and proofs.
+
+How the service is: probes and metrics.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import Query
+from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.answers.ledger import (
@@ -27,9 +31,30 @@ from app.api.answers.ledger import (
     stamp_answer,
     verification_answer,
 )
-from app.api.answers.paging import Page, Paging, page_of
+from app.api.answers.paging import (
+    MEDIA_TYPE,
+    Page,
+    Paging,
+    ReadinessAnswer,
+    StatusAnswer,
+    liveness_answer,
+    metrics_answer,
+    page_of,
+    readiness_answer,
+)
 from app.api.answers.problems import documented
-from app.api.dependencies import ANYONE, Id, Overseer, Reader, Sent, State, kept, router_of
+from app.api.dependencies import (
+    ANYONE,
+    Id,
+    Overseer,
+    Reader,
+    Sent,
+    State,
+    Watcher,
+    kept,
+    probe,
+    router_of,
+)
 
 router = router_of("/v1", "ledger")
 
@@ -210,3 +235,52 @@ async def get_log_keys(state: State) -> LogKeysAnswer:
     They are those that sign receipts.
     """
     return log_keys_answer(state.services.log.origin, state.services.log.keys)
+
+
+# Probes and metrics
+
+health = router_of("", "operation")
+
+
+@health.get("/livez", operation_id="getLiveness", openapi_extra=ANYONE)
+@probe
+async def get_liveness() -> StatusAnswer:
+    """Say that the process answers."""
+    return liveness_answer()
+
+
+@health.get(
+    "/readyz",
+    operation_id="getReadiness",
+    openapi_extra=ANYONE,
+    responses=documented("internal", "ledger-frozen", "clock-behind", "not-ready"),
+)
+@probe
+def get_readiness(state: State) -> ReadinessAnswer:
+    """Say that releases can be made: ledger, schema and disks are as they must be."""
+    return readiness_answer(state.services.health.check())
+
+
+# What was counted, for Prometheus
+
+
+@health.get(
+    "/metrics",
+    operation_id="getMetrics",
+    response_class=Response,
+    responses=documented(
+        answers={
+            200: {
+                "description": "Prometheus text format.",
+                "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+            }
+        }
+    ),
+)
+async def get_metrics(request: Request, caller: Watcher, state: State) -> Response:
+    """Count requests and refusals of this server process, for Prometheus (role `metrics`, admins).
+
+    There is nothing about any data set, and no duration that depends on data or on noise.
+    """
+    del caller
+    return metrics_answer(request.app.state.counts, state.settings.data_dir)

@@ -1,28 +1,64 @@
-"""Before a release, free and without a look at the data: the catalog, previews and dry runs."""
+"""Before a release, free and without a look at the data: the catalog, previews and dry runs.
+
+Study plans: saved, requested and decided on as one; their questions are drawn one by one.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+from fastapi import Query
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.answers.paging import Page, whole_page
-from app.api.answers.problems import documented
+from app.api.answers.paging import Page, Paging, nothing, page_of, whole_page
+from app.api.answers.problems import carrying, documented
 from app.api.answers.releases import (
     DryRunAnswer,
     PreviewAnswer,
-    StudyPlanAnswer,
+    ReleaseAnswer,
     dry_run_answer,
+    outcome_answer,
     preview_answer,
     rows_answer,
+)
+from app.api.answers.study_plans import (
+    PlanSheetAnswer,
+    SavedPlanAnswer,
+    StudyPlanAnswer,
+    plan_answer,
+    plan_response,
+    plan_sheet_answer,
     study_answer,
 )
-from app.api.dependencies import ANYONE, Analyst, Id, State, json_body, kept, router_of
+from app.api.dependencies import (
+    ANYONE,
+    Analyst,
+    Id,
+    IdFilter,
+    Overseer,
+    Reader,
+    Reviewer,
+    State,
+    json_body,
+    kept,
+    router_of,
+    tag_named,
+    untimed,
+)
+from app.domain.reviews import Decision, PlanState
 from app.services.plans.previews import study_json
-from app.web.requests.leaving import while_there
-from app.web.requests.questions import DryRunRequest, PreviewRequest, StudyPlanRequest
+from app.web.requests.questions import (
+    DryRunRequest,
+    PlanDecisionRequest,
+    PlannedReleaseRequest,
+    PreviewRequest,
+    SavedPlanFields,
+    SavedPlanRequest,
+    StudyPlanRequest,
+)
+from app.web.state import while_there
 
 router = router_of("/v1/datasets/{dataset}", "releases")
 
@@ -142,3 +178,236 @@ catalog = router_of("/v1", "catalog")
 def get_catalog(state: State) -> Page[dict[str, Any]]:
     """List every statistic x mechanism x norm, its parameters, theorem and limits, on one page."""
     return whole_page(state.services.catalog)
+
+
+# Saved study plans
+
+saved = router_of("/v1/study-plans", "study plans")
+
+PlanStatus = Literal["draft", "awaiting_review", "approved", "rejected", "withdrawn", "expired"]
+_PLAN = {"model": SavedPlanAnswer, "headers": carrying("ETag")}
+_IF_MATCH = {
+    "parameters": [
+        {
+            "name": "If-Match",
+            "in": "header",
+            "required": True,
+            "description": "The `ETag` of the plan as the reviewer has seen it.",
+            "schema": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 200,
+                "examples": ['"requested"'],
+            },
+        }
+    ]
+}
+
+
+@saved.post(
+    "",
+    operation_id="saveStudyPlan",
+    status_code=201,
+    response_class=Response,
+    responses=documented(
+        "not-found", "dataset-archived", "policy-refused", "empty-dataset", "too-much-stored",
+        "busy",
+        answers={201: {"model": SavedPlanAnswer, "headers": carrying("Location", "ETag")}},
+    ),
+)  # fmt: skip
+async def save_study_plan(
+    request: Request,
+    caller: Analyst,
+    body: Annotated[SavedPlanRequest, json_body(SavedPlanRequest)],
+    state: State,
+) -> Response:
+    """Save a study plan as a draft, which only you see.
+
+    A question with an `accuracy` and no `epsilon` is saved at the smallest epsilon that reaches it.
+    """
+    services = state.services
+    await services.keys.access.require(caller, {"dataset": body.dataset})
+    saving = services.study_plans.save(
+        body.dataset, body.planned, name=body.name, purpose=body.purpose, caller=caller
+    )
+    return plan_response(await while_there(request, saving), 201)
+
+
+@saved.get("", operation_id="listStudyPlans")
+def list_study_plans(
+    caller: Reader,
+    cut: Paging,
+    state: State,
+    dataset: Annotated[
+        IdFilter,
+        Query(max_length=100, description="Only plans of this data set.", examples=["ds_8f2c41"]),
+    ] = None,
+    status: Annotated[
+        PlanStatus | None,
+        Query(description="Only plans that stand so.", examples=["awaiting_review"]),
+    ] = None,
+) -> Page[SavedPlanAnswer]:
+    """List your study plans, newest first; reviewers and curators see everybody's requests."""
+    views = state.services.study_plans.list(
+        caller=caller,
+        before=cut.position,
+        limit=cut.limit + 1,
+        dataset=dataset,
+        state=None if status is None else PlanState.called(status),
+    )
+    return page_of([(each.record.number, plan_answer(each)) for each in views], cut)
+
+
+@saved.get(
+    "/{plan}",
+    operation_id="getStudyPlan",
+    response_class=Response,
+    responses=documented("not-found", answers={200: _PLAN}),
+)
+async def get_study_plan(caller: Reader, plan: Id, state: State) -> Response:
+    """Show a study plan and which of its questions are paid for."""
+    return plan_response(await state.services.study_plans.get(plan, caller=caller))
+
+
+@saved.put(
+    "/{plan}",
+    operation_id="editStudyPlan",
+    response_class=Response,
+    responses=documented(
+        "not-found", "plan-not-draft", "dataset-archived", "policy-refused", "empty-dataset",
+        "too-much-stored", "busy",
+        answers={200: _PLAN},
+    ),
+)  # fmt: skip
+async def edit_study_plan(
+    request: Request,
+    caller: Analyst,
+    plan: Id,
+    body: Annotated[SavedPlanFields, json_body(SavedPlanFields)],
+    state: State,
+) -> Response:
+    """Change a draft of your own."""
+    editing = state.services.study_plans.edit(
+        plan, body.planned, name=body.name, purpose=body.purpose, caller=caller
+    )
+    return plan_response(await while_there(request, editing))
+
+
+@saved.delete(
+    "/{plan}",
+    operation_id="deleteStudyPlan",
+    status_code=204,
+    response_class=Response,
+    responses=documented("not-found", "plan-not-draft", "busy"),
+)
+async def delete_study_plan(caller: Analyst, plan: Id, state: State) -> Response:
+    """Delete a draft of your own."""
+    await state.services.study_plans.delete(plan, caller=caller)
+    return nothing()
+
+
+@saved.post(
+    "/{plan}/request",
+    operation_id="requestStudyPlan",
+    response_class=Response,
+    responses=documented(
+        "not-found", "plan-not-draft", "plan-changed", "precondition", "dataset-archived",
+        "policy-refused", "empty-dataset", "busy", "clock-behind",
+        answers={200: _PLAN},
+    ),
+)  # fmt: skip
+async def request_study_plan(caller: Analyst, plan: Id, state: State) -> Response:
+    """Ask for the approval of a draft as one request; from then on it does not change.
+
+    Nothing is reserved. Where the policy asks for no review of any question it is approved at once.
+    """
+    return plan_response(await state.services.study_plans.request(plan, caller=caller))
+
+
+@saved.post(
+    "/{plan}/withdrawal",
+    operation_id="withdrawStudyPlan",
+    response_class=Response,
+    responses=documented(
+        "not-found", "not-awaiting-review", "busy", "clock-behind", answers={200: _PLAN}
+    ),
+)
+async def withdraw_study_plan(caller: Analyst, plan: Id, state: State) -> Response:
+    """Withdraw a study plan of your own, also an approved one; what has been drawn stays."""
+    return plan_response(await state.services.study_plans.withdraw(plan, caller=caller))
+
+
+@saved.get(
+    "/{plan}/review",
+    operation_id="getStudyPlanSheet",
+    responses=documented("not-found", "not-awaiting-review", "busy"),
+)
+async def get_study_plan_sheet(caller: Overseer, plan: Id, state: State) -> PlanSheetAnswer:
+    """Show all that a reviewer needs of a study plan; nothing is read of the rows."""
+    return plan_sheet_answer(await state.services.plan_sheets.sheet(plan, caller=caller))
+
+
+@saved.post(
+    "/{plan}/decision",
+    operation_id="decideOnStudyPlan",
+    response_class=Response,
+    openapi_extra=_IF_MATCH,
+    responses=documented(
+        "own-request", "not-found", "not-awaiting-review", "votes-complete", "plan-changed",
+        "precondition", "precondition-missing", "dataset-archived", "policy-refused",
+        "empty-dataset", "busy", "clock-behind",
+        answers={200: _PLAN},
+    ),
+)  # fmt: skip
+async def decide_on_study_plan(
+    request: Request,
+    caller: Reviewer,
+    plan: Id,
+    body: Annotated[PlanDecisionRequest, json_body(PlanDecisionRequest)],
+    state: State,
+) -> Response:
+    """Approve or reject all questions of a study plan as one (never one's own).
+
+    With two reviewers this is a vote, and the second one decides if it is like the first.
+    """
+    view = await state.services.study_plans.decide(
+        plan, Decision(body.decision), body.reason, unchanged=tag_named(request), caller=caller
+    )
+    return plan_response(view)
+
+
+@saved.post(
+    "/{plan}/releases",
+    operation_id="drawPlannedQuestion",
+    status_code=201,
+    response_class=Response,
+    responses=documented(
+        "not-found", "plan-not-approved", "plan-changed", "budget-exceeded", "dataset-archived",
+        "policy-refused", "empty-dataset", "release-void", "internal", "busy", "too-many-jobs",
+        "too-much-stored", "paused", "dataset-unreadable", "clock-behind", "not-ready",
+        answers={
+            201: {"model": ReleaseAnswer, "headers": carrying("Location", "ETag")},
+            202: {
+                "model": ReleaseAnswer,
+                "description": "A job: charged, and drawn in the background.",
+                "headers": carrying("Location", "ETag", "Retry-After"),
+            },
+        },
+    ),
+)  # fmt: skip
+@untimed
+async def draw_planned_question(
+    caller: Analyst,
+    plan: Id,
+    body: Annotated[PlannedReleaseRequest, json_body(PlannedReleaseRequest)],
+    state: State,
+) -> Response:
+    """Charge the budget and draw a question of your approved plan, without a further review.
+
+    A question is charged once: the same request again replays its answer. So it needs no
+    `Idempotency-Key`. The answer leaves at a tick of a public clock.
+    """
+    services = state.services
+    async with state.clock.answer() as answer:
+        record = await services.study_plans.draw(plan, body.question, caller=caller)
+        return outcome_answer(record, services.releases.moments, answer.hold)

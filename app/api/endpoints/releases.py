@@ -11,14 +11,12 @@ from starlette.responses import Response
 from app.api.answers.paging import MOST_BYTES, Page, Paging
 from app.api.answers.problems import carrying, documented
 from app.api.answers.releases import (
-    UNFINISHED,
     DerivationAnswer,
     ReleaseAnswer,
     SyntheticAnswer,
-    accepted_answer,
     cells_answer,
     derivation_answer,
-    made_answer,
+    outcome_answer,
     releases_answer,
     script_answer,
     shown_answer,
@@ -39,20 +37,18 @@ from app.api.dependencies import (
     state_of,
     untimed,
 )
-from app.domain.problems import Problem
-from app.domain.releases import GIVEN_BACK, ReleaseState
 from app.services.plans.answers import state_called
 from app.services.releases.cells import MOST_LINES, Cut, Lines
 from app.services.releases.synthetic import MOST_SEED, Format, Wanted
 from app.services.scripts import Language
 from app.web.anonymous import base_of, names
-from app.web.requests.leaving import while_there
 from app.web.requests.questions import (
     DerivationRequest,
     PreviewRequest,
     ReleaseRequest,
     SyntheticRequest,
 )
+from app.web.state import while_there
 from mechanisms.tables.model import MOST_ROWS
 from mechanisms.tables.workload import MOST_CELLS
 
@@ -128,14 +124,7 @@ async def create_release(
         record = await releases.submit(
             dataset, body.question, idem=idempotency_key_of(request), caller=caller
         )
-        if record.state in UNFINISHED:
-            return accepted_answer(record, releases.moments)
-        if record.state in GIVEN_BACK:
-            raise Problem("release-closed", outcome=record.state.value, release=record.id)
-        answer.hold(releases.moments.public_from_ms(record))
-        if record.state is ReleaseState.VOID:
-            raise Problem("release-void")
-        return made_answer(record)
+        return outcome_answer(record, releases.moments, answer.hold)
 
 
 @router.get(

@@ -53,6 +53,7 @@ from app.desk.rendering import new_form_key, page, path_of
 from app.desk.routes import AskingVisitor, State, router_of, state_of
 from app.domain.datasets import columns_json, derived_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
+from app.domain.reviews import PlanState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.questions import KINDS, POLICY_KINDS
@@ -60,9 +61,8 @@ from app.services.plans.wording import asked as in_words
 from app.services.releases.releases import OWN_KEY
 from app.tidy.names import words
 from app.web.languages import marked
-from app.web.requests.leaving import while_there
 from app.web.requests.questions import PreviewRequest, made_of, request_in
-from app.web.state import AppState
+from app.web.state import AppState, while_there
 from mechanisms.catalog import STATISTICS
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
@@ -77,6 +77,7 @@ FRESH = "fresh"
 """The field that asks for a new draw, and a new charge, of what was asked before."""
 SEEN = "seen"
 """The field with the tag of the version that another one is put in the place of."""
+_MOST_DRAFTS = 50
 _OF_ANY_KIND = ("wanted", "epsilon", "accuracy", "purpose", "inference", MISSING_SHARES)
 """Fields that stay as they are when another statistic is chosen."""
 _BEFORE = "before"
@@ -178,14 +179,28 @@ class Asking:
 
     async def _confirmed(self, form: Form, found: Estimated) -> Response:
         """Show the last step, and the release that the visitor has of this question already."""
-        before = None
+        before, services, drafts = None, state_of(self.request).services, None
         if not self.seen:
             asked = await self.sent(form)
-            before = await state_of(self.request).services.releases.asked_before(
+            before = await services.releases.asked_before(
                 self.facts.id, asked.question, caller=self.visitor
             )
-        kept = [pair for pair in self._kept(form) if pair[0] != FRESH]
-        return page(self.request, "confirm.html", asking=self, seen=found, kept=kept, before=before)
+            drafts = services.study_plans.list(
+                caller=self.visitor,
+                before=None,
+                limit=_MOST_DRAFTS,
+                dataset=self.facts.id,
+                state=PlanState.DRAFT,
+            )
+        return page(
+            self.request,
+            "confirm.html",
+            asking=self,
+            seen=found,
+            kept=[pair for pair in self._kept(form) if pair[0] != FRESH],
+            before=before,
+            drafts=drafts,
+        )
 
     def refused(self, form: Form, problem: Problem) -> Response:
         """Show the form with what it was refused for, at the fields that it is about."""
@@ -437,7 +452,7 @@ async def show_form(
     request: Request, visitor: AskingVisitor, state: State, dataset: str
 ) -> Response:
     """Show the form of a question, filled in as the address says, and what it asks to see."""
-    asking = await _asking(request, visitor, state, dataset)
+    asking = await asking_about(request, visitor, state, dataset)
     return await asking.shown()
 
 
@@ -448,7 +463,7 @@ async def pay(request: Request, visitor: AskingVisitor, state: State, dataset: s
     Then the form's key makes it one, however often the form is sent.
     """
     form = await read_form(request)
-    asking = await _asking(request, visitor, state, dataset)
+    asking = await asking_about(request, visitor, state, dataset)
     releases = state.services.releases
     try:
         asked = await asking.sent(form)
@@ -475,7 +490,8 @@ async def discard_draft(
     return see(f"{here}?done=draft_discarded")
 
 
-async def _asking(request: Request, visitor: Caller, state: AppState, dataset: str) -> Asking:
+async def asking_about(request: Request, visitor: Caller, state: AppState, dataset: str) -> Asking:
+    """Return the form of a question about a data set."""
     facts = await state.services.datasets.present(dataset)
     return Asking(
         request=request,

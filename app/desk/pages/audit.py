@@ -48,6 +48,8 @@ KINDS: Sequence[str] = (
     "key_created", "key_revoked", "sign_in_allowed", "overlap_refused", "overlap_override",
     "pause_set",
     "review_vote", "release_changes_requested", "release_returned", "release_withdrawn",
+    "study_plan_requested", "study_plan_vote", "study_plan_approved", "study_plan_rejected",
+    "study_plan_withdrawn", "study_plan_expired",
     "release_published", "publication_withdrawn",
 )  # fmt: skip
 

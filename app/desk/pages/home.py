@@ -21,6 +21,7 @@ from app.desk.routes import SIGN_IN, State, Visitor, router_of, state_of
 from app.domain.policies import Right
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.domain.reviews import PlanState
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
@@ -64,6 +65,9 @@ def show_home(request: Request, visitor: Visitor, state: State) -> Response:
         recent=recent,
         datasets=[each.facts for each in views if each.facts.id not in {r.id for r in recent}],
         releases=[heading_of(each) for each in latest.records if each.id not in pending],
+        plans=services.study_plans.list(
+            caller=visitor, before=None, limit=_SHOWN, state=PlanState.REQUESTED
+        ),
     )
 
 

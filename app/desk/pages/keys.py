@@ -1,4 +1,7 @@
-"""Keys: the list, a new one whose secret is shown once, and revoking."""
+"""Keys: the list, a new one whose secret is shown once, and revoking.
+
+Access: who may see a data set, and groups of persons.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,21 @@ from starlette.responses import Response
 
 from app.desk.cookies import ShownOnce
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, lacking, read_as, read_form
-from app.desk.rendering import address, number_in, page
-from app.desk.routes import AdminVisitor, State, router_of, state_of
+from app.desk.rendering import address, number_in, page, path_of
+from app.desk.routes import AdminVisitor, CuratorVisitor, State, router_of, state_of
 from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.services.people.keys import NewKey
-from app.web.requests.schemas import KeyRequest
+from app.web.requests.schemas import AccessRequest, GroupRequest, KeyRequest, access_in
 
 router = router_of("keys")
 
 _HERE = "/desk/keys"
 _PAGE = 100
 _DAY = len("2030-01-01")
+_MOST_GROUPS = 1_000
+_NAMED = "named"
+_GROUPS = "/desk/groups"
 _MADE: ShownOnce[NewKey] = ShownOnce(seconds=30)
 """By the form that made it: a double click shows the secret too, a reload later does not."""
 
@@ -126,4 +132,107 @@ def _shown(
         form=form,
         faults=faults,
         made=made,
+    )
+
+
+# Access: who may see a data set, and groups of persons
+
+
+@router.get("/datasets/{dataset}/access")
+def show_access(request: Request, visitor: CuratorVisitor, dataset: str) -> Response:
+    """Show who may see a data set."""
+    del visitor
+    return _access_page(request, dataset)
+
+
+@router.post("/datasets/{dataset}/access")
+async def set_access(
+    request: Request, visitor: CuratorVisitor, state: State, dataset: str
+) -> Response:
+    """Restrict a data set to those who are named, or open it to everyone."""
+    form = await read_form(request)
+
+    async def act() -> str:
+        listed = {name: _lines(form.text(name)) for name in ("persons", "groups")}
+        restricted = form.text("who") == _NAMED
+        fields = {"access": listed if restricted else None, "reason": form.text("reason")}
+        asked = read_as(AccessRequest, fields)
+        await state.services.access.restrict(
+            dataset, access_in(asked), asked.reason, caller=visitor
+        )
+        done = "restricted" if restricted else "opened"
+        return address(path_of("datasets", dataset, "access"), done=done)
+
+    try:
+        return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        return await run_in_threadpool(_access_page, request, dataset, form, Faults(problem))
+
+
+def _lines(text: str) -> list[str]:
+    """Return what stands in the lines of a field."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _access_page(
+    request: Request, dataset: str, form: Form = EMPTY, faults: Faults = NONE
+) -> Response:
+    services = state_of(request).services
+    listed = services.access.list_of(dataset)
+    persons, groups = ((), ()) if listed is None else (listed.persons, listed.groups)
+    known = services.access.groups(after=None, limit=_MOST_GROUPS)
+    return page(
+        request,
+        "access.html",
+        status=faulted(request, faults),
+        facts=services.datasets.facts(dataset),
+        listed=listed,
+        who=form.text("who") or ("everyone" if listed is None else _NAMED),
+        persons=form.text("persons") or "\n".join(persons),
+        groups=form.text("groups") or "\n".join(groups),
+        known=[group.name for group in known],
+        form=form,
+        faults=faults,
+    )
+
+
+@router.get("/groups")
+def show_groups(request: Request, visitor: AdminVisitor) -> Response:
+    """Show the groups of persons, and the form of one."""
+    del visitor
+    return _groups_page(request)
+
+
+@router.post("/groups")
+async def set_group(request: Request, visitor: AdminVisitor, state: State) -> Response:
+    """Say who is in a group."""
+    form = await read_form(request)
+
+    async def act() -> str:
+        fields = {name: form.text(name) for name in ("name", "reason")}
+        asked = read_as(GroupRequest, {**fields, "persons": _lines(form.text("persons"))})
+        await state.services.access.set_group(
+            asked.name, asked.persons, asked.reason, caller=visitor
+        )
+        return address(_GROUPS, done="grouped")
+
+    try:
+        return await act_once(request, form, caller=visitor, act=act)
+    except Problem as problem:
+        return await run_in_threadpool(_groups_page, request, form, Faults(problem))
+
+
+def _groups_page(request: Request, form: Form = EMPTY, faults: Faults = NONE) -> Response:
+    after = number_in(request, "after")
+    found = state_of(request).services.access.groups(after=after, limit=_PAGE + 1)
+    shown = found[:_PAGE]
+    return page(
+        request,
+        "groups.html",
+        status=faulted(request, faults),
+        groups=shown,
+        more=address(_GROUPS, after=shown[-1].number) if len(found) > _PAGE else None,
+        first=None if after is None else _GROUPS,
+        form=form,
+        faults=faults,
     )

@@ -40,10 +40,9 @@ from app.services.scripts import Language
 from app.tidy.printed import WORD, Printed, printed
 from app.web.anonymous import base_of
 from app.web.languages import marked
-from app.web.requests.leaving import while_there
 from app.web.requests.questions import SyntheticRequest
 from app.web.requests.schemas import PublicationRequest, PublicationWithdrawalRequest
-from app.web.state import AppState
+from app.web.state import AppState, while_there
 
 router = router_of("releases")
 

@@ -44,10 +44,9 @@ from app.services.datasets.datasets import DatasetFacts, DatasetView
 from app.services.datasets.drafts import Staged, doubts
 from app.services.people.keys import Caller
 from app.uploads.drafting.drafts import Draft
-from app.web.requests.leaving import waiting
 from app.web.requests.questions import made_of, request_in, spec_in
 from app.web.requests.uploads import SentForm, UploadLimits, VersionSpec, receive_form
-from app.web.state import AppState
+from app.web.state import AppState, waiting
 
 _READ: ShownOnce[tuple[str, UploadReport]] = ShownOnce(seconds=30)
 """How a form's file was read: after a double click, the second answer shows it too."""

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import anyio.to_thread
 from confusable_homoglyphs.confusables import confusables_data
@@ -215,7 +215,7 @@ class Caller:
             raise Problem("forbidden", right.needed)
 
 
-_WHAT = {"dataset": "data set", "release": "release"}
+_WHAT = {"dataset": "data set", "release": "release", "plan": "study plan"}
 
 
 class KnownAccess:
@@ -294,23 +294,29 @@ class KnownAccess:
 
     async def _seen(self, caller: Caller, name: str, id: str) -> bool:
         person = None
-        if name == "release" and not caller.role.may(Right.OVERSEE):
+        overseer = caller.role.may(Right.OVERSEE)
+        if name == "plan" or (name == "release" and not overseer):
             person = caller.person
         # For whom something is hidden all look-ups are alike: what is known would be found sooner.
         known = None if caller.hidden else self._accounts.get((name, id, person))
         if known is None:
-            known = (
-                await anyio.to_thread.run_sync(self.account, name, id, person)
-                if self._store.shared
-                else self.account(name, id, person)
-            )
+            look = partial(self.account, name, id, person, overseer=overseer)
+            known = await anyio.to_thread.run_sync(look) if self._store.shared else look()
         return known is not None and known not in caller.hidden
 
-    def account(self, name: str, id: str, person: str | None = None) -> str | None:
-        """Return the account of a data set or a release, or None; of a person's releases alone."""
+    def account(
+        self, name: str, id: str, person: str | None = None, *, overseer: bool = False
+    ) -> str | None:
+        """Return the account of a data set or a release, or None; of a person's releases alone.
+
+        Of study plans it is that of those that the person may see, as an overseer or not.
+        """
         if not id.isprintable():  # some databases cannot even be asked for a NUL
             return None
         with self._store.reading() as reader:
+            if name == "plan":
+                # Not remembered: a request of others is seen where a draft was not.
+                return reader.study_plans.account_for(id, person=person or "", overseer=overseer)
             found = (
                 reader.access.account_of_dataset(id)
                 if name == "dataset"

@@ -15,9 +15,10 @@ from typing import Any
 
 import anyio.to_thread
 
-from app.domain.policies import Right
+from app.domain.policies import Review, Right
 from app.domain.problems import Problem, StorageError
 from app.domain.releases import ReleaseState
+from app.domain.reviews import PlannedRequest
 from app.services.datasets.accounting import refusal_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService, require_askable
 from app.services.datasets.readable import ReadableData
@@ -36,7 +37,7 @@ from app.services.releases.public_moments import LedgerClock, PublicMoments, job
 from app.services.releases.reviews import reserve
 from app.store import Debit, ReleasePage, ReleaseRecord, Store
 
-__all__ = ["OWN_KEY", "ReleasePage", "ReleaseRecord", "ReleaseService"]
+__all__ = ["OWN_KEY", "Approval", "ReleasePage", "ReleaseRecord", "ReleaseService"]
 
 OWN_KEY = "auto"
 """The Idempotency-Key that stands for the one that follows from data set, question and price."""
@@ -71,6 +72,41 @@ class _Asked:
         except (KeyError, ValueError):  # of an earlier version
             return False
         return self.question == (replace(stored, purpose=None) if self.own else stored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """What lets a question be drawn without a review of its own: an approved study plan.
+
+    ``planned`` is what was approved. ``reviewed``: by people; else the data set's policy asked for
+    no review, and still must. ``status`` is where the plan stands if it may not be drawn.
+    """
+
+    plan: str
+    planned: PlannedRequest
+    reviewed: bool
+    status: str | None = None
+
+    def policy(self, facts: DatasetFacts) -> DatasetFacts:
+        """Return the data set as one that reviews nothing, where people have reviewed this."""
+        if not self.reviewed:
+            return facts
+        return replace(facts, policy=replace(facts.policy, review=Review()))
+
+    def require(self, offer: Offer) -> None:
+        """Pass for what was approved.
+
+        Raises
+        ------
+        Problem
+            ``plan-not-approved``, ``plan-changed``.
+        """
+        if offer.reviewed:
+            raise Problem("plan-not-approved")
+        planned = self.planned
+        drawn = offer.cost, offer.plan.mechanism, offer.plan.norm
+        if drawn != (planned.amount, planned.mechanism, planned.norm):
+            raise Problem("plan-changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +180,18 @@ class ReleaseService:
         self.moments = moments
 
     async def submit(
-        self, dataset: str, question: Question, *, idem: str, caller: Caller
+        self,
+        dataset: str,
+        question: Question,
+        *,
+        idem: str,
+        caller: Caller,
+        approval: Approval | None = None,
     ) -> ReleaseRecord:
         """Charge for a question, or find the release that its key already has.
 
-        The key :data:`OWN_KEY` stands for the one that the question has by itself.
+        The key :data:`OWN_KEY` stands for the one that the question has by itself. With an
+        ``approval`` the question has no review of its own.
 
         The release that comes back is final, a job under way, or waits for a
         review: then it is charged once it is approved. A released or void one
@@ -167,7 +210,7 @@ class ReleaseService:
         running, loop = self._running.get((caller.person, idem)), asyncio.get_running_loop()
         if running is None:
             # no await between the look above and the entry below: one task per key
-            work = self._answer(facts, question, asked, caller=caller)
+            work = self._answer(facts, question, asked, approval, caller=caller)
             task = loop.create_task(work)
             running = self._begun(caller.person, idem, _Running(facts.id, asked.question, task))
         elif (running.dataset, running.question) != (facts.id, asked.question):
@@ -206,11 +249,17 @@ class ReleaseService:
         return running
 
     async def _answer(
-        self, facts: DatasetFacts, question: Question, asked: _Asked, *, caller: Caller
+        self,
+        facts: DatasetFacts,
+        question: Question,
+        asked: _Asked,
+        approval: Approval | None,
+        *,
+        caller: Caller,
     ) -> ReleaseRecord:
         principal, idem = caller.person, asked.key
         try:
-            offer = await self._prepare(facts, question, person=principal)
+            offer = await self._prepare(facts, question, approval, person=principal)
         except Problem:
             # a request that would be refused today may have been answered before: that wins
             known = await anyio.to_thread.run_sync(self._known, principal, idem)
@@ -232,6 +281,7 @@ class ReleaseService:
                 answer_bytes=offer.answer_bytes,
                 most_bytes=self._most_bytes,
                 acting=caller.acting,
+                study_plan=None if approval is None else approval.plan,
             )
             if offer.reviewed:
                 charged = await reserve(self._store, charge)
@@ -272,13 +322,25 @@ class ReleaseService:
             versions = reader.reviews.versions(known)
         return any(asked.is_of(each.request, facts) for each in versions)
 
-    async def _prepare(self, facts: DatasetFacts, question: Question, *, person: str) -> Offer:
+    async def _prepare(
+        self,
+        facts: DatasetFacts,
+        question: Question,
+        approval: Approval | None = None,
+        *,
+        person: str,
+    ) -> Offer:
         """Judge everything that can be judged without the data, and look that it is there."""
         # Judged first, as it costs nothing to find out.
         if len(self._running) > self._max_waiting:
             raise Problem("busy")
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
+        if approval is not None and approval.status is not None:
+            raise Problem("plan-not-approved", plan_status=approval.status)
+        facts = facts if approval is None else approval.policy(facts)
         offer = await self._plans.offer(facts, question, person=person)
+        if approval is not None:
+            approval.require(offer)
         # Last: what cannot be drawn or dated now is not charged.
         await self._readable.require(facts.id)
         await self._ledger_clock.require()

@@ -246,16 +246,27 @@ class ReviewService:
             return reader.releases.of_person(release, person, self._moments.publicly)
 
     async def expire_due(self, *, at: datetime | None = None) -> int:
-        """Give back what has waited too long at a time, by default now; return how many."""
-        since = text_of((at or datetime.now(UTC)) - self._longest)
+        """Give back what has waited too long at a time, by default now; return how many.
+
+        Study plans expire too: those that have waited as long, and those whose approval has ended.
+        """
+        moment = at or datetime.now(UTC)
+        since, now = text_of(moment - self._longest), text_of(moment)
         expired = 0
-        while await anyio.to_thread.run_sync(self._is_due, since):
-            expired += await self._store.awrite(lambda work: work.reviews.expire(since))
+        while await anyio.to_thread.run_sync(self._is_due, since, now):
+            expired += await self._store.awrite(
+                lambda work: (
+                    work.reviews.expire(since) + work.study_plans.expire(since=since, at=now)
+                )
+            )
         return expired
 
-    def _is_due(self, since: str) -> bool:
+    def _is_due(self, since: str, now: str) -> bool:
         with self._store.reading() as reader:
-            return bool(reader.reviews.waiting_since(since, limit=1))
+            return bool(
+                reader.reviews.waiting_since(since, limit=1)
+                or reader.study_plans.due(since=since, at=now, limit=1)
+            )
 
     async def keep_expiring(self) -> None:
         """Give back what has waited too long, while somebody serves."""

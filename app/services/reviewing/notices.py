@@ -48,7 +48,7 @@ from app.services.people.keys import Caller
 from app.services.plans.questions import read_question
 from app.services.releases.public_moments import PublicMoments
 from app.services.transparency.stamps import NotPostedError, post
-from app.store import Reader, ReleaseRecord, Store, UnitOfWork
+from app.store import Reader, Store, UnitOfWork
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.records import text_of
 from app.store.ledger.reviewing.notices import NoticeRecord
@@ -57,30 +57,34 @@ from app.tidy.names import words
 __all__ = ["InboxService", "Notice", "notice_of"]
 
 _SAID = {
-    Event.ASKED: "{who} asks for a release",
-    Event.CHANGES_REQUESTED: "{who} wants changes to a release",
-    Event.REVISED: "{who} has revised the request for a release",
-    Event.ANSWERED: "{who} has answered the reviewers of a release",
-    Event.COMMENTED: "{who} has commented on a release",
-    Event.CONFLICT: "Two reviewers have voted unlike on a release",
-    Event.APPROVED: "{who} has approved a release",
-    Event.REJECTED: "{who} has rejected a release",
-    Event.WITHDRAWN: "{who} has withdrawn a release",
-    Event.EXPIRED: "The time to decide on a release has passed",
-    Event.RELEASED: "The result is there of a release",
-    Event.VOID: "Nothing could be drawn for a release",
+    Event.ASKED: "{who} asks for {it}",
+    Event.CHANGES_REQUESTED: "{who} wants changes to {it}",
+    Event.REVISED: "{who} has revised the request for {it}",
+    Event.ANSWERED: "{who} has answered the reviewers of {it}",
+    Event.COMMENTED: "{who} has commented on {it}",
+    Event.CONFLICT: "Two reviewers have voted unlike on {it}",
+    Event.APPROVED: "{who} has approved {it}",
+    Event.REJECTED: "{who} has rejected {it}",
+    Event.WITHDRAWN: "{who} has withdrawn {it}",
+    Event.EXPIRED: "The time for {it} has passed",
+    Event.RELEASED: "The result is there of {it}",
+    Event.VOID: "Nothing could be drawn for {it}",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What has happened, to a reader: ``what`` is a sentence, ``why`` what somebody wrote."""
+    """What has happened, to a reader: ``what`` is a sentence, ``why`` what somebody wrote.
+
+    It is about a release or a study plan, and the other of the two is None.
+    """
 
     number: int
     id: str
     event: Event
     audience: Audience
-    release: str
+    release: str | None = None
+    study_plan: str | None = None
     dataset: str
     requester: str
     who: str
@@ -88,6 +92,13 @@ class Notice:
     why: str | None
     at: str
     read: bool
+
+    @property
+    def page(self) -> str:
+        """Return the path of the page at the desk where it is decided on."""
+        if self.study_plan is not None:
+            return f"/desk/study-plans/{self.study_plan}"
+        return f"/desk/reviews/{self.release}"
 
 
 class InboxService:
@@ -158,46 +169,78 @@ def notice_of(
 
     Of the data sets of ``restricted`` accounts it says neither a name nor what somebody wrote.
     """
-    release = reader.releases.get(record.release, moments.publicly)
-    dataset = None if release is None else reader.datasets.get(release.dataset)
-    if release is None or dataset is None:
+    about = _about(reader, record, moments)
+    dataset = None if about is None else reader.datasets.get(about.dataset)
+    if about is None or dataset is None:
         return None
     event = record.event
     if event is Event.RELEASED:
-        if release.state is ReleaseState.DEBITED:
+        if about.state is ReleaseState.DEBITED:
             return None
-        event = Event.VOID if release.state is ReleaseState.VOID else event
+        event = Event.VOID if about.state is ReleaseState.VOID else event
     who = "the service" if record.actor == SYSTEM else record.actor
-    said = _SAID[event].format(who=who)
+    said = _SAID[event].format(who=who, it=about.it)
     named = dataset.account not in restricted
     of = f"“{dataset.name}”" if named else "a restricted data set"
-    why = record.reason if event is not Event.ASKED else _purpose(release)
+    why = record.reason if event is not Event.ASKED else about.purpose
+    by = "" if who == record.requester else f", asked by {record.requester}"
+    asked = about.asked if named or record.study_plan is None else about.size
     return Notice(
         number=record.number,
         id=record.id,
         event=event,
         audience=record.audience,
         release=record.release,
+        study_plan=record.study_plan,
         dataset=dataset.id,
         requester=record.requester,
         who=who,
-        what=f"{said} of {of}: {_asked(release, who)}",
+        what=f"{said} of {of}: {asked}{by}",
         why=why if named else None,
         at=record.at,
         read=record.read_at is not None or record.actor == person,
     )
 
 
-def _asked(release: ReleaseRecord, who: str) -> str:
-    """Return what is asked, and by whom where the notice does not say so already."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _About:
+    """What a notice is about; ``asked`` says what is asked in short, ``size`` how much alone."""
+
+    it: str
+    dataset: str
+    asked: str
+    size: str
+    purpose: str | None
+    state: ReleaseState | None = None
+
+
+def _about(reader: Reader, record: NoticeRecord, moments: PublicMoments) -> _About | None:
+    if record.study_plan is not None:
+        plan = reader.study_plans.get(record.study_plan)
+        if plan is None:
+            return None
+        count = len(plan.questions)
+        size = f"{count} question{'s' if count > 1 else ''}"
+        return _About(
+            it="a study plan",
+            dataset=plan.dataset,
+            asked=f"“{plan.name}”, {size}",
+            size=size,
+            purpose=plan.purpose,
+        )
+    release = reader.releases.get(record.release or "", moments.publicly)
+    if release is None:
+        return None
     question = read_question(release.request)
-    kinds = ", ".join(dict.fromkeys(map(words, question.kinds)))
-    by = "" if who == release.principal else f", asked by {release.principal}"
-    return f"{kinds}, epsilon {question.epsilon}{by}"
-
-
-def _purpose(release: ReleaseRecord) -> str | None:
-    return read_question(release.request).purpose
+    asked = f"{', '.join(dict.fromkeys(map(words, question.kinds)))}, epsilon {question.epsilon}"
+    return _About(
+        it="a release",
+        dataset=release.dataset,
+        asked=asked,
+        size=asked,
+        purpose=question.purpose,
+        state=release.state,
+    )
 
 
 _TIMEOUT_S = 10.0
@@ -249,6 +292,12 @@ class Webhook:
             raise NotTakenError(str(error)) from None
 
 
+def _named(notice: Notice) -> str:
+    if notice.study_plan is not None:
+        return f"Study plan {notice.study_plan}"
+    return f"Release {notice.release}"
+
+
 def signature(secret: str, id: str, sent_at: str, body: bytes) -> str:
     """Return what ``webhook-signature`` holds."""
     signed = b".".join((id.encode(), sent_at.encode(), body))
@@ -262,6 +311,7 @@ def _body(notice: Notice) -> bytes:
         "event": notice.event.value,
         "audience": notice.audience.value,
         "release": notice.release,
+        "study_plan": notice.study_plan,
         "dataset": notice.dataset,
         "requested_by": notice.requester,
         "who": notice.who,
@@ -302,8 +352,8 @@ class Mail:
         message.set_content(
             f"{notice.what}.\n\n"
             + (f"{notice.why}\n\n" if notice.why else "")
-            + f"Release {notice.release}, {notice.at}\n"
-            + (f"{self.public_url}/desk/reviews/{notice.release}\n" if self.public_url else "")
+            + f"{_named(notice)}, {notice.at}\n"
+            + (f"{self.public_url}{notice.page}\n" if self.public_url else "")
         )
         try:
             self._hand_over(message)

@@ -7,6 +7,9 @@ asks, what has been said. Nothing is read of the rows.
 are gathered and written every few seconds in one transaction, so that reading costs nothing. A
 server that is killed may lose those of its last seconds. Views of public releases are not
 recorded.
+
+*Comments.* Where two reviewers decide, neither reads what the other says in a turn before both
+votes are in. Who asked reads all that is shared, and so does everybody what they have said.
 """
 
 from __future__ import annotations
@@ -24,10 +27,10 @@ from typing import Any, Literal
 import anyio
 import anyio.to_thread
 
-from app.domain.policies import Policy, policy_json
-from app.domain.problems import Problem
+from app.domain.policies import Policy, Right, policy_json
+from app.domain.problems import Problem, invalid_request
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
-from app.domain.reviews import Count, Vote
+from app.domain.reviews import Count, Difference, Event, Vote, differences
 from app.logs import describe
 from app.services.datasets.accounting import delta_of, meter_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService
@@ -38,8 +41,8 @@ from app.services.plans.plans import PlanService
 from app.services.plans.questions import Question, read_question
 from app.services.plans.wording import columns_named, in_words
 from app.services.publishing.published import columns_of, odds_at_most, sure_at_most
-from app.services.releases.comments import CommentRecord, Version, comments_for, versions_in
 from app.services.releases.releases import ReleaseService
+from app.services.releases.reviews import gone_on
 from app.store import (
     CapRecord,
     DatasetRecord,
@@ -50,13 +53,16 @@ from app.store import (
     UnitOfWork,
 )
 from app.store.ledger.records import now
-from app.store.ledger.reviewing.votes import View, ViewRecord
+from app.store.ledger.reviewing.votes import CommentRecord, VersionRecord, View, ViewRecord
 from mechanisms.estimates.assumptions import Assumptions
 from mechanisms.estimates.estimate import ErrorEstimate
 
 # Who has seen results that are not public: noted once for each person, release, way and day
 
-__all__ = ["ViewRecord", "ViewService"]
+__all__ = [
+    "CommentRecord", "CommentService", "Sheet", "SheetService", "Version", "ViewRecord",
+    "ViewService", "comments_for", "versions_in",
+]  # fmt: skip
 
 _LOG = logging.getLogger(__name__)
 How = Literal["read", "listed", "derived", "downloaded"]
@@ -144,6 +150,146 @@ class ViewService:
             _LOG.error("views not written yet", extra=describe(error))
 
 
+# Comments and versions: what people say while a release waits, and who may read it when
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version of a request, and where it differs from the one before."""
+
+    record: VersionRecord
+    differences: tuple[Difference, ...]
+
+
+class CommentService:
+    """Saying and reading, for who asked and for reviewers."""
+
+    def __init__(
+        self,
+        store: Store,
+        datasets: DatasetService,
+        releases: ReleaseService,
+        *,
+        most_bytes: int | None,
+    ) -> None:
+        self._store = store
+        self._datasets = datasets
+        self._releases = releases
+        self._most_bytes = most_bytes
+
+    async def add(self, release: str, text: str, *, private: bool, caller: Caller) -> CommentRecord:
+        """Say something about a release that waits.
+
+        What who asked says while reviewers want changes is their answer: the turn goes back to
+        the reviewers, with the request as it is.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, for foreign and unknown ids alike; ``forbidden`` to who neither asked
+            nor decides; ``not-awaiting-review``;
+            ``invalid-request`` (a private comment of who asked); ``too-many-comments``;
+            ``too-much-stored``.
+        """
+        found = await self._releases.get(release, caller=caller)
+        own = found.principal == caller.person
+        if not own:
+            caller.require(Right.DECIDE)
+        if own and private:
+            raise invalid_request("private", "must be false for who asked: it is among reviewers")
+
+        def write(work: UnitOfWork) -> CommentRecord:
+            # Read again inside the transaction: the release may have gone on since it was shown.
+            present = work.releases.get(release) or found
+            if present.state not in UNDECIDED:
+                raise gone_on(work, present, lambda _: True)
+            work.by(caller.acting)
+            made = work.comments.add(
+                release,
+                turn=present.turn,
+                person=caller.person,
+                private=private,
+                text=text,
+                most_bytes=self._most_bytes,
+            )
+            if own and present.state is ReleaseState.CHANGES_REQUESTED:
+                work.reviews.give_turn_back(release, answer=text)
+            elif not private:
+                work.notices.notify(
+                    Event.COMMENTED, present, actor=caller.person, reason=text, at=made.at
+                )
+            return made
+
+        return await self._store.awrite(write)
+
+    async def list(self, release: str, *, caller: Caller) -> Sequence[CommentRecord]:
+        """Return what the caller may read of what has been said, oldest first.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, for foreign and unknown ids alike.
+        """
+        found = await self._releases.get(release, caller=caller)
+        facts = await self._datasets.present(found.dataset)
+        needed = facts.policy.reviewers
+
+        def read() -> Sequence[CommentRecord]:
+            with self._store.reading() as reader:
+                return comments_for(reader, found, caller, needed=needed)
+
+        return await anyio.to_thread.run_sync(read)
+
+    async def versions(self, release: str, *, caller: Caller) -> Sequence[Version]:
+        """Return every version of a request, oldest first, each compared with the one before.
+
+        Raises
+        ------
+        Problem
+            ``not-found``, for foreign and unknown ids alike.
+        """
+        found = await self._releases.get(release, caller=caller)
+
+        def read() -> Sequence[Version]:
+            with self._store.reading() as reader:
+                return versions_in(reader, found)
+
+        return await anyio.to_thread.run_sync(read)
+
+
+def versions_in(reader: Reader, record: ReleaseRecord) -> Sequence[Version]:
+    """Return every version of a release's request, each compared with the one before."""
+    records = reader.reviews.versions(record)
+    before = [None, *(json.loads(each.request) for each in records[:-1])]
+    return [
+        Version(
+            record=each,
+            differences=()
+            if earlier is None
+            else tuple(differences(earlier, json.loads(each.request))),
+        )
+        for each, earlier in zip(records, before, strict=True)
+    ]
+
+
+def comments_for(
+    reader: Reader, record: ReleaseRecord, caller: Caller, *, needed: int
+) -> Sequence[CommentRecord]:
+    """Return what a caller, who may see the release, may read of what has been said of it."""
+    comments = reader.comments.of(record.id)
+    own = record.principal == caller.person
+    if own or not caller.role.may(Right.OVERSEE):
+        return [each for each in comments if not each.private or each.person == caller.person]
+    votes = Count.of(reader.votes.of(record.id), turn=record.turn, needed=needed)
+    if needed == 1 or votes.complete or record.state is not ReleaseState.RESERVED:
+        return comments
+    return [
+        each
+        for each in comments
+        if each.turn < record.turn or each.person in (caller.person, record.principal)
+    ]
+
+
 # The review sheet: all that a reviewer needs of one release, on one screen
 
 MOST_EARLIER = 100
@@ -180,6 +326,16 @@ class History:
     spent: str
     cap: str | None
     used: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Background:
+    """What has been asked of the same people before, by anyone and by who asks now."""
+
+    asker: History
+    earlier: Sequence[Earlier]
+    overlaps: Sequence[Overlap]
+    uses: Sequence[Use]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +439,7 @@ class SheetService:
         self._plans = plans
 
     async def sheet(self, release: str, *, caller: Caller) -> Sheet:
-        """Return the sheet of a release under review, to somebody who may see every release.
+        """Return the sheet of a release under review.
 
         Raises
         ------
@@ -316,16 +472,14 @@ class SheetService:
         request, question = json.loads(found.request), read_question(found.request)
         needed, details = facts.policy.reviewers, json.loads(found.plan)["details"]
         bounds = columns_of(facts, request["statistic"])
-        overlaps = _overlaps(reader, facts, caller.hidden)
-        linked = _linked(reader, facts, overlaps)
-        heads = {each.id: self._heads(reader, each.id) for each in linked}
-        uses = _uses(reader, found, linked, heads)
+        known = self.background(reader, facts, found.principal, bounds, found, hidden=caller.hidden)
+        charged = found.state not in (*UNDECIDED, *GIVEN_BACK)
         return Sheet(
             record=found,
             facts=facts,
             status=status_of(found.state),
             etag=etag_of(found),
-            asker=_history(reader, found, facts, uses),
+            asker=known.asker,
             purpose=question.purpose,
             words=in_words(question),
             about_missing=details.get("about_missing", ()),
@@ -333,19 +487,43 @@ class SheetService:
             cost=_cost(reader, found, facts, question),
             expected=replace(expected, usefulness=warned(expected.usefulness, details)),
             bounds=bounds,
-            earlier=[
-                each
-                for dataset in linked
-                for each in _earlier(found, dataset, heads[dataset.id], bounds)
-            ],
-            overlaps=overlaps,
-            uses=uses,
-            for_one_person=_for_one_person(found, facts, question, uses),
+            earlier=known.earlier,
+            overlaps=known.overlaps,
+            uses=known.uses,
+            for_one_person=for_one_person(
+                float(str(question.epsilon)), facts, known.uses, charged=charged
+            ),
             policy=policy_json(facts.policy),
-            policy_says=_said(facts.policy, question),
+            policy_says=policy_says(facts.policy, question.kinds),
             versions=versions_in(reader, found),
             votes=_votes(reader, found, needed, caller),
             comments=comments_for(reader, found, caller, needed=needed),
+        )
+
+    def background(
+        self,
+        reader: Reader,
+        facts: DatasetFacts,
+        person: str,
+        columns: Collection[str],
+        found: ReleaseRecord | None = None,
+        *,
+        hidden: Collection[str],
+    ) -> Background:
+        """Return what was asked of the same people before a release, or before now."""
+        overlaps = _overlaps(reader, facts, hidden)
+        linked = _linked(reader, facts, overlaps)
+        heads = {each.id: self._heads(reader, each.id) for each in linked}
+        uses = _uses(reader, person, linked, heads, found)
+        return Background(
+            asker=_history(reader, person, facts, uses),
+            earlier=[
+                each
+                for dataset in linked
+                for each in _earlier(found, dataset, heads[dataset.id], columns)
+            ],
+            overlaps=overlaps,
+            uses=uses,
         )
 
     def _heads(self, reader: Reader, dataset: str) -> Sequence[ReleaseRecord]:
@@ -367,16 +545,17 @@ def _linked(
 
 def _uses(
     reader: Reader,
-    found: ReleaseRecord,
+    person: str,
     linked: Sequence[DatasetRecord],
     heads: Mapping[str, Sequence[ReleaseRecord]],
+    found: ReleaseRecord | None,
 ) -> Sequence[Use]:
     """Return what has been released of each account that holds data of the same people."""
-    uses = []
+    uses, but = [], None if found is None else found.id
     for account in dict.fromkeys(each.account for each in linked):
         datasets = [each for each in linked if each.account == account]
         records = [each for dataset in datasets for each in heads[dataset.id]]
-        own = [each for each in records if each.principal == found.principal]
+        own = [each for each in records if each.principal == person]
         meter = meter_of(delta_of(json.loads(datasets[0].spec).get("delta")))
         charged = [each for each in records if each.state not in (*UNDECIDED, *GIVEN_BACK)]
         uses.append(
@@ -385,19 +564,15 @@ def _uses(
                 datasets=tuple((each.id, each.name) for each in datasets),
                 releases=len(charged),
                 spent=str(meter.epsilon(reader.accounts.balance(account).spent)),
-                asked=Counter(status_of(each.state) for each in own if each.id != found.id),
-                spent_by_requester=str(
-                    meter.epsilon(reader.accounts.spent_by(account, found.principal))
-                ),
+                asked=Counter(status_of(each.state) for each in own if each.id != but),
+                spent_by_requester=str(meter.epsilon(reader.accounts.spent_by(account, person))),
             )
         )
     return uses
 
 
-def _history(
-    reader: Reader, found: ReleaseRecord, facts: DatasetFacts, uses: Sequence[Use]
-) -> History:
-    account, person, meter = found.account, found.principal, facts.meter
+def _history(reader: Reader, person: str, facts: DatasetFacts, uses: Sequence[Use]) -> History:
+    account, meter = facts.record.account, facts.meter
     cap: CapRecord | None = reader.accounts.cap(account, person)
     limit = None if cap is None else cap.amount
     own = next(each for each in uses if each.account == account)
@@ -411,16 +586,17 @@ def _history(
 
 
 def _earlier(
-    found: ReleaseRecord,
+    found: ReleaseRecord | None,
     dataset: DatasetRecord,
     records: Sequence[ReleaseRecord],
     columns: Collection[str],
 ) -> Iterator[Earlier]:
-    """Yield the releases of a data set before this one that touch columns of these names."""
+    """Yield the releases of a data set, before this one if given, that touch such columns."""
     for each in records:
         request = json.loads(each.request)
         touched = columns_named(request["statistic"])
-        if each.number < found.number and not touched.isdisjoint(columns):
+        before = found is None or each.number < found.number
+        if before and not touched.isdisjoint(columns):
             yield Earlier(
                 id=each.id,
                 dataset=dataset.id,
@@ -434,19 +610,18 @@ def _earlier(
             )
 
 
-def _for_one_person(
-    found: ReleaseRecord, facts: DatasetFacts, question: Question, uses: Sequence[Use]
+def for_one_person(
+    own: float, facts: DatasetFacts, uses: Sequence[Use], *, charged: bool
 ) -> Sequence[str]:
-    """Return what the release means for one person, and with all before it; a sentence each.
+    """Return what an epsilon means for one person, and with all before it; a sentence each.
 
-    Nothing is said where an account has a delta: its guarantee has exceptions.
+    ``charged``: what has been spent includes it. Nothing is said where an account has a delta: its
+    guarantee has exceptions.
     """
     if facts.meter.delta is not None:
         return ()
-    adjacency = facts.schema.adjacency.value
-    own, spent = float(str(question.epsilon)), sum(float(each.spent) for each in uses)
-    charged = found.state not in (*UNDECIDED, *GIVEN_BACK)
-    alone, others = odds_at_most(own, adjacency), spent - own if charged else spent
+    spent = sum(float(each.spent) for each in uses)
+    alone, others = odds_at_most(own, facts.schema.adjacency.value), spent - own * charged
     if others <= 0:
         return (alone,)
     where = "the linked data sets" if len(uses) > 1 else "this account"
@@ -491,7 +666,7 @@ def _overlaps(reader: Reader, facts: DatasetFacts, hidden: Collection[str]) -> S
     return overlapping
 
 
-def _said(policy: Policy, question: Question) -> Sequence[str]:
+def policy_says(policy: Policy, kinds: Collection[str]) -> Sequence[str]:
     """Return what the policy says of this request, a sentence each."""
     said = [
         "Every release from this data set is reviewed."
@@ -504,7 +679,7 @@ def _said(policy: Policy, question: Question) -> Sequence[str]:
     if policy.max_epsilon_per_release is not None:
         said.append(f"One release may cost at most epsilon {policy.max_epsilon_per_release}.")
     if policy.allowed is not None:
-        inside = set(question.kinds) <= set(policy.allowed)
+        inside = set(kinds) <= set(policy.allowed)
         said.append(
             f"Only these statistics are allowed: {', '.join(policy.allowed)}. "
             f"This one {'is' if inside else 'is not'}."

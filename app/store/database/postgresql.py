@@ -382,6 +382,14 @@ _CONDITIONS: Mapping[str, str] = {
     "ck_desk_form_form": "(length(form) <= 100)",
     "ck_pause_what": "(what = ANY (ARRAY['person'::text, 'dataset'::text]))",
     "ck_version_number": "(number >= 2)",
+    "ck_notice_about": "((release IS NULL) <> (study_plan IS NULL))",
+    "ck_study_plan_state": (
+        "(((state = 'draft'::text) = (requested_at IS NULL))"
+        " AND ((state = 'draft'::text) = (seq IS NULL))"
+        " AND ((decided_by IS NULL) = (decided_at IS NULL))"
+        " AND ((expires_at IS NULL) OR (decided_at IS NOT NULL))"
+        " AND ((state <> 'approved'::text) OR (expires_at IS NOT NULL)))"
+    ),
     "ck_publication_withdrawn": (
         "(((note IS NULL) = (withdrawn_at IS NULL))"
         " AND ((withdrawn_by IS NULL) = (withdrawn_at IS NULL)))"
@@ -482,6 +490,7 @@ _OTHERS: Mapping[str, str] = {
     "worker": "SELECT, INSERT, UPDATE, DELETE",
     "job": "SELECT, INSERT, DELETE",
     "pause": "SELECT, INSERT, DELETE",
+    "study_plan": "SELECT, INSERT, UPDATE, DELETE",
     "desk_session": "SELECT, INSERT, UPDATE, DELETE",
     "desk_form": "SELECT, INSERT, UPDATE, DELETE",
 }

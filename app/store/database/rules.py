@@ -82,11 +82,51 @@ LOG_RULES: tuple[Rule, ...] = (
 
 # The rules of the tables of reviews: what has been said stays said
 
-_WRITTEN_ONCE = ("revision", "vote", "review_comment", "notice", "sight", "dataset_edit")
+_WRITTEN_ONCE = (
+    "revision", "vote", "plan_vote", "review_comment", "notice", "sight", "dataset_edit",
+)  # fmt: skip
 _CHANGES: tuple[tuple[str, Event], ...] = (("update", "UPDATE"), ("delete", "DELETE"))
+
+_PLAN_IS_NEW = """
+NEW.state = 'draft'
+AND NOT EXISTS (SELECT 1 FROM study_plan WHERE id = NEW.id OR number = NEW.number)
+AND EXISTS (SELECT 1 FROM dataset WHERE id = NEW.dataset AND account = NEW.account)"""
+
+# A draft may be edited; every other step is an entry of the system account.
+_PLAN_STEPS_FORWARD = """
+NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
+AND NEW.dataset = OLD.dataset AND NEW.person = OLD.person AND NEW.created_at = OLD.created_at
+AND CASE OLD.state
+WHEN 'draft' THEN NEW.state IN ('draft', 'requested')
+WHEN 'requested' THEN NEW.state IN ('approved', 'rejected', 'withdrawn', 'expired')
+WHEN 'approved' THEN NEW.state IN ('withdrawn', 'expired') AND NEW.expires_at = OLD.expires_at
+ELSE FALSE END
+AND (NEW.state = 'draft'
+    OR NEW.name = OLD.name AND NEW.purpose IS NOT DISTINCT FROM OLD.purpose
+    AND NEW.questions = OLD.questions AND EXISTS (
+        SELECT 1 FROM entry AS e
+        WHERE e.account = '0' AND e.seq = NEW.seq AND e.kind = CASE NEW.state
+        WHEN 'requested' THEN 'study_plan_requested' WHEN 'approved' THEN 'study_plan_approved'
+        WHEN 'rejected' THEN 'study_plan_rejected' WHEN 'withdrawn' THEN 'study_plan_withdrawn'
+        WHEN 'expired' THEN 'study_plan_expired' END))"""
 
 REVIEW_RULES: tuple[Rule, ...] = (
     Rule("review_no_delete", "review", "DELETE", None, "review: reviews stay"),
+    Rule(
+        "study_plan_no_delete",
+        "study_plan",
+        "DELETE",
+        "OLD.state = 'draft'",
+        "study_plan: what has been requested stays",
+    ),
+    Rule("study_plan_is_new", "study_plan", "INSERT", _PLAN_IS_NEW, "study_plan: not a new draft"),
+    Rule(
+        "study_plan_forward",
+        "study_plan",
+        "UPDATE",
+        _PLAN_STEPS_FORWARD,
+        "study_plan: states only move forward, each by its entry",
+    ),
     *(
         Rule(f"{table}_no_{verb}", table, event, None, f"{table}: written once")
         for table in _WRITTEN_ONCE
@@ -183,9 +223,10 @@ ELSE EXISTS (
     AND NOT (NEW.kind IN ('key_created', 'key_revoked', 'overlap_override', 'group_set',
         'groups_given', 'sign_in_allowed'))
     OR NEW.role = 'reviewer' AND NEW.kind IN ('unreserve', 'review_vote', 'release_approved',
-        'release_rejected', 'release_changes_requested')
+        'release_rejected', 'release_changes_requested', 'study_plan_vote', 'study_plan_approved',
+        'study_plan_rejected')
     OR NEW.role = 'analyst' AND NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn',
-        'release_returned')
+        'release_returned', 'study_plan_requested', 'study_plan_withdrawn')
 ) END"""
 
 _SAME_KEY_IS_REVOKED = """

@@ -214,6 +214,63 @@ comment = Table(
 )
 Index("ix_review_comment_release", comment.c.release, comment.c.number)
 
+# Study plans: several questions that are reviewed as one. Each is charged when it is drawn, by an
+# entry whose Idempotency-Key names plan and question. What has been requested does not change.
+study_plan = Table(
+    "study_plan",
+    metadata,
+    Column("number", Int, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("dataset", Text, nullable=False),
+    Column("person", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("purpose", Text),
+    Column("questions", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    # The system account's entry about the last step.
+    Column("seq", Int),
+    Column("requested_at", Text),
+    Column("decided_by", Text),
+    Column("decided_at", Text),
+    Column("reason", Text),
+    Column("expires_at", Text),
+    Column("ended_at", Text),
+    PrimaryKeyConstraint("number", name="pk_study_plan"),
+    UniqueConstraint("id", name="uq_study_plan_id"),
+    ForeignKeyConstraint(["account"], ["account.id"], name="fk_study_plan_account"),
+    ForeignKeyConstraint(["dataset"], ["dataset.id"], name="fk_study_plan_dataset"),
+    CheckConstraint(
+        "(state = 'draft') = (requested_at IS NULL) AND (state = 'draft') = (seq IS NULL)"
+        " AND (decided_by IS NULL) = (decided_at IS NULL)"
+        " AND (expires_at IS NULL OR decided_at IS NOT NULL)"
+        " AND (state <> 'approved' OR expires_at IS NOT NULL)",
+        name="ck_study_plan_state",
+    ),
+    sqlite_strict=True,
+)
+Index("ix_study_plan_person", study_plan.c.person, study_plan.c.number)
+Index("ix_study_plan_state", study_plan.c.state, study_plan.c.number)
+
+# Votes on study plans, as the system account's entries of the same numbers hold them.
+plan_vote = Table(
+    "plan_vote",
+    metadata,
+    Column("seq", Int, nullable=False),
+    Column("study_plan", Text, nullable=False),
+    Column("person", Text, nullable=False),
+    Column("decision", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("at", Text, nullable=False),
+    Column("salt", Text, nullable=False),
+    PrimaryKeyConstraint("seq", name="pk_plan_vote"),
+    ForeignKeyConstraint(["study_plan"], ["study_plan.id"], name="fk_plan_vote_study_plan"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+Index("ix_plan_vote_study_plan", plan_vote.c.study_plan, plan_vote.c.seq)
+
 # The outbox: written in the transaction of what it reports.
 notice = Table(
     "notice",
@@ -222,7 +279,8 @@ notice = Table(
     Column("id", Text, nullable=False),
     Column("event", Text, nullable=False),
     Column("audience", Text, nullable=False),
-    Column("release", Text, nullable=False),
+    Column("release", Text),
+    Column("study_plan", Text),
     Column("requester", Text, nullable=False),
     Column("actor", Text, nullable=False),
     Column("reason", Text),
@@ -230,6 +288,8 @@ notice = Table(
     PrimaryKeyConstraint("number", name="pk_notice"),
     UniqueConstraint("id", name="uq_notice_id"),
     ForeignKeyConstraint(["release"], ["release.id"], name="fk_notice_release"),
+    ForeignKeyConstraint(["study_plan"], ["study_plan.id"], name="fk_notice_study_plan"),
+    CheckConstraint("(release IS NULL) <> (study_plan IS NULL)", name="ck_notice_about"),
     sqlite_strict=True,
 )
 Index("ix_notice_requester", notice.c.requester, notice.c.number)

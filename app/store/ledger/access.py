@@ -22,6 +22,7 @@ from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
 
 _entry, _release, _dataset = tables.entry.c, tables.release.c, tables.dataset.c
+_plan = tables.study_plan.c
 _SINCE = (
     select(_entry.seq, _entry.kind, _entry.note)
     .where(
@@ -46,6 +47,12 @@ def releases_seen(release: Column[Any], hidden: Collection[str]) -> ColumnElemen
     """Return the condition on rows of a release that its account is none of the hidden ones."""
     unseen = select(_release.id).where(_release.account.in_(sorted(hidden)))
     return release.not_in(unseen)
+
+
+def plans_seen(plan: Column[Any], hidden: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition on rows of a study plan that its account is none of the hidden ones."""
+    unseen = select(_plan.id).where(_plan.account.in_(sorted(hidden)))
+    return plan.not_in(unseen)
 
 
 class AccessEntries:

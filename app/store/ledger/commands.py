@@ -223,12 +223,14 @@ class Debit(Command[Charged]):
         How many jobs the person may have in the queue, this one included.
     acting
         The key and role that it is asked for by.
+    study_plan
+        The plan that this is a question of, which must be approved at the time of the charge.
 
     Raises
     ------
     Problem
-        ``not-found``, ``dataset-archived``, ``paused``, ``too-many-jobs``, ``too-much-stored``;
-        ``budget-exceeded`` with nothing written.
+        ``not-found``, ``dataset-archived``, ``plan-not-approved``, ``paused``, ``too-many-jobs``,
+        ``too-much-stored``; ``budget-exceeded`` with nothing written.
     """
 
     dataset: str
@@ -243,6 +245,7 @@ class Debit(Command[Charged]):
     answer_bytes: int = 0
     most_bytes: int | None = None
     acting: Acting = SERVICE
+    study_plan: str | None = None
 
     @property
     def size(self) -> int:
@@ -298,6 +301,18 @@ _FACTS = (
     " JOIN account ON account.id = dataset.account"
 )
 _LOCKED = {"sqlite": _FACTS, "postgresql": f"{_FACTS} FOR UPDATE OF account"}
+
+
+_APPROVED = (
+    "SELECT id FROM (VALUES {values}) AS asked JOIN study_plan ON study_plan.id = asked.column1"
+    " WHERE state = 'approved' AND expires_at > asked.column2"
+)
+
+
+def approved_plans(connection: Connection, plans: Collection[str], *, at: str) -> frozenset[str]:
+    """Return those of some study plans whose questions may be drawn at a time."""
+    rows = select_rows(connection, _APPROVED, [(plan, at) for plan in plans])
+    return frozenset(row.id for row in rows)
 
 
 class Commands:
@@ -395,6 +410,8 @@ class _Batch:
         self._places = Places(connection, queued) if queued else None
         self._allowances = Allowances(connection, counted, at=at) if counted else None
         self._paused = all_paused(connection) if facts and facts[0].pauses else ()
+        plans = {debit.study_plan for debit in debits if debit.study_plan is not None}
+        self._approved = approved_plans(connection, plans, at=at) if plans else frozenset()
         self._chains: dict[str, Chain] = {}
         self._jobs: list[tuple[int, int]] = []
         self.made: dict[tuple[str, str], ReleaseRecord] = {}
@@ -427,6 +444,8 @@ class _Batch:
             As of :class:`Debit`.
         """
         person, amount, balance = debit.principal, debit.amount, chain.balance
+        if debit.study_plan is not None and debit.study_plan not in self._approved:
+            raise Problem("plan-not-approved")
         if self._paused:
             require_running(self._paused, person=person, dataset=debit.dataset)
         if self._places is not None and debit.most_jobs is not None:

@@ -29,6 +29,7 @@ from app.store.ledger.keys import key_of
 from app.store.ledger.records import DatasetStatus, shown
 from app.store.ledger.releases import ENDED_AS, REPEATED
 from app.store.ledger.reviewing.notices import review_faults
+from app.store.ledger.reviewing.study_plans import plan_faults
 from app.store.ledger.signing import RECEIPT_KEY
 
 # By whom entries were made: a key, its person, and a role that allows it
@@ -144,6 +145,7 @@ class Register:
             self._recorded[publishing.WITHDRAWN],
         )
         yield from review_faults(self._connection)
+        yield from plan_faults(self._connection)
 
     def _datasets(self) -> Iterator[str]:
         records = [dataset_of(row) for row in self._connection.execute(select(tables.dataset))]

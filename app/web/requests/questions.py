@@ -297,6 +297,39 @@ class StudyPlanRequest(RequestBody):
         ]
 
 
+class SavedPlanFields(StudyPlanRequest):
+    """The name of a study plan, what it is for, and its questions."""
+
+    name: Name = Field(examples=["Household survey, tables 1 to 3"])
+    """What the plan is called in lists."""
+    purpose: Reason | None = Field(default=None, examples=["The annual report"])
+    """What the numbers are for, in words for reviewers. It is kept with each release whose
+    question has no purpose of its own."""
+
+
+class SavedPlanRequest(SavedPlanFields):
+    """A study plan to save."""
+
+    dataset: Name = Field(examples=["ds_8f2c41"])
+    """The id of the data set that the questions are about."""
+
+
+class PlanDecisionRequest(RequestBody):
+    """What a reviewer says about a study plan that waits for a review, and why."""
+
+    decision: Literal["approve", "reject"] = Field(examples=["approve"])
+    """Whether all of its questions may be drawn."""
+    reason: Reason = Field(examples=["within the protocol of the study"])
+    """Kept in the ledger; who asked reads it word for word."""
+
+
+class PlannedReleaseRequest(RequestBody):
+    """Which question of a study plan to draw."""
+
+    question: int = Field(ge=0, lt=MOST_PLANNED, examples=[0])
+    """Its place in the plan, counted from 0."""
+
+
 # What the bodies of requests are made into: short ones here, longer ones in another process
 
 

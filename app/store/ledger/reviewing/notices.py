@@ -15,6 +15,7 @@ from sqlalchemy import (
     Connection,
     and_,
     bindparam,
+    case,
     insert,
     literal,
     or_,
@@ -28,7 +29,7 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.releases import GIVEN_BACK, plan_digest, request_fingerprint
 from app.domain.reviews import Audience, Event, audience_of
 from app.store.database import tables
-from app.store.ledger.access import releases_seen
+from app.store.ledger.access import plans_seen, releases_seen
 from app.store.ledger.datasets import DATASET_EDITED, edit_faults
 from app.store.ledger.records import ReleaseRecord, new_id, now, shown
 from app.store.ledger.reviewing.votes import CHANGES_REQUESTED, RETURNED, VOTED, vote_faults
@@ -133,7 +134,8 @@ _DONE = update(tables.delivery).where(*_IT).values(done_at=bindparam("then"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRecord:
-    """What has happened to which release, by whom and why; ``read_at`` is the reader's own.
+    """What has happened to which release or study plan, by whom and why; ``read_at`` is the
+    reader's own.
 
     An :attr:`Event.RELEASED` stands for what its draw leads to, whatever that is.
     """
@@ -142,7 +144,8 @@ class NoticeRecord:
     id: str
     event: Event
     audience: Audience
-    release: str
+    release: str | None
+    study_plan: str | None
     requester: str
     actor: str
     reason: str | None
@@ -235,13 +238,35 @@ class NoticesWriter(Notices):
     def notify(
         self, event: Event, release: ReleaseRecord, *, actor: str, reason: str | None, at: str
     ) -> None:
+        """Write a notice about a release."""
+        self.notify_of(
+            event,
+            release=release.id,
+            requester=release.principal,
+            actor=actor,
+            reason=reason,
+            at=at,
+        )
+
+    def notify_of(
+        self,
+        event: Event,
+        *,
+        release: str | None = None,
+        study_plan: str | None = None,
+        requester: str,
+        actor: str,
+        reason: str | None,
+        at: str,
+    ) -> None:
         """Write a notice; the transaction's own end decides whether there is one."""
         row = {
             "id": new_id("ntf"),
             "event": event.value,
-            "audience": audience_of(event, by_requester=actor == release.principal).value,
-            "release": release.id,
-            "requester": release.principal,
+            "audience": audience_of(event, by_requester=actor == requester).value,
+            "release": release,
+            "study_plan": study_plan,
+            "requester": requester,
             "actor": actor,
             "reason": reason,
             "at": at,
@@ -280,7 +305,12 @@ class NoticesWriter(Notices):
 
 
 def _is_for(person: str, *, reviewer: bool, hidden: Collection[str]) -> ColumnElement[bool]:
-    seen = releases_seen(_notice.release, hidden) if hidden else true()
+    seen: ColumnElement[bool] = true()
+    if hidden:
+        seen = case(
+            (_notice.release.is_not(None), releases_seen(_notice.release, hidden)),
+            else_=plans_seen(_notice.study_plan, hidden),
+        )
     own = and_(_notice.requester == person, _notice.audience != Audience.REVIEWERS.value)
     if not reviewer:
         return and_(own, seen)

@@ -1,0 +1,239 @@
+"""The bodies of answers about study plans: what they cost, and what becomes of saved ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from app.api.answers.paging import Answer
+from app.api.answers.releases import ChargeAnswer, PreviewAnswer
+from app.api.answers.reviews import (
+    AskerAnswer,
+    ExpectedAnswer,
+    MatrixAnswer,
+    OverlapAnswer,
+    UseAnswer,
+    VotesAnswer,
+    asker_answer,
+    expected_answer,
+    matrix_answer,
+    overlaps_answer,
+    uses_answer,
+    votes_answer,
+)
+from app.domain.datasets import StatedPeople
+from app.services.plans.answers import status_of, tag_within
+from app.services.plans.questions import statistic_json
+from app.services.reviewing.plan_sheets import PlanSheet
+from app.services.reviewing.study_plans import PLAN_NOTICE, PlanView
+
+
+class StudyPlanAnswer(Answer):
+    """What several questions would cost together."""
+
+    questions: list[PreviewAnswer]
+    """The preview of each question, in their order."""
+    charge: ChargeAnswer
+    """What all of them would take from the account."""
+    remaining: ChargeAnswer
+    """What is left for you, in the account's unit: the budget that remains, or your cap."""
+    fits: bool
+    """Whether it is enough for all of them."""
+    unpriced: list[int]
+    """Places, from 0, of questions whose wanted accuracy has no known epsilon: they are counted at
+    the epsilon that their preview shows."""
+    notice: str
+    """What a plan is, and is not."""
+
+
+def study_answer(plan: Mapping[str, object]) -> StudyPlanAnswer:
+    """Return what questions would cost together."""
+    return StudyPlanAnswer.model_validate(plan)
+
+
+class PlannedAnswer(Answer):
+    """A question of a study plan."""
+
+    statistic: dict[str, Any]
+    """What is asked."""
+    mechanism: str
+    """The mechanism that was asked for."""
+    norm: str
+    """The norm that was asked for."""
+    epsilon: str
+    """Its price, exactly."""
+    purpose: str | None
+    """What the number is for."""
+    words: str
+    """What is asked, in a sentence."""
+    charge: ChargeAnswer
+    """What the account is charged when it is drawn."""
+    drawn_by: str
+    """The mechanism that it is drawn by."""
+    release: str | None
+    """Its release, once it is charged; null before."""
+    status: str | None
+    """How the release stands; null before it is charged."""
+
+
+class SavedPlanAnswer(Answer):
+    """A saved study plan: several questions that are reviewed as one, and drawn one by one."""
+
+    id: str
+    """Names the plan."""
+    dataset: str
+    """The data set that it is about."""
+    dataset_name: str
+    """And its name."""
+    name: str
+    """What it is called."""
+    purpose: str | None
+    """What the numbers are for."""
+    status: str
+    """`draft`, `awaiting_review`, `approved`, `rejected`, `withdrawn` or `expired`."""
+    etag: str
+    """What a decision carries as `If-Match`."""
+    requested_by: str
+    """Whose plan it is."""
+    created_at: str
+    """When it was saved (UTC)."""
+    requested_at: str | None
+    """When its approval was requested (UTC)."""
+    decided_by: str | None
+    """The reviewer whose vote decided; null where the policy asks for no review."""
+    decided_at: str | None
+    """When it was decided on (UTC)."""
+    reason: str | None
+    """The reason of the decision."""
+    expires_at: str | None
+    """Until when its questions may be drawn (UTC)."""
+    ended_at: str | None
+    """When it was withdrawn or expired (UTC)."""
+    questions: list[PlannedAnswer]
+    """Its questions, in their order."""
+    charge: ChargeAnswer
+    """What all of them cost together."""
+    paid: ChargeAnswer
+    """What has been charged so far."""
+    remaining: ChargeAnswer
+    """What its owner may still spend of the account."""
+    fits: bool
+    """Whether what is not charged yet fits into that."""
+    notice: str
+    """A plan reserves nothing."""
+
+
+class PlanSheetAnswer(Answer):
+    """All that a reviewer needs of one study plan."""
+
+    plan: SavedPlanAnswer
+    """The plan."""
+    asker: AskerAnswer
+    """Who asks."""
+    epsilon: str
+    """The privacy loss of all questions together."""
+    share: float
+    """Which part of what is left its unpaid questions would take; above 1 they do not fit."""
+    expected: list[ExpectedAnswer]
+    """What each question's answer would be worth, in their order."""
+    bounds: dict[str, dict[str, Any]]
+    """The declared facts of the columns that the questions speak of."""
+    matrix: MatrixAnswer
+    """Which releases touch the same columns."""
+    overlaps: list[OverlapAnswer]
+    """Other data sets about the same people."""
+    uses: list[UseAnswer]
+    """What has been released of each account that holds data of the same people."""
+    for_one_person: list[str]
+    """What the unpaid questions mean for one person, a sentence each; empty with a delta."""
+    same_people: StatedPeople
+    """What the data set's curator has stated of whether its people may be in an earlier one."""
+    policy: dict[str, Any]
+    """The data set's policy."""
+    policy_says: list[str]
+    """What it says of this request, a sentence each."""
+    checklist: list[str]
+    """What this data set's reviewers look at."""
+    votes: VotesAnswer
+    """The votes, as far as the caller may see them."""
+
+
+def plan_answer(view: PlanView) -> SavedPlanAnswer:
+    """Return a study plan."""
+    record = view.record
+
+    def amount(text: str) -> ChargeAnswer:
+        return ChargeAnswer.model_validate({"amount": text, "unit": view.unit})
+
+    return SavedPlanAnswer(
+        id=record.id,
+        dataset=record.dataset,
+        dataset_name=view.dataset_name,
+        name=record.name,
+        purpose=record.purpose,
+        status=record.state.status,
+        etag=view.etag,
+        requested_by=record.person,
+        created_at=record.created_at,
+        requested_at=record.requested_at,
+        decided_by=view.decided_by,
+        decided_at=record.decided_at,
+        reason=record.reason,
+        expires_at=record.expires_at,
+        ended_at=record.ended_at,
+        questions=[
+            PlannedAnswer(
+                statistic=dict(statistic_json(each.question.statistic)),
+                mechanism=each.question.mechanism,
+                norm=each.question.norm,
+                epsilon=str(each.question.epsilon),
+                purpose=each.question.purpose,
+                words=each.words,
+                charge=amount(each.charge),
+                drawn_by=each.planned.mechanism,
+                release=None if each.release is None else each.release.id,
+                status=None if each.release is None else status_of(each.release.state),
+            )
+            for each in view.questions
+        ],
+        charge=amount(view.charge),
+        paid=amount(view.paid),
+        remaining=amount(view.remaining),
+        fits=view.fits,
+        notice=PLAN_NOTICE,
+    )
+
+
+def plan_response(view: PlanView, status_code: int = 200) -> Response:
+    """Return a study plan with its entity tag."""
+    content = plan_answer(view).model_dump_json().encode()
+    headers = {"Cache-Control": "private, no-cache", "ETag": tag_within(view.etag, content)}
+    if status_code == 201:
+        headers["Location"] = f"/v1/study-plans/{view.record.id}"
+    return Response(
+        content, status_code=status_code, media_type="application/json", headers=headers
+    )
+
+
+def plan_sheet_answer(sheet: PlanSheet) -> PlanSheetAnswer:
+    """Return the review sheet of a study plan."""
+    known = sheet.background
+    return PlanSheetAnswer(
+        plan=plan_answer(sheet.view),
+        asker=asker_answer(known.asker),
+        epsilon=sheet.epsilon,
+        share=sheet.share,
+        expected=[expected_answer(each) for each in sheet.expected],
+        bounds={name: dict(column) for name, column in sheet.bounds.items()},
+        matrix=matrix_answer(sheet.bounds, known.earlier),
+        overlaps=overlaps_answer(known.overlaps),
+        uses=uses_answer(known.uses),
+        for_one_person=list(sheet.for_one_person),
+        same_people=sheet.facts.same_people,
+        policy=dict(sheet.policy),
+        policy_says=list(sheet.policy_says),
+        checklist=list(sheet.facts.checklist),
+        votes=votes_answer(sheet.votes),
+    )

@@ -1,0 +1,533 @@
+"""Study plans: saved, requested as one, decided on as one; each question is charged when drawn.
+
+A draft is its owner's note, and may be changed or deleted. From the request on a plan does not
+change, and each of its steps is an entry of the system account. The entry's fingerprint is the
+digest of the plan, so an edited plan is found. What a question was charged is an entry of the
+budget account under :func:`~app.domain.reviews.plan_key`, of which a person has one at most.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
+
+from app.domain.ledger import SYSTEM_ACCOUNT, Entry, EntryKind, digest_of
+from app.domain.problems import Problem
+from app.domain.reviews import (
+    Decision,
+    Event,
+    PlannedRequest,
+    PlanState,
+    Vote,
+    plan_key,
+    vote_digest,
+)
+from app.store.database import tables
+from app.store.ledger.access import is_seen
+from app.store.ledger.accounts import AccountsWriter
+from app.store.ledger.commands import ENTRY_BYTES, allow
+from app.store.ledger.entries import SYSTEM
+from app.store.ledger.records import has_word, new_id, now, shown
+from app.store.ledger.reviewing.notices import NoticesWriter
+
+KIND: Mapping[PlanState, str] = {
+    state: f"study_plan_{state}" for state in PlanState if state is not PlanState.DRAFT
+}
+"""The kind of the system entry about each step; its note is JSON."""
+
+PLAN_VOTED = "study_plan_vote"
+"""The kind of the system entry about a vote on a plan."""
+
+_plan, _vote, _entry = tables.study_plan.c, tables.plan_vote.c, tables.entry.c
+_GET = select(tables.study_plan).where(_plan.id == bindparam("wanted"))
+_LAST_NUMBER = select(func.coalesce(func.max(_plan.number), 0))
+_VOTES_OF = select(tables.plan_vote).where(_vote.study_plan == bindparam("of")).order_by(_vote.seq)
+_DUE = (
+    select(_plan.id)
+    .where(
+        or_(
+            (_plan.state == PlanState.REQUESTED.value) & (_plan.requested_at <= bindparam("since")),
+            (_plan.state == PlanState.APPROVED.value) & (_plan.expires_at <= bindparam("at")),
+        )
+    )
+    .order_by(_plan.number)
+    .limit(bindparam("most"))
+)
+_STEP = update(tables.study_plan).where(
+    _plan.id == bindparam("wanted"), _plan.state == bindparam("before")
+)
+_MOST_AT_ONCE = 100
+Columns = Mapping[str, str | int | None]
+"""Values of columns of a plan, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRecord:
+    """A study plan as it is stored; ``questions`` are in the order in which they were saved.
+
+    ``decided_by`` is the reviewer whose vote decided, or the service where the data set's policy
+    asks for no review. ``expires_at`` is until when an approved plan's questions may be drawn.
+    """
+
+    number: int
+    id: str
+    account: str
+    dataset: str
+    person: str
+    name: str
+    purpose: str | None
+    questions: tuple[PlannedRequest, ...]
+    created_at: str
+    state: PlanState
+    seq: int | None
+    requested_at: str | None
+    decided_by: str | None
+    decided_at: str | None
+    reason: str | None
+    expires_at: str | None
+    ended_at: str | None
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of all that does not change once it is requested."""
+        return digest_of(
+            "release-desk study plan 1", self.number, self.id, self.account, self.dataset,
+            self.person, self.name, self.purpose, questions_text(self.questions), self.created_at,
+        )  # fmt: skip
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the Idempotency-Keys of its questions."""
+        return tuple(plan_key(self.id, place) for place in range(len(self.questions)))
+
+    def is_drawn_at(self, moment: str) -> bool:
+        """Return whether its questions may be drawn at a time."""
+        until = self.expires_at
+        return self.state is PlanState.APPROVED and until is not None and moment < until
+
+
+def questions_text(questions: Sequence[PlannedRequest]) -> str:
+    """Return questions as the JSON text that is stored."""
+    return json.dumps([asdict(each) for each in questions])
+
+
+def _record(row: Row[Any]) -> PlanRecord:
+    questions = tuple(PlannedRequest(**each) for each in json.loads(row.questions))
+    return PlanRecord(**{**row._mapping, "state": PlanState(row.state), "questions": questions})
+
+
+class StudyPlans:
+    """Saved study plans, and the votes on them."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, plan: str) -> PlanRecord | None:
+        """Return a plan, or None."""
+        row = self._connection.execute(_GET, {"wanted": plan}).one_or_none()
+        return None if row is None else _record(row)
+
+    def account_for(self, plan: str, *, person: str, overseer: bool) -> str | None:
+        """Return the account of a plan that a person may see by their role, or None."""
+        query = select(_plan.account).where(_plan.id == plan, _may_see(person, overseer=overseer))
+        return self._connection.execute(query).scalar_one_or_none()
+
+    def page(
+        self,
+        *,
+        person: str,
+        overseer: bool,
+        before: int | None,
+        limit: int,
+        dataset: str | None = None,
+        state: PlanState | None = None,
+        words: Sequence[str] = (),
+        hidden: Collection[str] = (),
+    ) -> tuple[PlanRecord, ...]:
+        """Return the plans that a person may see, newest first; nothing of ``hidden`` accounts.
+
+        With ``words``, those that have each of them in their name, purpose, questions or id.
+        """
+        query: Select[Any] = (
+            select(tables.study_plan)
+            .where(_may_see(person, overseer=overseer))
+            .order_by(_plan.number.desc())
+            .limit(limit)
+        )
+        if dataset is not None:
+            query = query.where(_plan.dataset == dataset)
+        if state is not None:
+            query = query.where(_plan.state == state.value)
+        if before is not None:
+            query = query.where(_plan.number < before)
+        for word in words:
+            query = query.where(
+                has_word(word, _plan.name, _plan.purpose, _plan.questions, _plan.id)
+            )
+        if hidden:
+            query = query.where(is_seen(_plan.account, hidden))
+        return tuple(_record(row) for row in self._connection.execute(query))
+
+    def votes_of(self, plan: str) -> tuple[Vote, ...]:
+        """Return all votes on a plan, in the order they came in."""
+        return tuple(_vote_of(row) for row in self._connection.execute(_VOTES_OF, {"of": plan}))
+
+    def due(self, *, since: str, at: str, limit: int = _MOST_AT_ONCE) -> Sequence[str]:
+        """Return plans that wait since a time or before, and those whose approval has ended."""
+        due = {"since": since, "at": at, "most": limit}
+        return self._connection.execute(_DUE, due).scalars().all()
+
+
+def _may_see(person: str, *, overseer: bool) -> Any:
+    """Return the condition on plans that a person may see: their own, and others' requests."""
+    own = _plan.person == person
+    return or_(own, _plan.state != PlanState.DRAFT.value) if overseer else own
+
+
+class StudyPlansWriter(StudyPlans):
+    """Saving plans, and the steps that they take."""
+
+    __slots__ = ("_accounts", "_notices")
+
+    def __init__(
+        self, connection: Connection, accounts: AccountsWriter, notices: NoticesWriter
+    ) -> None:
+        super().__init__(connection)
+        self._accounts = accounts
+        self._notices = notices
+
+    def save(
+        self,
+        *,
+        account: str,
+        dataset: str,
+        person: str,
+        name: str,
+        purpose: str | None,
+        questions: Sequence[PlannedRequest],
+        most_bytes: int | None = None,
+    ) -> PlanRecord:
+        """Keep a new draft.
+
+        Raises
+        ------
+        Problem
+            ``too-much-stored``.
+        """
+        kept, at = questions_text(questions), now()
+        allow(self._connection, person, len(kept) + ENTRY_BYTES, most_bytes, at=at)
+        row = {
+            "number": int(self._connection.execute(_LAST_NUMBER).scalar_one()) + 1,
+            "id": new_id("plan"),
+            "account": account,
+            "dataset": dataset,
+            "person": person,
+            "name": name,
+            "purpose": purpose,
+            "questions": kept,
+            "created_at": at,
+            "state": PlanState.DRAFT.value,
+        }
+        self._connection.execute(insert(tables.study_plan), row)
+        return self._present(str(row["id"]))
+
+    def edit(
+        self,
+        plan: str,
+        *,
+        name: str,
+        purpose: str | None,
+        questions: Sequence[PlannedRequest],
+        most_bytes: int | None = None,
+    ) -> PlanRecord:
+        """Change a draft.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``plan-not-draft``; ``too-much-stored``.
+        """
+        found, kept = self._draft(plan), questions_text(questions)
+        allow(self._connection, found.person, len(kept), most_bytes, at=now())
+        changed = {"name": name, "purpose": purpose, "questions": kept}
+        return self._changed(found, PlanState.DRAFT, changed)
+
+    def delete(self, plan: str) -> None:
+        """Delete a draft.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``plan-not-draft``.
+        """
+        self._connection.execute(delete(tables.study_plan).where(_plan.id == self._draft(plan).id))
+
+    def request(self, plan: str) -> PlanRecord:
+        """Ask for a draft's approval as one request.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``plan-not-draft``.
+        """
+        found = self._draft(plan)
+        entry = self._noted(found, PlanState.REQUESTED, principal=found.person)
+        step: Columns = {"seq": entry.seq, "requested_at": entry.at}
+        made = self._changed(found, PlanState.REQUESTED, step)
+        self._tell(Event.ASKED, made, actor=found.person, reason=found.purpose, at=entry.at)
+        return made
+
+    def vote(self, found: PlanRecord, *, person: str, decision: Decision, reason: str) -> Vote:
+        """Keep a reviewer's vote; the ledger has its digest, which does not reveal it."""
+        vote = Vote(turn=1, person=person, decision=decision, reason=reason, at=now())
+        salt = secrets.token_hex(16)
+        entry = self._accounts.system_entry(
+            PLAN_VOTED,
+            principal=person,
+            fingerprint=vote_digest(found.id, vote, salt),
+            note=_note(found),
+            at=vote.at,
+        )
+        row = {
+            "seq": entry.seq,
+            "study_plan": found.id,
+            "person": person,
+            "decision": decision.value,
+            "reason": reason,
+            "at": vote.at,
+            "salt": salt,
+        }
+        self._connection.execute(insert(tables.plan_vote), row)
+        return vote
+
+    def show_conflict(self, found: PlanRecord, *, actor: str) -> None:
+        """Let reviewers know that all votes are in, and are unlike."""
+        self._tell(Event.CONFLICT, found, actor=actor, reason=None, at=now())
+
+    def approve(self, plan: str, *, principal: str, reason: str, expires_at: str) -> PlanRecord:
+        """Approve a requested plan: its questions may be drawn until a time.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it is not waiting.
+        """
+        return self._decide(
+            plan, PlanState.APPROVED, principal=principal, reason=reason, expires_at=expires_at
+        )
+
+    def reject(self, plan: str, *, principal: str, reason: str) -> PlanRecord:
+        """Reject a requested plan.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it is not waiting.
+        """
+        return self._decide(plan, PlanState.REJECTED, principal=principal, reason=reason)
+
+    def _decide(
+        self,
+        plan: str,
+        state: PlanState,
+        *,
+        principal: str,
+        reason: str,
+        expires_at: str | None = None,
+    ) -> PlanRecord:
+        found = self._in_state(plan, PlanState.REQUESTED)
+        until = {} if expires_at is None else {"until": expires_at}
+        entry = self._noted(found, state, principal=principal, **until, reason=reason)
+        decided: Columns = {
+            "seq": entry.seq,
+            "decided_by": principal,
+            "decided_at": entry.at,
+            "reason": reason,
+            "expires_at": expires_at,
+        }
+        made = self._changed(found, state, decided)
+        self._tell(Event(state.value), made, actor=principal, reason=reason, at=entry.at)
+        return made
+
+    def end(self, plan: str, state: PlanState, *, principal: str) -> PlanRecord:
+        """End a plan that is requested or approved: withdrawn by its owner, or expired.
+
+        What has been drawn of it stays.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it has ended, or is a draft.
+        """
+        found = self._in_state(plan, PlanState.REQUESTED, PlanState.APPROVED)
+        entry = self._noted(found, state, principal=principal)
+        made = self._changed(found, state, {"seq": entry.seq, "ended_at": entry.at})
+        self._tell(Event(state.value), made, actor=principal, reason=None, at=entry.at)
+        return made
+
+    def expire(self, *, since: str, at: str) -> int:
+        """End what is due, at most 100 at once, and return how many that were."""
+        due = self.due(since=since, at=at)
+        for plan in due:
+            self.end(plan, PlanState.EXPIRED, principal=SYSTEM)
+        return len(due)
+
+    def _noted(self, found: PlanRecord, state: PlanState, *, principal: str, **said: str) -> Entry:
+        """Make the entry about a step."""
+        return self._accounts.system_entry(
+            KIND[state],
+            principal=principal,
+            fingerprint=found.digest,
+            note=_note(found, **said),
+        )
+
+    def _changed(self, found: PlanRecord, state: PlanState, values: Columns) -> PlanRecord:
+        step = {"wanted": found.id, "before": found.state.value}
+        self._connection.execute(_STEP.values(state=state.value, **values), step)
+        return self._present(found.id)
+
+    def _tell(
+        self, event: Event, plan: PlanRecord, *, actor: str, reason: str | None, at: str
+    ) -> None:
+        self._notices.notify_of(
+            event, study_plan=plan.id, requester=plan.person, actor=actor, reason=reason, at=at
+        )
+
+    def _draft(self, plan: str) -> PlanRecord:
+        found = self._present(plan)
+        if found.state is not PlanState.DRAFT:
+            raise Problem("plan-not-draft", plan_status=found.state.status)
+        return found
+
+    def _in_state(self, plan: str, *states: PlanState) -> PlanRecord:
+        found = self._present(plan)
+        if found.state not in states:
+            raise Problem("precondition")
+        return found
+
+    def _present(self, plan: str) -> PlanRecord:
+        found = self.get(plan)
+        if found is None:
+            raise Problem("not-found", "There is no such study plan.")
+        return found
+
+
+def _note(found: PlanRecord, **said: str) -> str:
+    # The rule of the table reads the id at the beginning; lists hide what names a hidden data set.
+    return json.dumps({"study_plan": found.id, "dataset": found.dataset, **said})
+
+
+def _vote_of(row: Row[Any]) -> Vote:
+    return Vote(
+        turn=1, person=row.person, decision=Decision(row.decision), reason=row.reason, at=row.at
+    )
+
+
+# Study plans against the ledger's word
+
+_SAID = (
+    select(_entry.seq, _entry.kind, _entry.principal, _entry.note, _entry.fingerprint, _entry.at)
+    .where(
+        _entry.account == SYSTEM_ACCOUNT,
+        _entry.kind.in_([*KIND.values(), PLAN_VOTED]),
+        text(tables.ACTS),
+    )
+    .order_by(_entry.seq)
+)
+_DRAWN = select(_entry.idem, _entry.kind, _entry.account, _entry.fingerprint, _entry.at).where(
+    _entry.principal == bindparam("by"), _entry.idem.in_(bindparam("keys", expanding=True))
+)
+
+
+def plan_faults(connection: Connection) -> Iterator[str]:
+    """Yield where study plans, votes on them and draws by them are not what the ledger says."""
+    said: defaultdict[str, dict[str, str | int | None]] = defaultdict(dict)
+    votes: dict[int, str | None] = {}
+    rows: Iterable[Row[Any]] = connection.execute(_SAID)
+    for row in rows:
+        if row.kind == PLAN_VOTED:
+            votes[row.seq] = row.fingerprint
+            continue
+        note = json.loads(row.note)
+        known = said[note["study_plan"]]
+        if known.setdefault("digest", row.fingerprint) != row.fingerprint:
+            known["digest"] = None
+        known.update(_said_by(row, note), seq=row.seq)
+    stored_plans: Iterable[Row[Any]] = connection.execute(select(tables.study_plan))
+    found = {row.id: row for row in stored_plans}
+    for plan in sorted(said.keys() | found.keys()):
+        stored, told = found.get(plan), said.get(plan)
+        if stored is None or (stored.state == PlanState.DRAFT.value) != (told is None):
+            yield f"study plan {shown(plan)}: the system account disagrees about it"
+        elif told is not None:
+            yield from _faults_of(connection, stored, told)
+    for vote in connection.execute(select(tables.plan_vote)):
+        digest = vote_digest(vote.study_plan, _vote_of(vote), vote.salt)
+        if votes.pop(vote.seq, None) != digest:
+            yield f"study plan {shown(vote.study_plan)}: a vote on it has been edited"
+    for seq in sorted(votes):
+        yield f"account 0, entry {seq}: its vote on a study plan is missing"
+
+
+def _said_by(row: Row[Any], note: Mapping[str, str]) -> Columns:
+    """Return what an entry says of the columns of its plan."""
+    state = row.kind.removeprefix("study_plan_")
+    match PlanState(state):
+        case PlanState.REQUESTED:
+            return {"state": state, "person": row.principal, "requested_at": row.at}
+        case PlanState.APPROVED | PlanState.REJECTED:
+            return {
+                "state": state, "decided_by": row.principal, "decided_at": row.at,
+                "reason": note["reason"], "expires_at": note.get("until"),
+            }  # fmt: skip
+    return {"state": state, "ended_at": row.at}
+
+
+_STEPS_SAY = ("decided_by", "decided_at", "reason", "expires_at", "ended_at")
+
+
+def _faults_of(connection: Connection, row: Row[Any], known: Columns) -> Iterator[str]:
+    """Fault a plan that is not as it was requested, or draws that it did not allow."""
+    told = {**dict.fromkeys(_STEPS_SAY), **known}
+    digest = told.pop("digest")
+    try:
+        plan = _record(row)
+        edited = plan.digest != digest or any(row._mapping[name] != told[name] for name in told)
+    except (KeyError, TypeError, ValueError):
+        edited = True
+    if edited:
+        yield f"study plan {shown(row.id)}: it has been edited"
+        return
+    places = {key: place for place, key in enumerate(plan.keys)}
+    for drawn in connection.execute(_DRAWN, {"by": plan.person, "keys": [*places]}):
+        allowed = (
+            drawn.kind == EntryKind.DEBIT
+            and drawn.account == plan.account
+            and drawn.fingerprint == plan.questions[places[drawn.idem]].fingerprint(plan.dataset)
+            and plan.decided_at is not None
+            and plan.expires_at is not None
+            and plan.decided_at <= drawn.at < plan.expires_at
+            and (plan.ended_at is None or drawn.at <= plan.ended_at)
+        )
+        if not allowed:
+            yield f"study plan {shown(plan.id)}: a draw by it was not approved"

@@ -1,0 +1,195 @@
+"""Study plans in the ledger: their steps, draws that they allow, and what verification finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.domain.problems import Problem
+from app.domain.reviews import Decision, PlanState, plan_key
+from app.store import inspecting
+from app.store.ledger.entries import SYSTEM
+from app.store.ledger.reviewing.study_plans import PlanRecord
+from tests.app.ledgers import (
+    ANALYST,
+    CURATOR,
+    PLANNED,
+    Ledger,
+    Place,
+    approved_plan,
+    drafted,
+    opened,
+    planned_debit,
+    raw,
+    requested_plan,
+)
+
+
+@pytest.fixture
+def ledger(place: Place) -> Iterator[Ledger]:
+    with opened(place, total=100) as ledger:
+        yield ledger
+
+
+def found(ledger: Ledger, plan: str) -> PlanRecord:
+    with ledger.store.reading() as r:
+        record = r.study_plans.get(plan)
+    assert record is not None
+    return record
+
+
+def refused(code: str) -> pytest.RaisesExc[Problem]:
+    return pytest.RaisesExc(Problem, check=lambda problem: problem.code == code)
+
+
+def end(ledger: Ledger, plan: str, state: PlanState = PlanState.WITHDRAWN) -> None:
+    ledger.store.write(lambda u: u.study_plans.end(plan, state, principal=ANALYST))
+
+
+def test_a_plan_is_saved_edited_and_deleted(ledger: Ledger) -> None:
+    plan = drafted(ledger)
+    edited = ledger.store.write(
+        lambda u: u.study_plans.edit(
+            plan, name="another", purpose=None, questions=PLANNED[:1], most_bytes=10**6
+        )
+    )
+    assert (edited.name, edited.purpose, edited.questions) == ("another", None, PLANNED[:1])
+    ledger.store.write(lambda u: u.study_plans.delete(plan))
+    with refused("not-found"):
+        ledger.store.write(lambda u: u.study_plans.request(plan))
+    assert ledger.store.verify().ok
+
+
+def test_what_is_requested_stays(ledger: Ledger) -> None:
+    plan = requested_plan(ledger)
+    with refused("plan-not-draft"):
+        ledger.store.write(lambda u: u.study_plans.request(plan))
+    with refused("plan-not-draft"):
+        ledger.store.write(lambda u: u.study_plans.delete(plan))
+    end(ledger, plan)
+    for state in (PlanState.WITHDRAWN, PlanState.EXPIRED):
+        with refused("precondition"):
+            end(ledger, plan, state)
+    assert ledger.store.verify().ok
+
+
+def test_a_question_is_charged_once_and_only_while_its_plan_is_approved(ledger: Ledger) -> None:
+    plan = requested_plan(ledger)
+    with refused("plan-not-approved"):
+        planned_debit(ledger, plan)
+    plan = approved_plan(ledger)
+    first = planned_debit(ledger, plan)
+    again = planned_debit(ledger, plan)
+    assert (first.fresh, again.fresh, again.record.id) == (True, False, first.record.id)
+    assert ledger.balance() == (100, PLANNED[0].amount, 0)
+    end(ledger, plan)
+    assert not planned_debit(ledger, plan).fresh
+    with refused("plan-not-approved"):
+        planned_debit(ledger, plan, 1)
+    assert ledger.store.verify().ok
+
+
+def test_an_approval_ends_by_itself(ledger: Ledger) -> None:
+    plan = approved_plan(ledger, until="2001-01-01T00:00:00.000000Z")
+    assert not found(ledger, plan).is_drawn_at("2001-01-01T00:00:00.000000Z")
+    with refused("plan-not-approved"):
+        planned_debit(ledger, plan)
+    waiting = requested_plan(ledger)
+    at = "2000-01-01T00:00:00.000000Z"
+    assert ledger.store.write(lambda u: u.study_plans.expire(since=at, at=at)) == 0
+    later = "2999-01-01T00:00:00.000000Z"
+    assert ledger.store.write(lambda u: u.study_plans.expire(since=later, at=later)) == 2
+    assert {found(ledger, each).state for each in (plan, waiting)} == {PlanState.EXPIRED}
+    assert ledger.store.verify().ok
+
+
+def test_a_rejection_and_an_approval_by_the_service(ledger: Ledger) -> None:
+    one, two = requested_plan(ledger), requested_plan(ledger)
+    ledger.store.write(lambda u: u.study_plans.reject(one, principal=CURATOR, reason="no"))
+    ledger.store.write(
+        lambda u: u.study_plans.approve(
+            two, principal=SYSTEM, reason="not needed", expires_at="2999-01-01T00:00:00.000000Z"
+        )
+    )
+    rejected, approved = found(ledger, one), found(ledger, two)
+    assert (rejected.state, rejected.reason) == (PlanState.REJECTED, "no")
+    assert (approved.state, approved.decided_by) == (PlanState.APPROVED, SYSTEM)
+    assert ledger.store.verify().ok
+
+
+def test_lists_hide_drafts_and_accounts(ledger: Ledger) -> None:
+    draft, plan = drafted(ledger, "the draft"), requested_plan(ledger, "the plan")
+    with ledger.store.reading() as r:
+
+        def listed(person: str, *, overseer: bool, **more: Any) -> list[str]:
+            page = r.study_plans.page(
+                person=person, overseer=overseer, limit=9, **{"before": None, **more}
+            )
+            return [each.id for each in page]
+
+        assert listed(ANALYST, overseer=False) == [plan, draft]
+        assert listed(CURATOR, overseer=True) == [plan]
+        assert listed(CURATOR, overseer=False) == []
+        assert listed(ANALYST, overseer=False, state=PlanState.DRAFT) == [draft]
+        assert listed(ANALYST, overseer=False, words=["plan"]) == [plan, draft]
+        assert listed(ANALYST, overseer=False, words=["the", "draft"]) == [draft]
+        assert listed(ANALYST, overseer=False, dataset="ds_none") == []
+        assert listed(ANALYST, overseer=False, before=found(ledger, plan).number) == [draft]
+        assert listed(CURATOR, overseer=True, hidden={ledger.account}) == []
+        whose = r.study_plans.account_for
+        assert whose(plan, person=CURATOR, overseer=True) == ledger.account
+        assert whose(draft, person=CURATOR, overseer=True) is None
+        inbox = r.notices.inbox(CURATOR, reviewer=True, before=None, limit=9)
+        assert [each.study_plan for each in inbox] == [plan]
+        shown = r.notices.inbox(
+            CURATOR, reviewer=True, before=None, limit=9, hidden={ledger.account}
+        )
+        assert shown == ()
+
+
+def test_a_conflict_is_reported_to_reviewers(ledger: Ledger) -> None:
+    plan = requested_plan(ledger)
+
+    def vote(person: str, decision: Decision) -> None:
+        record = found(ledger, plan)
+        ledger.store.write(
+            lambda u: u.study_plans.vote(record, person=person, decision=decision, reason="so")
+        )
+
+    vote(CURATOR, Decision.APPROVE)
+    vote("person_rev", Decision.REJECT)
+    record = found(ledger, plan)
+    ledger.store.write(lambda u: u.study_plans.show_conflict(record, actor="person_rev"))
+    with ledger.store.reading() as r:
+        assert [each.person for each in r.study_plans.votes_of(plan)] == [CURATOR, "person_rev"]
+        assert r.notices.inbox(CURATOR, reviewer=True, before=None, limit=1)[0].event == "conflict"
+    assert ledger.store.verify().ok
+
+
+EDITS = {
+    "it has been edited": "UPDATE study_plan SET questions = replace(questions, '2', '1')",
+    "the system account disagrees about it": "UPDATE study_plan SET state = 'draft'",
+    "a vote on it has been edited": "UPDATE plan_vote SET decision = 'reject'",
+    "its vote on a study plan is missing": "DELETE FROM plan_vote",
+}
+
+
+@pytest.mark.parametrize("fault", EDITS)
+def test_an_edited_plan_is_found(place: Place, fault: str) -> None:
+    with opened(place) as ledger:
+        planned_debit(ledger, approved_plan(ledger))
+    with raw(place, guarded=False) as db:
+        db.execute(EDITS[fault])
+    with inspecting(place.url) as reader:
+        assert any(each.endswith(fault) for each in reader.verify().mismatches)
+
+
+def test_a_draw_that_no_plan_allowed_is_found(place: Place) -> None:
+    """A charge under a plan's key from before its approval, as code with a fault would make it."""
+    with opened(place) as ledger:
+        plan = requested_plan(ledger)
+        ledger.debit(plan_key(plan, 0), PLANNED[0].amount, request=PLANNED[0].request)
+    with inspecting(place.url) as reader:
+        assert any("was not approved" in each for each in reader.verify().mismatches)
