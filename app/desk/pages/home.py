@@ -74,9 +74,10 @@ def show_home(request: Request, visitor: Visitor, state: State) -> Response:
 def _opened(request: Request, visitor: Caller, state: AppState) -> Iterator[DatasetFacts]:
     """Yield the data sets that the browser opened last, of those that the visitor may see."""
     for dataset in cookies.opened(request):
-        if dataset not in visitor.hidden:
-            with suppress(Problem):
-                yield state.services.datasets.facts(dataset)
+        with suppress(Problem):
+            facts = state.services.datasets.facts(dataset)
+            if facts.record.account not in visitor.hidden:
+                yield facts
 
 
 def _row(record: ReleaseRecord, visitor: Caller) -> Mapping[str, Any]:
