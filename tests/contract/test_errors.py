@@ -12,7 +12,7 @@ from tests.contract.routes import ENDPOINTS, send
 from tests.contract.service import assert_problem
 from tests.tiers import in_one
 
-IDS = {"dataset": "ds_0", "release": "rel_0", "key": "key_0"}
+IDS = {"dataset": "ds_0", "release": "rel_0", "plan": "plan_0", "key": "key_0"}
 OPERATIONS = [(method, path.format(**IDS)) for method, path in ENDPOINTS]
 OPEN = {(m, path.format(**IDS)) for (m, path), stated in ENDPOINTS.items() if stated.right is None}
 SENTINEL = "sentinel5550192837"
