@@ -260,8 +260,8 @@ OF_TOWNS = TOWNS["within"]["of"]
             {"county": {"type": "category", "values": ["x", "y", "z"]}},
             "columns.town.within.of",
         ),
-        ({"county": {**COUNTIES, "missing": "keep"}}, "columns.county"),
-        ({"county": {**COUNTIES, "typical": {"x": 1}}}, "columns.county"),
+        ({"county": {**COUNTIES, "missing": "keep"}}, "columns.county.missing"),
+        ({"county": {**COUNTIES, "typical": {"x": 1}}}, "columns.county.typical"),
         (
             {"county": {**COUNTIES, "within": {"column": "town", "of": {"x": "a", "y": "b"}}}},
             "columns.town.within.column",

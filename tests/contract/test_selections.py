@@ -14,7 +14,7 @@ from tests.contract.test_releases import JOBS, STATISTICS
 from tests.tiers import wide
 
 SINGLE = [each for each in STATISTICS if each["kind"] not in ("stack", "test")]
-JOBS_IN_GROUPS = (*JOBS, "summary")
+JOBS_IN_GROUPS = (*JOBS, "pca", "summary")
 OWNERS = [{"column": "owner", "op": "==", "value": True}]
 RICH = [{"column": "income", "op": ">=", "value": 20}]
 BY_REGION: list[Any] = ["region"]

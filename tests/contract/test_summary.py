@@ -211,7 +211,7 @@ def test_a_preview_says_what_is_left_of_the_power(curator: httpx.Client, dataset
     found = preview.json()
     assert found["usefulness"]["verdict"] == "noise"
     assert "has the power of one with" in found["usefulness"]["sentence"]
-    assert "times this epsilon on" in found["usefulness"]["sentence"]
+    assert "the test needs" in found["usefulness"]["sentence"]
     assert found["accuracy"]["epsilon"] is None
     assert found["expected_error"] is None
     run = curator.post(

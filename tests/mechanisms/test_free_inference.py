@@ -270,6 +270,6 @@ def test_curves_hold_the_population() -> None:
     found = curves.measured(setting, replicates=40, seed=3)
     assert min(found.band, found.number) >= 0.93 - 3 * np.sqrt(0.93 * 0.07 / 40)
     assert curves.measured(setting, replicates=40, seed=3, narrowed=0.2).band < 0.5
-    level = curves.rejected(compared, 1.0, replicates=40, seed=5)
+    level = curves.rejected(compared, 1.0, replicates=40, seed=5).share
     assert level <= 0.055 + 3 * np.sqrt(0.055 * 0.945 / 40)
-    assert curves.rejected(compared, 3.0, replicates=10, seed=5) > 0.8
+    assert curves.rejected(compared, 3.0, replicates=10, seed=5).share > 0.8

@@ -40,6 +40,7 @@ COLUMNS = {
     "y": NumberColumn(Fraction("2.5"), Fraction(10)),
     "group": CategoryColumn(("a", "b", "c")),
 }
+WEIGHTS = {"w": NumberColumn(Fraction(0), Fraction(4))}
 WHERE = (Condition(column="group", op="!=", value="b"),)
 EVERY: list[AdditiveStatistic] = [
     Count(where=WHERE),
@@ -62,7 +63,7 @@ EVERY += [
 
 
 def schema(adjacency: Adjacency, rows: int) -> Schema:
-    return Schema(COLUMNS, adjacency, rows if adjacency is REPLACE else None, max_rows=100)
+    return Schema(COLUMNS | WEIGHTS, adjacency, rows if adjacency is REPLACE else None, max_rows=100)
 
 
 def loss(noise: IntegerNoise, difference: Sequence[int]) -> Fraction:

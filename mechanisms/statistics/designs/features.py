@@ -435,8 +435,15 @@ def count_columns(features: Sequence[Feature], schema: Schema) -> int:
 
 
 def plain_names(features: Sequence[Feature] | None) -> tuple[str, ...]:
-    """Return the names of features that are columns, as mechanisms know them."""
+    """Return the names of features that are columns, as mechanisms know them.
+
+    Raises
+    ------
+    AttributeError
+        They are not columns yet. A property that is not there is what checks of protocols expect;
+        in Python 3.11 they call properties, in an order that differs from process to process.
+    """
     names = tuple(each for each in features or () if isinstance(each, str))
     if len(names) != len(features or ()):
-        raise TypeError("these features are not columns yet")
+        raise AttributeError("these features are not columns yet")
     return names
