@@ -90,11 +90,11 @@ def test_a_preview_states_each_part_s_noise(analyst: httpx.Client, dataset: str)
 
 def test_parts_that_can_have_standard_errors_have_them(curator: httpx.Client, dataset: str) -> None:
     """At a share of their own epsilon; the others say why they have none."""
-    body = ask(curator, dataset, MIXED, epsilon="20", inference={"share": "1/3"}).json()
+    body = ask(curator, dataset, MIXED, epsilon="9", inference={"share": "1/3"}).json()
     places = [term["place"] for term in body["inference"]["terms"]]
     assert places[:-2] == [["parts", 0, name] for name in body["value"]["parts"][0]]
     assert places[-2:] == [["parts", 2, "quantiles", at, "value"] for at in (0, 1)]
-    assert Fraction(body["inference"]["cost"]) == Fraction(20, 6)
+    assert Fraction(body["inference"]["cost"]) == Fraction(9, 6)
     for term, value in zip(
         body["inference"]["terms"][-2:], body["value"]["parts"][2]["quantiles"], strict=True
     ):
@@ -102,7 +102,7 @@ def test_parts_that_can_have_standard_errors_have_them(curator: httpx.Client, da
         assert low <= value["value"] == term["estimate"] <= high
     facts = body["details"]["parts"]
     assert ["no_inference" in part for part in facts] == [False, True, False]
-    assert spent(curator, dataset) == "20"
+    assert spent(curator, dataset) == "9"
     answer = ask(curator, dataset, stack((HISTOGRAM, 1)), inference={"share": "1/3"})
     refused = assert_problem(answer, 422, "invalid-request")
     assert refused["errors"][0]["field"] == "inference"
