@@ -147,6 +147,7 @@ def test_lists_hide_drafts_and_accounts(ledger: Ledger) -> None:
             CURATOR, reviewer=True, before=None, limit=9, hidden={ledger.account}
         )
         assert shown == ()
+    assert ledger.store.verify().ok
 
 
 def test_a_conflict_is_reported_to_reviewers(ledger: Ledger) -> None:
@@ -169,19 +170,21 @@ def test_a_conflict_is_reported_to_reviewers(ledger: Ledger) -> None:
 
 
 EDITS = {
-    "it has been edited": "UPDATE study_plan SET questions = replace(questions, '2', '1')",
-    "the system account disagrees about it": "UPDATE study_plan SET state = 'draft'",
-    "a vote on it has been edited": "UPDATE plan_vote SET decision = 'reject'",
-    "its vote on a study plan is missing": "DELETE FROM plan_vote",
+    "UPDATE study_plan SET questions = replace(questions, '2', '1')": "it has been edited",
+    "UPDATE study_plan SET questions = '[{}]'": "it has been edited",
+    "UPDATE entry SET fingerprint = 'x' WHERE kind = 'study_plan_approved'": "it has been edited",
+    "UPDATE study_plan SET state = 'draft'": "the system account disagrees about it",
+    "UPDATE plan_vote SET decision = 'reject'": "a vote on it has been edited",
+    "DELETE FROM plan_vote": "its vote on a study plan is missing",
 }
 
 
-@pytest.mark.parametrize("fault", EDITS)
-def test_an_edited_plan_is_found(place: Place, fault: str) -> None:
+@pytest.mark.parametrize(("edit", "fault"), EDITS.items())
+def test_an_edited_plan_is_found(place: Place, edit: str, fault: str) -> None:
     with opened(place) as ledger:
         planned_debit(ledger, approved_plan(ledger))
     with raw(place, guarded=False) as db:
-        db.execute(EDITS[fault])
+        db.execute(edit)
     with inspecting(place.url) as reader:
         assert any(each.endswith(fault) for each in reader.verify().mismatches)
 

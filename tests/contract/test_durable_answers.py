@@ -18,6 +18,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.constants import Constants
+from app.domain.reviews import PlanState
 from app.settings import Settings
 from app.store import inspecting
 from app.store.ledger.pauses import Paused
@@ -174,6 +175,14 @@ def in_state(release: str, *states: str) -> Kept:
     return kept
 
 
+def in_plan_state(plan: str, *states: PlanState) -> Kept:
+    def kept(reader: Reader) -> bool:
+        record = reader.study_plans.get(plan)
+        return record is not None and record.state in states
+
+    return kept
+
+
 def everything_that_writes(admin: httpx.Client, server: Service) -> Answers:
     """Ask for everything that the contract has, so that each thing asked for changes the ledger."""
     answers = Answers()
@@ -308,6 +317,42 @@ def ask_for_reviews(admin: httpx.Client, cleo: httpx.Client, answers: Answers) -
     note(edit, 200, lambda r: "xyz" in str(getattr(r.datasets.get(name), "edits", "")))
     mine = wait()
     note(admin.post(f"/v1/releases/{mine}/withdrawal"), 200, in_state(mine, "withdrawn"))
+    ask_for_plans(admin, cleo, name, answers)
+
+
+def ask_for_plans(admin: httpx.Client, cleo: httpx.Client, dataset: str, answers: Answers) -> None:
+    """Save, request, decide on, draw, withdraw and delete study plans."""
+    note = answers.note
+    mean = {"statistic": {"kind": "mean", "columns": ["x"]}, "epsilon": "0.25"}
+    job = {"statistic": JOB, "mechanism": "kng", "epsilon": "0.1"}
+
+    def save() -> str:
+        body = {"dataset": dataset, "name": "a study", "questions": [mean]}
+        plan = str((saved := admin.post("/v1/study-plans", json=body)).json()["id"])
+        note(saved, 201, in_plan_state(plan, PlanState.DRAFT))
+        return plan
+
+    plan, deleted, later = save(), save(), save()
+    path = f"/v1/study-plans/{plan}"
+    note(
+        admin.put(path, json={"name": "another", "questions": [mean, job]}), 200,
+        lambda r: getattr(r.study_plans.get(plan), "name", None) == "another",
+    )  # fmt: skip
+    note(
+        admin.delete(f"/v1/study-plans/{deleted}"), 204,
+        lambda r: r.study_plans.get(later) is not None and r.study_plans.get(deleted) is None,
+    )  # fmt: skip
+    requested = admin.post(f"{path}/request")
+    note(requested, 200, in_plan_state(plan, PlanState.REQUESTED))
+    body = {"decision": "approve", "reason": "because"}
+    seen = {"If-Match": requested.headers["etag"]}
+    decided = cleo.post(f"{path}/decision", json=body, headers=seen)
+    note(decided, 200, in_plan_state(plan, PlanState.APPROVED))
+    drawn = admin.post(f"{path}/releases", json={"question": 0})
+    note(drawn, 201, stored(drawn))
+    queued = admin.post(f"{path}/releases", json={"question": 1})
+    note(queued, 202, in_state(queued.json()["id"], "debited", "released"))
+    note(admin.post(f"{path}/withdrawal"), 200, in_plan_state(plan, PlanState.WITHDRAWN))
 
 
 def test_no_answer_before_its_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

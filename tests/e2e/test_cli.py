@@ -131,6 +131,7 @@ def test_the_contract_s_commands_are_there() -> None:
         "ledger",
         "keys",
         "pauses",
+        "plans",
         "datasets",
         "releases",
         "audit",
