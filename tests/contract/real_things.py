@@ -26,6 +26,10 @@ BY_KIND = {statistic["kind"]: statistic for statistic in STATISTICS}
 MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
 FROM_MOMENTS = ("linear_regression", *of_moments())
 EPSILON = "0.0001"
+PLANNED = [{"statistic": MEAN, "epsilon": EPSILON}]
+NAMED = {"name": "a study", "purpose": "a table"}
+PRICED: dict[str, Any] = {"epsilon": EPSILON, "accuracy": None}
+"""What is saved has an epsilon, or an accuracy that some epsilon is known to reach."""
 LATER = "2999-01-01T00:00:00Z"
 ASSUMED: dict[str, Any] = {
     "rows": 1000, "population": {"income": {"mean": 50, "std": 10}}, "r_squared": 0.3
@@ -76,6 +80,7 @@ def prepared(admin: httpx.Client, *, source: str) -> World:
     )  # fmt: skip
     for asker in (admin, analyst):
         ask(asker, reviewed, MEAN, epsilon=EPSILON)
+        world.planned(admin, world.dataset)
     return world
 
 
@@ -115,6 +120,9 @@ class World:
         """Put real things into a request's body and headers; return whether it has a body."""
         if _fits(case, ParameterLocation.HEADER):
             seen = "*" if _name(case) in ("publishRelease", "reviseRelease") else '"reserved"'
+            if _name(case) == "decideOnStudyPlan":
+                place = f"/v1/study-plans/{case.path_parameters['plan']}"
+                seen = self.admin.get(place).headers.get("ETag", seen)
             fresh = {"Idempotency-Key": str(uuid4()), "If-Match": seen}
             case.headers.update({name: fresh[name] for name in fresh if name in case.headers})
         if not isinstance(case.body, dict) or not _fits(case, ParameterLocation.BODY):
@@ -134,6 +142,14 @@ class World:
             "commentOnRelease": lambda: self._waiting(self.analyst),
             "getReviewSheet": lambda: self._waiting(self.analyst),
             "reviseRelease": self._returned,
+            "deleteStudyPlan": lambda: self.planned(self.admin, self.dataset),
+            "editStudyPlan": lambda: self.planned(self.admin, self.dataset),
+            "getStudyPlan": lambda: self.planned(self.admin, self.dataset),
+            "requestStudyPlan": lambda: self.planned(self.admin, self.dataset),
+            "drawPlannedQuestion": lambda: self._requested(self.admin, self.dataset),
+            "decideOnStudyPlan": lambda: self._requested(self.analyst, self.reviewed),
+            "getStudyPlanSheet": lambda: self._requested(self.analyst, self.reviewed),
+            "withdrawStudyPlan": lambda: self._requested(self.admin, self.reviewed),
             "revokeKey": lambda: str(make_key(self.admin, "analyst")["id"]),
             "withdrawRelease": lambda: self._waiting(self.admin),
         }
@@ -184,6 +200,18 @@ class World:
         ).raise_for_status()
         return release
 
+    def planned(self, asker: httpx.Client, dataset: str) -> str:
+        """Return a new study plan of somebody's, a draft."""
+        body = {"dataset": dataset, "name": "a study", "questions": PLANNED}
+        made = asker.post("/v1/study-plans", json=body).raise_for_status()
+        return str(made.json()["id"])
+
+    def _requested(self, asker: httpx.Client, dataset: str) -> str:
+        """Return a study plan that is requested; approved at once where nothing is reviewed."""
+        plan = self.planned(asker, dataset)
+        asker.post(f"/v1/study-plans/{plan}/request").raise_for_status()
+        return plan
+
     def _asked(self, case: Case, name: str, was: Any) -> Any:
         """Return what to ask a list for."""
         if name == "cursor" and was is not None:
@@ -209,9 +237,14 @@ class World:
             "editDataset": lambda: {name: EDIT[name] for name in was},
             "checkReceipt": lambda: {**was, "receipt": self.answer["receipt"]},
             "makeSyntheticRows": lambda: {**was, "rows": 5, "seed": 7},
-            "planStudy": lambda: {
-                "questions": [self._body("previewRelease", each) for each in was["questions"]]
+            "planStudy": lambda: self._several(was),
+            "saveStudyPlan": lambda: {
+                **self._several(was, **PRICED),
+                **NAMED,
+                "dataset": self.dataset,
             },
+            "editStudyPlan": lambda: {**self._several(was, **PRICED), **NAMED},
+            "drawPlannedQuestion": lambda: {**was, "question": 0},
             "setAccess": lambda: {**was, "access": None, "reason": "a test"},
             "setGroup": lambda: {
                 **was,
@@ -258,6 +291,11 @@ class World:
             **{name: was[name] for name in kept},
             **{n: make(was[n]) for n, make in members.items() if was.get(n) is not None},
         }
+
+    def _several(self, was: Mapping[str, Any], **fixed: Any) -> dict[str, Any]:
+        """Return a body with several questions, each about real things."""
+        asked = [{**self._body("previewRelease", each), **fixed} for each in was["questions"]]
+        return {**was, "questions": asked}
 
 
 def _name(case: Case) -> str:

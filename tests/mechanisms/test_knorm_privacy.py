@@ -63,7 +63,8 @@ EVERY += [
 
 
 def schema(adjacency: Adjacency, rows: int) -> Schema:
-    return Schema(COLUMNS | WEIGHTS, adjacency, rows if adjacency is REPLACE else None, max_rows=100)
+    stated = rows if adjacency is REPLACE else None
+    return Schema(COLUMNS | WEIGHTS, adjacency, stated, max_rows=100)
 
 
 def loss(noise: IntegerNoise, difference: Sequence[int]) -> Fraction:
