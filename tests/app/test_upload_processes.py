@@ -29,6 +29,7 @@ from app.vault.vault import ATTACHED, Vault
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL, DataHere, columns_spec, sample_csv
 from tests.speed import PATIENCE_S
+from tests.tiers import wide
 
 KEY = bytes(range(32))
 ORIGIN = Origin(account="acc_1", adjacency="replace_one", delta=None)
@@ -273,7 +274,7 @@ def test_an_upload_that_gets_no_time_is_begun_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("starving", ["reader", "both"])
+@pytest.mark.parametrize("starving", ["both", *wide("reader")])
 def test_an_upload_is_stored_where_there_is_no_spare_time(
     tmp_path: Path, storing: StoringProcesses, monkeypatch: pytest.MonkeyPatch, starving: str
 ) -> None:

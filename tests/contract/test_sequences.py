@@ -27,11 +27,12 @@ from app.services.audit import AuditService
 from app.services.datasets.budgets import BudgetService
 from tests.contract.real_things import World, prepared
 from tests.contract.service import ADMIN_KEY, Service, lying, running
+from tests.tiers import wide
 
 pytestmark = pytest.mark.slow
 
 KEY = {"Authorization": f"Bearer {ADMIN_KEY}"}
-SEQUENCES, STEPS = 80, 10
+STEPS = 10
 _IDS = re.compile(r"(?:ds|rel)_[0-9a-f]{32}")
 _NOT_FOR_ALL = (
     # their owner's alone
@@ -105,7 +106,7 @@ def sequences(service: Service, world: World, seen: Seen) -> Any:
     return Sequences
 
 
-def run(directory: Path) -> Followed:
+def run(directory: Path, most: int) -> Followed:
     """Run sequences on a service of their own, since they archive whatever they come upon.
 
     What one sequence makes, the next finds in a list. So the same choices may not lead to the same
@@ -117,9 +118,9 @@ def run(directory: Path) -> Followed:
     with running(directory / "data", **roots) as service, service.client() as admin:
         world = prepared(admin, source=source)
         with closing(world.analyst), closing(world.curator):
-            while seen.begun < SEQUENCES:
+            while seen.begun < most:
                 try:
-                    run_more(sequences(service, world, seen), seen.begun)
+                    run_more(sequences(service, world, seen), seen.begun, most)
                 except Flaky as error:
                     if seen.failures:
                         raise seen.failures[0] from error
@@ -128,11 +129,11 @@ def run(directory: Path) -> Followed:
     return seen.followed
 
 
-def run_more(machine: Any, begun: int) -> None:
+def run_more(machine: Any, begun: int, most: int) -> None:
     """Run the sequences that are left, with choices that no one has made before."""
     seed(begun)(machine).run(
         settings=settings(
-            max_examples=SEQUENCES - begun,
+            max_examples=most - begun,
             stateful_step_count=STEPS,
             deadline=None,
             derandomize=True,
@@ -144,8 +145,9 @@ def run_more(machine: Any, begun: int) -> None:
 
 
 @pytest.mark.slow
-def test_what_has_been_made_is_there(tmp_path: Path) -> None:
-    followed = run(tmp_path)
+@pytest.mark.parametrize("sequences", [30, *wide(80)])
+def test_what_has_been_made_is_there(tmp_path: Path, sequences: int) -> None:
+    followed = run(tmp_path, sequences)
     answered = {made for made, _, status in followed if 200 <= status < 300}
     assert {"GET /v1/datasets", "GET /v1/releases", "POST /v1/datasets"} <= answered, followed
 
@@ -161,4 +163,4 @@ def test_what_has_been_made_and_is_lost_is_noticed(
     monkeypatch.setattr(AuditService, "entries", lost)
     monkeypatch.setattr(BudgetService, "view", lost)
     with pytest.raises(AssertionError, match="was there"):
-        run(tmp_path)
+        run(tmp_path, 30)

@@ -20,6 +20,7 @@ from studies.figures.registry import FIGURES
 from studies.figures.run import study
 from studies.figures.store import Store
 from tests.documents import ROOT
+from tests.tiers import wide
 
 DOCS = ROOT / "docs" / "research"
 RUN: list[str] = []
@@ -212,7 +213,9 @@ def smallest(figure: Figure) -> list[Cell]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "name", ["kng-1", "ss-2", "printed-errors", *wide("kng-2", "ss-1", "ss-3", "ss-4")]
+)
 def test_every_figure_runs_and_is_drawn(name: str, tmp_path: Path) -> None:
     """Its smallest cells are measured, twice the same; its kept rows are drawn."""
     figure = FIGURES[name]
