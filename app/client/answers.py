@@ -26,6 +26,7 @@ from app.client.errors import ClientError
 from app.client.tables import (
     Row,
     cell,
+    drawn_on,
     frame_of,
     html_of,
     lines_of,
@@ -270,6 +271,27 @@ class Numbers(Answer):
         """Return :meth:`rows` as lines of aligned columns; no text where there are no numbers."""
         rows = self.rows()
         return "\n".join([*lines_of(rows), *self.about_missing]) if rows else ""
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the numbers with matplotlib, and return the axes that they are on.
+
+        Each number is a point with its 95% confidence interval, where it has one, else with the
+        interval of its noise; all are on one axis. An answer with a curve shows its curves alone,
+        each with its band.
+
+        Parameters
+        ----------
+        axes
+            Axes of matplotlib to draw on; new ones by default.
+
+        Raises
+        ------
+        ClientError
+            There are no numbers to draw yet.
+        MissingPackageError
+            matplotlib is not installed.
+        """
+        return drawn_on(self.members, self._caption(), axes)
 
     def to_table(self, form: str = "text") -> str:
         """Return a summary as the table that journals print: ``text``, ``markdown`` or ``latex``.

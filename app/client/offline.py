@@ -225,10 +225,11 @@ def check_stamp(stamp: bytes, stamped: bytes, authority: bytes) -> str:
         The package rfc3161-client is not installed.
     """
     try:
-        from app.client.timestamps import time_of  # noqa: PLC0415
+        from app.client.signatures import time_of  # noqa: PLC0415
+
+        said = time_of(stamp, stamped, authority)
     except ImportError:
         raise MissingPackageError(_NO_STAMPS) from None
-    said = time_of(stamp, stamped, authority)
     if said is None:
         raise ReceiptError("the time stamp is not of this checkpoint, or not by this authority")
     return said

@@ -19,9 +19,9 @@ from numbers import Real
 from textwrap import wrap
 from typing import Any
 
-from app.client.errors import MissingPackageError
+from app.client.errors import ClientError, MissingPackageError
 from app.tidy import rows as tidy
-from app.tidy.names import NO_LABELS, grouping, where
+from app.tidy.names import NO_LABELS, Labels, grouping, label, where
 from app.tidy.pivots import inert
 
 Row = dict[str, Any]
@@ -120,6 +120,62 @@ def frame_of(rows: Sequence[Row]) -> Any:
     return _package("pandas", "to_frame").DataFrame(rows, columns=columns_of(rows))
 
 
+def drawn_on(answer: Mapping[str, Any], title: str, axes: Any) -> Any:
+    """Draw an answer's numbers on axes of matplotlib, by default new ones, and return the axes.
+
+    Raises
+    ------
+    ClientError
+        There are no numbers to draw yet.
+    MissingPackageError
+        matplotlib is not installed.
+    """
+    found = [each for each in tidy.rows_of(answer) if isinstance(each.estimate, Real)]
+    if not found:
+        raise ClientError("there are no numbers to draw yet")
+    curves = [each for each in found if each.key.at is not None]
+    if axes is None:
+        height = 4.0 if curves else 1.5 + 0.3 * len(found)
+        axes = _package("matplotlib.pyplot", "plot").subplots(
+            figsize=(7, height), layout="constrained"
+        )[1]
+    labels = answer.get("labels") or NO_LABELS
+    if curves:
+        _draw_curves(axes, curves, labels)
+    else:
+        _draw_points(axes, found, labels)
+    axes.set_title(title)
+    return axes
+
+
+def _draw_points(axes: Any, found: Sequence[tidy.Row], labels: Labels) -> None:
+    confident = any(each.confidence for each in found)
+    for place, each in enumerate(found):
+        ends = each.confidence if confident else each.noise
+        if ends is not None and all(isinstance(end, Real) and isfinite(end) for end in ends):
+            axes.plot(ends, (place, place), color="C0", solid_capstyle="butt")
+        axes.plot(each.estimate, place, "o", color="C0")
+    axes.set_yticks(range(len(found)), [each.named(labels) for each in found])
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.set_xlabel(f"with 95% {'confidence' if confident else 'noise'} intervals")
+
+
+def _draw_curves(axes: Any, found: Sequence[tidy.Row], labels: Labels) -> None:
+    curves: dict[str, list[tidy.Row]] = {}
+    for each in found:
+        groups = [label(name, value, labels) for name, value in each.key.labels.items()]
+        named = str(each.key.place[-1]).replace("_", " ")
+        curves.setdefault(", ".join([*groups, named]), []).append(each)
+    for place, (name, rows) in enumerate(curves.items()):
+        at, color = [each.key.at for each in rows], f"C{place % 10}"
+        axes.plot(at, [each.estimate for each in rows], ".-", color=color, label=name)
+        bands = [each.interval for each in rows]
+        if all(bands):
+            lows, highs = zip(*(band for band in bands if band), strict=True)
+            axes.fill_between(at, lows, highs, color=color, alpha=0.2, linewidth=0)
+    axes.legend()
+
+
 def polars_of(rows: Sequence[Row]) -> Any:
     """Return rows as a data frame of Polars; a cell that a row does not have is null.
 
@@ -175,7 +231,7 @@ def _package(package: str, method: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError:
-        message = _NO_PACKAGE.format(method=method, package=package)
+        message = _NO_PACKAGE.format(method=method, package=package.partition(".")[0])
         raise MissingPackageError(message) from None
 
 

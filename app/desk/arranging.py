@@ -219,7 +219,7 @@ def pivot_file(
     if not pivots:
         raise Problem("not-found")
     kind, written = FILES[ending]
-    return f"{kind}; charset=utf-8", written(pivots).encode()
+    return kind, written(pivots)
 
 
 # One table of many

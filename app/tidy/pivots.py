@@ -4,8 +4,8 @@
 
 A *dimension* is what numbers of an answer differ in: a group's column, or which number it is where
 there are several. One dimension may be across, the others are down. A part of a stack is a table of
-its own. The same table is HTML on pages (a template's work), CSV with all digits, Markdown and
-LaTeX.
+its own. The same table is HTML on pages (a template's work), CSV and an Excel workbook with all
+digits, Markdown, LaTeX and a Word document.
 
 CSV text that is data in every program: the one place where CSV files are written.
 
@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 
 from app.tidy.keys import Key
 from app.tidy.names import Labels, label, labels_of, statistic, statistic_of, where, words
+from app.tidy.office import EXCEL, WORD, word_document, workbook
 from app.tidy.rows import Interval, Row, within
 
 T = TypeVar("T")
@@ -318,21 +319,20 @@ def _title(rows: Sequence[Row], columns: Mapping[str, Mapping[str, Any]], *, var
 
 def as_csv(pivots: Sequence[Pivot]) -> str:
     """Return tables as CSV with all digits, a line without cells between two of them."""
-    return "\r\n".join(_csv(each) for each in pivots)
+    return "\r\n".join(csv_text(*_raw_table(each)) for each in pivots)
 
 
-def _csv(pivot: Pivot) -> str:
+def _raw_table(pivot: Pivot) -> tuple[list[str], list[list[object]]]:
+    """Return a table's heads and rows with the ends of intervals in cells of their own."""
     ends = ("low", "high") if pivot.has_intervals else ()
     header = [*pivot.down]
     for head in pivot.heads:
         header += [head, *(f"{head}, {pivot.intervals}, {end}" for end in ends)]
-    return csv_text(
-        header,
-        (
-            [*names, *(value for cell in cells for value in _raw(pivot, cell, len(ends)))]
-            for names, cells in pivot.lines
-        ),
-    )
+    rows = [
+        [*names, *(value for cell in cells for value in _raw(pivot, cell, len(ends)))]
+        for names, cells in pivot.lines
+    ]
+    return header, rows
 
 
 def _raw(pivot: Pivot, cell: Row | None, ends: int) -> Iterator[object]:
@@ -391,10 +391,27 @@ def _written(pivot: Pivot, escaped: Mapping[int, str]) -> list[list[str]]:
     ]
 
 
-FILES: Mapping[str, tuple[str, Callable[[Sequence[Pivot]], str]]] = {
-    "csv": ("text/csv", as_csv),
-    "md": ("text/markdown", as_markdown),
-    "tex": ("application/x-tex", as_latex),
+def as_word(pivots: Sequence[Pivot]) -> bytes:
+    """Return tables as a Word document."""
+    written = [_written(pivot, {}) for pivot in pivots]
+    return word_document([(heads, rows, note) for (note,), heads, *rows in written])
+
+
+def as_excel(pivots: Sequence[Pivot]) -> bytes:
+    """Return tables as an Excel workbook, a sheet each, with all digits."""
+    return workbook([_raw_table(each) for each in pivots])
+
+
+def _text(write: Callable[[Sequence[Pivot]], str]) -> Callable[[Sequence[Pivot]], bytes]:
+    return lambda pivots: write(pivots).encode()
+
+
+FILES: Mapping[str, tuple[str, Callable[[Sequence[Pivot]], bytes]]] = {
+    "csv": ("text/csv; charset=utf-8", _text(as_csv)),
+    "xlsx": (EXCEL, as_excel),
+    "md": ("text/markdown; charset=utf-8", _text(as_markdown)),
+    "tex": ("application/x-tex; charset=utf-8", _text(as_latex)),
+    "docx": (WORD, as_word),
 }
 """The files of tables: by how their names end, their media type and what writes them."""
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
-from xml.sax.saxutils import escape
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from app.tidy.names import NO_LABELS, Labels, label
+from app.tidy.office import word_document
 from app.tidy.pivots import IN_LATEX, IN_MARKDOWN
 from app.tidy.rows import Interval, number, within
 
@@ -67,7 +65,7 @@ class Printed:
 
     def word(self) -> bytes:
         """Return the table as a Word document (.docx)."""
-        return document(self.heads, self.rows, self.note)
+        return word_document([(self.heads, self.rows, self.note)])
 
     def _translated(self, escaped: Mapping[int, str]) -> list[list[str]]:
         return [[cell.translate(escaped) for cell in line] for line in (self.heads, *self.rows)]
@@ -170,80 +168,3 @@ def _interval(row: Row) -> Interval | None:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
-
-
-# A Word document: the least of Office Open XML that a .docx file needs (ECMA-376). The same table
-# has the same bytes: members of the archive have a fixed date.
-
-WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-_BEGUN = (1980, 1, 1, 0, 0, 0)  # the earliest date that a ZIP file can state
-_HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>'
-_OFFICE = "http://schemas.openxmlformats.org"
-_TYPES = (
-    f'{_HEAD}<Types xmlns="{_OFFICE}/package/2006/content-types">'
-    '<Default Extension="rels" '
-    'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-    f'<Override PartName="/word/document.xml" ContentType="{WORD}.main+xml"/></Types>'
-)
-_RELATIONS = (
-    f'{_HEAD}<Relationships xmlns="{_OFFICE}/package/2006/relationships">'
-    '<Relationship Id="rId1" '
-    f'Type="{_OFFICE}/officeDocument/2006/relationships/officeDocument" '
-    'Target="word/document.xml"/></Relationships>'
-)
-
-
-def document(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> bytes:
-    """Return a Word file of a table with a rule above and below its heads and at its end."""
-    last = len(rows) - 1
-    lines = [_row(heads, top=True, bottom=True, bold=True)]
-    lines += [_row(row, bottom=at == last) for at, row in enumerate(rows)]
-    grid = "<w:gridCol/>" * len(heads)
-    body = (
-        f'<w:tbl><w:tblPr><w:tblW w:w="0" w:type="auto"/></w:tblPr><w:tblGrid>{grid}</w:tblGrid>'
-        f"{''.join(lines)}</w:tbl>{_paragraph(note)}<w:sectPr/>"
-    )
-    written = (
-        f'{_HEAD}<w:document xmlns:w="{_OFFICE}/wordprocessingml/2006/main">'
-        f"<w:body>{body}</w:body></w:document>"
-    )
-    parts = {
-        "[Content_Types].xml": _TYPES,
-        "_rels/.rels": _RELATIONS,
-        "word/document.xml": written,
-    }
-    file = BytesIO()
-    with ZipFile(file, "w") as archive:
-        for name, text in parts.items():
-            member = ZipInfo(name, date_time=_BEGUN)
-            member.compress_type = ZIP_DEFLATED
-            archive.writestr(member, text)
-    return file.getvalue()
-
-
-def _row(
-    cells: Sequence[str], *, top: bool = False, bottom: bool = False, bold: bool = False
-) -> str:
-    rules = "".join(
-        f'<w:{side} w:val="single" w:sz="6" w:space="0" w:color="auto"/>'
-        for side, drawn in (("top", top), ("bottom", bottom))
-        if drawn
-    )
-    borders = f"<w:tcBorders>{rules}</w:tcBorders>" if rules else ""
-    return "".join(
-        [
-            "<w:tr>",
-            *(
-                f"<w:tc><w:tcPr>{borders}</w:tcPr>{_paragraph(cell, bold=bold)}</w:tc>"
-                for cell in cells
-            ),
-            "</w:tr>",
-        ]
-    )
-
-
-def _paragraph(text: str, *, bold: bool = False) -> str:
-    style = "<w:rPr><w:b/></w:rPr>" if bold else ""
-    # Indented rows begin with spaces, which XML would drop; control characters it does not have.
-    plain = "".join(each for each in text if each >= " ")
-    return f'<w:p><w:r>{style}<w:t xml:space="preserve">{escape(plain)}</w:t></w:r></w:p>'

@@ -100,4 +100,4 @@ def test_a_file_is_of_the_table_that_is_shown() -> None:
     assert kind == "text/csv; charset=utf-8"
     assert content.decode().splitlines()[1:] == ["x,1,0,2", "y,11,10,12"]
     with pytest.raises(Problem):
-        pivot_file(answer(1), {}, "xlsx", wanted)
+        pivot_file(answer(1), {}, "ods", wanted)

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from matplotlib.figure import Figure
 
 from app.client import (
     ClientError,
@@ -199,7 +200,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.import_module
 
     def import_module(name: str, package: str | None = None) -> ModuleType:
-        if name == "pandas":
+        if name in ("matplotlib.pyplot", "pandas"):
             raise ModuleNotFoundError(name)
         return found(name, package)
 
@@ -212,14 +213,38 @@ def test_a_missing_package_is_named_with_a_way_round() -> None:
     release = released({"age": 1})
     with pytest.raises(MissingPackageError, match=r"pip install pandas.*rows\(\)"):
         release.to_frame()
+    with pytest.raises(MissingPackageError, match=r"pip install matplotlib\. rows"):
+        release.plot()
     with pytest.raises(MissingPackageError, match=r"pip install cryptography.*asks the service"):
         check_receipt(b'{"a":1,"receipt":"a.b.c"}', b"")
+
+
+def test_numbers_are_drawn_with_their_intervals_on_one_axis() -> None:
+    release = released(
+        {"age": 1, "food": 3}, interval={"age": [0, 2], "food": [1, 5]}, std={"age": 1, "food": 2}
+    )
+    axes = release.plot(Figure().subplots())
+    assert [each.get_text() for each in axes.get_yticklabels()] == ["age", "food"]
+    spans = [[float(x) for x in line.get_xdata()] for line in axes.lines]
+    assert spans == [[0, 2], [1], [1, 5], [3]]
+    assert axes.get_xlabel() == "with 95% noise intervals"
+    with pytest.raises(ClientError, match="no numbers to draw yet"):
+        released(None).plot()
+
+
+def test_curves_are_drawn_with_their_bands() -> None:
+    points = [{"at": 1, "survival": 0.9}, {"at": 2, "survival": 0.5}]
+    axes = released({"curve": points}).plot(Figure().subplots())
+    (line,) = axes.lines
+    assert [*map(float, line.get_xdata())] == [1, 2]
+    assert [*map(float, line.get_ydata())] == [0.9, 0.5]
+    assert line.get_label() == "survival"
 
 
 def test_the_client_loads_no_package_that_it_can_do_without() -> None:
     program = "import sys, app.client; print({*sys.argv} & {*sys.modules})"
     done = subprocess.run(
-        [sys.executable, "-c", program, "cryptography", "pandas", "rfc3161_client"],
+        [sys.executable, "-c", program, "cryptography", "matplotlib", "pandas", "rfc3161_client"],
         capture_output=True,
         text=True,
         check=True,

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from io import StringIO
+from io import BytesIO, StringIO
 from typing import Any
+from xml.etree import ElementTree
+from zipfile import ZipFile
 
 import pytest
+from openpyxl import load_workbook
 
 from app.tidy.keys import Key
-from app.tidy.pivots import MOST_ACROSS, Pivot, as_csv, as_latex, as_markdown, pivots_of
+from app.tidy.pivots import (
+    MOST_ACROSS,
+    Pivot,
+    as_csv,
+    as_excel,
+    as_latex,
+    as_markdown,
+    as_word,
+    pivots_of,
+)
 from app.tidy.rows import Row
 
 COLUMNS: dict[str, dict[str, Any]] = {
@@ -153,6 +165,29 @@ def test_files_have_every_number_and_nothing_that_their_language_reads_as_its_ow
     ]
     assert latex[4] == r"number & sex & area: x\_1 & area: y|2 & area: {[}z \\"
     assert not [line for line in latex if line.startswith("[")]
+
+
+def test_a_workbook_has_numbers_with_all_digits_and_no_formulas() -> None:
+    rows = [mean("=1+1", 1 / 3, sex="f"), mean("age", 2**53 + 1, sex="f")]
+    content = as_excel(pivots_of(rows, {}))
+    assert content == as_excel(pivots_of(rows, {})), "the same bytes each time"
+    sheet = load_workbook(BytesIO(content))["Table 1"]
+    cells = [cell for row in sheet.iter_rows() for cell in row]
+    assert {cell.data_type for cell in cells} == {"s", "n"}
+    assert {"=1+1", 1 / 3, str(2**53 + 1)} <= {cell.value for cell in cells}
+
+
+def test_a_word_document_has_the_cells_of_the_markdown_table() -> None:
+    found = pivots_of(MEANS, COLUMNS)
+    with ZipFile(BytesIO(as_word(found))) as archive:
+        tree = ElementTree.fromstring(archive.read("word/document.xml"))
+    word = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+    rows = [
+        ["".join(c.itertext()) for c in row.iter(f"{word}tc")] for row in tree.iter(f"{word}tr")
+    ]
+    assert rows[0] == ["number", "sex", "area: x_1", "area: y|2", "area: [z"]
+    assert [row[:2] for row in rows[1:3]] == [["income [EUR]", "women"], ["income [EUR]", "men"]]
+    assert rows[1][2].startswith("0 (")
 
 
 def test_a_number_that_cannot_be_said_is_a_word_and_an_empty_cell() -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from app.client import ReleaseDesk
-from app.tidy.printed import WORD, document
+from app.tidy.office import WORD, word_document
 from tests.contract.service import Service, ask, assert_problem, spent, upload
 from tests.desk.browsing import signed_in
 
@@ -140,7 +140,7 @@ def cells_of(file: bytes) -> list[list[str]]:
 
 def test_a_word_document_keeps_what_xml_would_not() -> None:
     rows = (("  a & b", "<1>"), ("\x01c", ""))
-    assert cells_of(document(("x", "y"), rows, "note")) == [
+    assert cells_of(word_document([(("x", "y"), rows, "note")])) == [
         ["x", "y"], ["  a & b", "<1>"], ["c", ""]
     ]  # fmt: skip
 

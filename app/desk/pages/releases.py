@@ -37,7 +37,8 @@ from app.services.publishing.published import changes_at_most, columns_of, loss_
 from app.services.releases.public_moments import tidy_csv
 from app.services.releases.synthetic import MEDIA_TYPES, Wanted
 from app.services.scripts import Language
-from app.tidy.printed import WORD, Printed, printed
+from app.tidy.office import WORD
+from app.tidy.printed import Printed, printed
 from app.web.anonymous import base_of
 from app.web.languages import marked
 from app.web.requests.questions import SyntheticRequest
