@@ -237,11 +237,10 @@ _SHAPES: Mapping[str, _Shaped] = {
     "rows": _row, "differences": _row,
     "curve": _curve, "components": _component,
 }  # fmt: skip
-_MIXED = {"means": "mean", "second": "product"}
+_MIXED = {"means": "mean", "second": "product", "hazard_ratios": "hazard ratio"}
 """What objects of several statistics call theirs, and the measure that it is."""
 _MEASURES = {
     **_MIXED,
     "coefficients": "coefficient",
-    "hazard_ratios": "hazard ratio",
     "log_rank": "test",
 }

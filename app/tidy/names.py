@@ -66,7 +66,11 @@ Labels = Mapping[str, Mapping[str, str]]
 
 NO_LABELS: Labels = {}
 _FIT = {"r_squared": "R squared", "residual_variance": "residual variance"}
-_MOMENTS = {"count": "count", "mean": "mean", "product": "mean of products"}
+_OF_SEVERAL = {
+    "count": "count", "mean": "mean", "product": "mean of products",
+    "coefficient": "coefficient", "hazard ratio": "hazard ratio",
+}  # fmt: skip
+"""What numbers are of answers that have several statistics, by their measure."""
 
 
 def words(kind: str) -> str:
@@ -85,7 +89,7 @@ def statistic(key: Key) -> str:
     >>> statistic(Key(kind="std")), statistic(moment)
     ('std', 'mean')
     """
-    return _MOMENTS.get(key.measure, key.kind) if key.mixed else key.kind
+    return _OF_SEVERAL.get(key.measure, key.kind) if key.mixed else key.kind
 
 
 def term(key: Key) -> str:
