@@ -238,7 +238,7 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
         ``options``: further members of the request, such as ``accuracy`` and ``assume``. With an
         ``accuracy`` and no ``epsilon`` it is weighed at the smallest that reaches it.
         """
-        body = {**question(statistic, epsilon, mechanism, norm), **options}
+        body = question(statistic, epsilon, mechanism, norm, **options)
         return (yield from previewing(self.line, _id(dataset), body))
 
     @Call
@@ -268,7 +268,7 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
 
         ``options``: further members of the request, such as ``assume``.
         """
-        body = {**question(statistic, epsilon, mechanism, norm), **options}
+        body = question(statistic, epsilon, mechanism, norm, **options)
         return (yield from dry_running(self.line, _id(dataset), body))
 
     @Call
@@ -337,7 +337,7 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
             No answer after every attempt; carries the key to ask again with.
         """
         asked = _id(dataset)
-        body = {**question(statistic, epsilon, mechanism, norm), **options}
+        body = question(statistic, epsilon, mechanism, norm, **options)
         key = key_to_send(idempotency_key, fresh=fresh)
         steps = releasing(self.line, asked, body, key=key, wait=wait, on_wait=on_wait)
         return (yield from steps)

@@ -115,7 +115,7 @@ class Asked(Methods, Facts):
         >>> wages.preview("mean", columns=["income"], accuracy=50)  # doctest: +SKIP
         """
         asked, options = parted(statistic, fields)
-        body = {**question(asked, epsilon, mechanism, norm), **options}
+        body = question(asked, epsilon, mechanism, norm, **options)
         return (yield from previewing(self._line, self.id, body))
 
     @Call
@@ -155,7 +155,7 @@ class Asked(Methods, Facts):
         >>> wages.release("mean", columns=["income"], by=["sex"], epsilon="0.5")  # doctest: +SKIP
         """
         asked, options = parted(statistic, fields)
-        body = {**question(asked, epsilon, mechanism, norm), **options}
+        body = question(asked, epsilon, mechanism, norm, **options)
         key = key_to_send(idempotency_key, fresh=fresh)
         steps = releasing(self._line, self.id, body, key=key, wait=wait, on_wait=on_wait)
         return (yield from steps)
@@ -176,7 +176,7 @@ class Asked(Methods, Facts):
         >>> wages.dry_run("mean", columns=["income"], by=["sex"], epsilon="0.5")  # doctest: +SKIP
         """
         asked, options = parted(statistic, fields)
-        body = {**question(asked, epsilon, mechanism, norm), **options}
+        body = question(asked, epsilon, mechanism, norm, **options)
         return (yield from dry_running(self._line, self.id, body))
 
     @Call
@@ -196,7 +196,7 @@ class Asked(Methods, Facts):
         :meth:`ReleaseDesk.script` is for a release that there is.
         """
         asked, options = parted(statistic, fields)
-        body = {**question(asked, epsilon, mechanism, norm), **options}
+        body = question(asked, epsilon, mechanism, norm, **options)
         return (yield from question_scripting(self._line, self.id, body, language))
 
     # Further methods: app.client.methods has one for each kind

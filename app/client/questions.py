@@ -459,18 +459,37 @@ _LISTS = frozenset({"by", "columns", "features", "levels", "where"})
 
 
 def question(
-    statistic: Question, epsilon: Amount | None, mechanism: str = "auto", norm: str = "auto"
+    statistic: Question,
+    epsilon: Amount | None,
+    mechanism: str = "auto",
+    norm: str = "auto",
+    /,
+    **options: object,
 ) -> dict[str, object]:
     """Return the body of a release or preview request; a preview may leave the price open.
 
-    A ``datetime`` in a condition is sent as an instant, see :mod:`app.client.answers`.
+    A ``datetime`` in a condition is sent as an instant, see :mod:`app.client.answers`. A share of
+    epsilon may stand for an ``inference``.
     """
     asked: dict[str, object] = {
         "statistic": plain(_with_conditions(statistic)),
         "mechanism": mechanism,
         "norm": norm,
     }
-    return asked if epsilon is None else {**asked, "epsilon": amount(epsilon)}
+    price = {} if epsilon is None else {"epsilon": amount(epsilon)}
+    return {**asked, **price, **{name: _in_full(name, each) for name, each in options.items()}}
+
+
+def several(questions: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+    """Return the questions of a study plan, each as the body of a preview request."""
+    return [_one_of_several(**each) for each in questions]
+
+
+def _one_of_several(
+    statistic: Question, epsilon: Amount | None = None, mechanism: str = "auto", norm: str = "auto",
+    **options: object,
+) -> dict[str, object]:  # fmt: skip
+    return question(statistic, epsilon, mechanism, norm, **options)
 
 
 def _with_conditions(statistic: Question) -> dict[str, Any]:

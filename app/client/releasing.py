@@ -38,7 +38,7 @@ from app.client.models import (
     StudyPlan,
     SyntheticRows,
 )
-from app.client.questions import OnWait, Progress, question
+from app.client.questions import OnWait, Progress, several
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -259,17 +259,9 @@ def previewing(line: Line, dataset: str, body: Mapping[str, object]) -> Steps[Pr
 
 def planning(line: Line, dataset: str, questions: Sequence[Mapping[str, Any]]) -> Steps[StudyPlan]:
     """Ask what questions would cost together."""
-    bodies = [
-        {**each, **question(each["statistic"], each.get("epsilon"), *_choice(each))}
-        for each in questions
-    ]
-    path = f"/v1/datasets/{dataset}/study-plans"
-    response = yield from line.repeatable("POST", path, json={"questions": bodies})
+    path, body = f"/v1/datasets/{dataset}/study-plans", {"questions": several(questions)}
+    response = yield from line.repeatable("POST", path, json=body)
     return StudyPlan.model_validate_json(response.content)
-
-
-def _choice(asked: Mapping[str, Any]) -> tuple[str, str]:
-    return asked.get("mechanism", "auto"), asked.get("norm", "auto")
 
 
 def dry_running(line: Line, dataset: str, body: Mapping[str, object]) -> Steps[DryRun]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from app.client.answers import Answer, members_of, plain
 from app.client.datasets import Facts
 from app.client.models import Release, SavedPlan
-from app.client.questions import Amount, OnWait, Question, question
+from app.client.questions import Amount, OnWait, Question, question, several
 from app.client.releasing import Call, Line, Listing, Pages, Steps, drawing, release_in
 
 
@@ -177,7 +177,7 @@ class ReviewCalls:
         """
         path = at(release)
         tag = seen or (yield from self._seen(path))
-        body = {**question(statistic, epsilon, mechanism, norm), **options}
+        body = question(statistic, epsilon, mechanism, norm, **options)
         sent = self.line.send("POST", f"{path}/revisions", json=body, headers={"If-Match": tag})
         return release_in((yield from sent))
 
@@ -226,7 +226,12 @@ class ReviewCalls:
         Only its owner sees a draft. ``request_plan`` asks for its approval.
         """
         wanted = dataset.id if isinstance(dataset, Facts) else dataset
-        body = {"dataset": wanted, "name": name, "purpose": purpose, "questions": [*questions]}
+        body = {
+            "dataset": wanted,
+            "name": name,
+            "purpose": purpose,
+            "questions": several(questions),
+        }
         response = yield from self.line.send("POST", _PLANS, json=plain(body))
         return SavedPlan.model_validate_json(response.content)
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.client import ClientError, Dataset, Release, ReleaseDesk
-from app.client.questions import Fields, conditions_in, question
+from app.client.questions import Fields, conditions_in, question, several
 from mechanisms.catalog import STATISTICS
 
 OPENAPI = json.loads((Path(__file__).parents[1] / "contract/openapi.json").read_text("utf-8"))
@@ -103,3 +103,12 @@ def test_an_answer_a_data_set_and_a_desk_read_well() -> None:
     frame = found.to_polars()
     assert frame.columns[:2] == ["term", "value"]
     assert frame.row(0)[:2] == ("age", 40.5)
+
+
+def test_a_share_of_epsilon_stands_for_an_inference_in_every_question() -> None:
+    mean = {"kind": "mean", "columns": ["income"]}
+    asked: dict[str, Any] = {"statistic": mean, "epsilon": 1, "inference": "1/3"}
+    body = question(asked["statistic"], 1, inference="1/3", purpose="a table")
+    assert body["inference"] == {"share": "1/3"}
+    assert body["purpose"] == "a table"
+    assert several([asked]) == [question(asked["statistic"], 1, inference={"share": "1/3"})]
