@@ -161,19 +161,48 @@ def _draw_points(axes: Any, found: Sequence[tidy.Row], labels: Labels) -> None:
 
 
 def _draw_curves(axes: Any, found: Sequence[tidy.Row], labels: Labels) -> None:
-    curves: dict[str, list[tidy.Row]] = {}
+    groups: dict[tuple[object, ...], dict[float, dict[str, tidy.Row]]] = {}
     for each in found:
-        groups = [label(name, value, labels) for name, value in each.key.labels.items()]
-        named = str(each.key.place[-1]).replace("_", " ")
-        curves.setdefault(", ".join([*groups, named]), []).append(each)
-    for place, (name, rows) in enumerate(curves.items()):
-        at, color = [each.key.at for each in rows], f"C{place % 10}"
-        axes.plot(at, [each.estimate for each in rows], ".-", color=color, label=name)
-        bands = [each.interval for each in rows]
-        if all(bands):
-            lows, highs = zip(*(band for band in bands if band), strict=True)
-            axes.fill_between(at, lows, highs, color=color, alpha=0.2, linewidth=0)
-    axes.legend()
+        *above, _, name = each.key.place
+        at = each.key.at or 0.0
+        groups.setdefault(tuple(above), {}).setdefault(at, {})[str(name)] = each
+    for color, places in enumerate(groups.values()):
+        own = next(iter(next(iter(places.values())).values())).key.labels
+        style: dict[str, Any] = {
+            "color": f"C{color % 10}",
+            "label": ", ".join(label(name, value, labels) for name, value in own.items()),
+        }
+        if all({"true_positive", "false_positive"} <= names.keys() for names in places.values()):
+            _draw_rates(axes, [*places.values()], style)
+        else:
+            _draw_steps(axes, sorted(places.items()), style)
+    if any(line.get_label()[:1] not in ("", "_") for line in axes.lines):
+        axes.legend()
+
+
+def _draw_rates(axes: Any, places: Sequence[Mapping[str, tidy.Row]], style: Any) -> None:
+    """Draw true against false positives, and the line of a score that predicts nothing."""
+    rates = ("false_positive", "true_positive")
+    across, up = ([names[rate].estimate for names in places] for rate in rates)
+    axes.plot(across, up, ".-", **style)
+    axes.plot((0, 1), (0, 1), color="grey", linewidth=0.5)
+    axes.set_xlabel("false positives")
+    axes.set_ylabel("true positives")
+
+
+def _draw_steps(axes: Any, places: Any, style: Any) -> None:
+    """Draw what falls in steps, with its band; it begins at 1."""
+    rows = [(at, names["survival"]) for at, names in places if "survival" in names]
+    at = [0.0, *(place for place, _ in rows)]
+    axes.step(at, [1.0, *(row.estimate for _, row in rows)], where="post", **style)
+    bands = [row.interval for _, row in rows]
+    if all(bands):
+        lows, highs = zip((1.0, 1.0), *bands, strict=True)
+        axes.fill_between(
+            at, lows, highs, step="post", color=style["color"], alpha=0.2, linewidth=0
+        )
+    axes.set_ylim(0, 1.05)
+    axes.set_ylabel("survival")
 
 
 def polars_of(rows: Sequence[Row]) -> Any:

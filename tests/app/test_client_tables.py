@@ -232,13 +232,27 @@ def test_numbers_are_drawn_with_their_intervals_on_one_axis() -> None:
         released(None).plot()
 
 
-def test_curves_are_drawn_with_their_bands() -> None:
-    points = [{"at": 1, "survival": 0.9}, {"at": 2, "survival": 0.5}]
+def test_survival_is_drawn_by_steps() -> None:
+    points = [
+        {"at": "1", "at_risk": 9, "survival": 0.9},
+        {"at": "2", "at_risk": 5, "survival": 0.5},
+    ]
     axes = released({"curve": points}).plot(Figure().subplots())
     (line,) = axes.lines
-    assert [*map(float, line.get_xdata())] == [1, 2]
-    assert [*map(float, line.get_ydata())] == [0.9, 0.5]
-    assert line.get_label() == "survival"
+    assert [*map(float, line.get_xdata())] == [0, 1, 2]
+    assert [*map(float, line.get_ydata())] == [1, 0.9, 0.5]
+    assert axes.get_legend() is None
+
+
+def test_rates_are_drawn_against_each_other() -> None:
+    rates = [(0.2, 0.7), (0.6, 0.9)]
+    points = [
+        {"threshold": str(at), "false_positive": fp, "true_positive": tp}
+        for at, (fp, tp) in enumerate(rates)
+    ]
+    axes = released({"curve": points}).plot(Figure().subplots())
+    assert [*axes.lines[0].get_xdata()] == [0.2, 0.6]
+    assert [*axes.lines[0].get_ydata()] == [0.7, 0.9]
 
 
 def test_the_client_loads_no_package_that_it_can_do_without() -> None:
