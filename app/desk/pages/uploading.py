@@ -145,7 +145,7 @@ def show_readings(visitor: CuratorVisitor, state: State) -> Response:
     return JSONResponse([asdict(each) for each in found], headers={"Cache-Control": "no-store"})
 
 
-_MOST_EARLIER = 20
+_MOST_EARLIER = 12
 _NOT_STORED = {"Cache-Control": "no-store"}
 _UNANSWERED = "is required: choose no, yes, or that you do not know"
 
