@@ -10,7 +10,6 @@ import pytest
 
 from app.desk.addresses import ROUTERS
 from app.desk.routes import VisitorWith
-from app.web.languages import COOKIE as LANGUAGE
 from tests.contract.service import ADMIN_KEY, Service, make_key, running, upload
 from tests.desk.browsing import Browsing, Page, nobody, signed_in
 
@@ -95,9 +94,9 @@ def test_a_session_ends_with_signing_out_and_with_its_key(
 def test_the_cookie_is_for_this_service_alone(service: Service) -> None:
     with httpx.Client(base_url=service.url) as client:
         answer = client.post("/desk/sign-in", data={"key": ADMIN_KEY})
-        # a person who has chosen a language gets that as a cookie of its own
+        # the language that a person has chosen, and what was opened last, are cookies of their own
         found = [each.lower() for each in answer.headers.get_list("set-cookie")]
-        (said,) = (each for each in found if not each.startswith(LANGUAGE))
+        (said,) = (each for each in found if each.startswith("release-desk-session="))
         assert {"httponly", "samesite=strict", "path=/"} <= set(said.split("; "))
         assert ADMIN_KEY not in said
 
