@@ -72,7 +72,7 @@ def session_of(request: Request) -> str:
 
 
 def remember(request: Request, response: Response, token: str) -> None:
-    """Have the browser keep a session's token, and nothing of whoever had one before."""
+    """Have the browser keep a session's token, and delete what the previous session left."""
     response.set_cookie(_name(request), token, max_age=LONGEST_S, path="/", **_guarded(request))
     response.delete_cookie(_RECENT, path=path_of(), **_guarded(request))
 

@@ -237,7 +237,7 @@ def test_what_waits_too_long_is_given_back(place: Place) -> None:
             assert await services.reviews.expire_due(at=later) == 1
             assert await services.reviews.expire_due(at=later) == 0
             over = await services.releases.get(asked.id, caller=BOB)
-            assert (over.state, over.reason) == (ReleaseState.EXPIRED, "nobody decided in time")
+            assert (over.state, over.reason) == (ReleaseState.EXPIRED, "no one decided in time")
             assert amounts(services, dataset) == (0, 0)
             with store.reading() as reader:
                 last = reader.entries.list(over.account)[-1]

@@ -128,7 +128,7 @@ def _with_line_ends(fields: dict[str, Any]) -> dict[str, list[str]]:
 
 
 @contextmanager
-def nobody(service: Service) -> Iterator[Browsing]:
+def signed_out(service: Service) -> Iterator[Browsing]:
     """Return a browser that is not signed in."""
     with httpx.Client(base_url=service.url, timeout=PATIENCE_S, follow_redirects=True) as client:
         yield Browsing(client)
@@ -137,7 +137,7 @@ def nobody(service: Service) -> Iterator[Browsing]:
 @contextmanager
 def signed_in(service: Service, key: str) -> Iterator[Browsing]:
     """Return a browser that is signed in with a key."""
-    with nobody(service) as browsing:
+    with signed_out(service) as browsing:
         shown = browsing.send(browsing.open("/desk/sign-in"), "Sign in", key=key)
         assert shown.path == "/desk"
         yield browsing

@@ -12,7 +12,7 @@ from app.desk.questions import kinds
 from app.desk.rendering import ident
 from tests.contract.examples import with_examples
 from tests.contract.service import Service, running, spent, upload
-from tests.desk.browsing import Browsing, Page, confirmed, nobody, person
+from tests.desk.browsing import Browsing, Page, confirmed, person, signed_out
 from tests.tiers import wide
 
 COLUMNS = {
@@ -334,8 +334,8 @@ def test_a_curator_publishes_and_withdraws(
     assert not own.tree.xpath("//button[normalize-space()='Publish']")
     public = f"/public/releases/{own.path.rsplit('/', 1)[1]}"
     shown = curator.open(own.path)
-    with nobody(service) as anybody:
-        assert anybody.client.get(f"{public}.json").status_code == 404
+    with signed_out(service) as visitor:
+        assert visitor.client.get(f"{public}.json").status_code == 404
         for wrong in (" ", "r" * 5_000):
             refused = curator.send(shown, "Publish", status=422, reason=wrong)
             assert _fault(refused, "reason")
@@ -344,16 +344,16 @@ def test_a_curator_publishes_and_withdraws(
         assert stale.heading == shown.heading
         asked = curator.send(shown, "Publish", reason="Table 2")
         assert asked.heading == "Publish this release?"
-        assert anybody.client.get(f"{public}.json").status_code == 404
+        assert visitor.client.get(f"{public}.json").status_code == 404
         for _ in range(2):
             published = curator.send(asked, "Publish", confirmed="yes")
-        assert anybody.client.get(f"{public}.json").status_code == 200
+        assert visitor.client.get(f"{public}.json").status_code == 200
         assert "its public page" in analyst.open(own.path).text
         refused = curator.send(published, "Withdraw publication", status=422, note=" ")
         assert _fault(refused, "note") == "is required"
         withdrawn = confirmed(curator, published, "Withdraw publication", note="Superseded")
         assert "It was withdrawn from the public: Superseded" in withdrawn.text
-        assert anybody.client.get(f"{public}.json").status_code == 410
+        assert visitor.client.get(f"{public}.json").status_code == 410
 
 
 def test_what_waits_can_be_withdrawn(service: Service, admin: httpx.Client) -> None:

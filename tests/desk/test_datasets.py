@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.contract.service import Service, ask, assert_problem, make_key, settled, upload
-from tests.desk.browsing import Browsing, Page, confirmed, nobody, signed_in
+from tests.desk.browsing import Browsing, Page, confirmed, signed_in, signed_out
 
 HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}"
 LINKS = {
@@ -243,7 +243,7 @@ def test_a_cap_is_set_and_lifted(service: Service, admin: httpx.Client, curator:
     assert _rows(shown) == [[key["person"], "0.5", "0"]]
     with signed_in(service, key["secret"]) as browsing:
         assert "You may use 0.5 at most" in _open(browsing, dataset).text
-    wrong = curator.send(shown, "Set cap", person="nobody of this name", reason="", status=422)
+    wrong = curator.send(shown, "Set cap", person="no such person", reason="", status=422)
     assert len(wrong.tree.xpath("//p[@class='fault']")) == 2
     lifted = curator.send(
         shown, "Set cap", person=key["person"], lift="yes", epsilon="1", reason="enough"
@@ -328,7 +328,7 @@ def test_many_releases_are_paged(admin: httpx.Client, curator: Browsing) -> None
 
 def test_nobody_sees_a_data_set_without_signing_in(service: Service, admin: httpx.Client) -> None:
     dataset = upload(admin)
-    with nobody(service) as browsing:
+    with signed_out(service) as browsing:
         page = browsing.open(f"/desk/datasets/{dataset['id']}")
         assert page.path == "/desk/sign-in"
         assert dataset["name"] not in page.answer.text
@@ -347,8 +347,8 @@ def test_values_are_shown_by_their_labels_and_told_as_they_are(
     path = f"/v1/releases/{release['id']}/publication"
     made = admin.post(path, json={"reason": "for all"}, headers={"If-Match": "*"})
     assert made.status_code == 201
-    with nobody(service) as anybody:
-        public = anybody.open(f"/public/releases/{release['id']}")
+    with signed_out(service) as visitor:
+        public = visitor.open(f"/public/releases/{release['id']}")
     for page in (public, curator.open(f"/desk/releases/{release['id']}")):
         for name in ("ward=Old Town", "ward=other (2)", "ward=other (3)"):
             assert name in page.text

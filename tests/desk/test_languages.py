@@ -36,7 +36,7 @@ from mechanisms.catalog import STATISTICS, offers
 from mechanisms.estimates import verdicts
 from mechanisms.privacy import Adjacency
 from tests.contract.service import ADMIN_KEY, Service, ask, make_key, settled, upload
-from tests.desk.browsing import Browsing, nobody, signed_in
+from tests.desk.browsing import Browsing, signed_in, signed_out
 from tests.desk.test_public import INVENTED, publish
 
 APP = Path(app.__file__).parent
@@ -276,18 +276,18 @@ def test_pages_of_the_desk_are_in_the_chosen_language(
 
 
 def test_a_public_page_is_kept_once_for_each_language(service: Service, release: str) -> None:
-    with nobody(service) as anybody:
+    with signed_out(service) as visitor:
         path = f"/public/releases/{release}"
         got = {}
         for accepted in ("de-CH", "en", "fr", "de"):
-            answer = anybody.client.get(path, headers={"Accept-Language": accepted})
+            answer = visitor.client.get(path, headers={"Accept-Language": accepted})
             assert answer.headers["Vary"] == "Accept-Language"
             assert answer.headers["Cache-Control"].startswith("public")
             got[accepted] = (answer.headers["ETag"], answer.headers["Content-Language"])
         assert got["de-CH"] == got["de"]
         assert len(set(got.values())) == 3
-        german = anybody.client.get(path, headers={"Accept-Language": "de"})
-        same = anybody.client.get(
+        german = visitor.client.get(path, headers={"Accept-Language": "de"})
+        same = visitor.client.get(
             path, headers={"Accept-Language": "en", "If-None-Match": german.headers["ETag"]}
         )
         assert same.status_code == 200, "one language's tag is no tag of another's"
@@ -295,17 +295,17 @@ def test_a_public_page_is_kept_once_for_each_language(service: Service, release:
         assert english_numbers(german.text) == []
         assert re.search(r"\d+,\d+", german.text)
         cookie = {"Cookie": "release-desk-language=fr", "Accept-Language": "de"}
-        assert anybody.client.get(path, headers=cookie).headers["Content-Language"] == "de"
+        assert visitor.client.get(path, headers=cookie).headers["Content-Language"] == "de"
 
 
 def test_a_language_in_a_public_address_stays_with_its_links(
     service: Service, release: str
 ) -> None:
-    with nobody(service) as anybody:
-        page = anybody.open("/public?lang=de")
+    with signed_out(service) as visitor:
+        page = visitor.open("/public?lang=de")
         links = [each for each in page.links().values() if f"/public/releases/{release}" in each]
         assert links == [f"/public/releases/{release}?lang=de"]
-        shown = anybody.open(links[0])
+        shown = visitor.open(links[0])
         assert shown.tree.get("lang") == "de"
         assert shown.links()["Zertifikat"].endswith("/certificate?lang=de")
         assert "set-cookie" not in shown.answer.headers
@@ -313,11 +313,11 @@ def test_a_language_in_a_public_address_stays_with_its_links(
 
 
 def test_files_and_programs_get_the_same_in_every_language(service: Service, release: str) -> None:
-    with nobody(service) as anybody:
+    with signed_out(service) as visitor:
         for ending in (".json", ".csv", ".bib", ".txt", "/chart.svg"):
             path = f"/public/releases/{release}{ending}"
             of = [
-                anybody.client.get(path, headers={"Accept-Language": each}).content
+                visitor.client.get(path, headers={"Accept-Language": each}).content
                 for each in ("en", "de")
             ]
             assert of[0] == of[1], ending

@@ -14,7 +14,7 @@ import pytest
 from lxml import html
 
 from tests.contract.service import Service, ask, running, settled, upload
-from tests.desk.browsing import Browsing, Page, nobody
+from tests.desk.browsing import Browsing, Page, signed_out
 from tests.speed import PATIENCE_S
 
 AWKWARD = "</script><b>\"survey\" & 'more'"
@@ -32,7 +32,7 @@ def publish(admin: httpx.Client, release: str, reason: str = "for <b>all</b>") -
 
 @pytest.fixture(scope="module")
 def anybody(service: Service) -> Iterator[Browsing]:
-    with nobody(service) as browsing:
+    with signed_out(service) as browsing:
         yield browsing
 
 
@@ -347,7 +347,7 @@ def test_the_page_carries_the_proof_that_its_charge_is_in_the_log(
     with (
         running(tmp_path / "data", checkpoint_s=0.05) as service,
         service.client() as admin,
-        nobody(service) as reader,
+        signed_out(service) as reader,
     ):
         release = ask(admin, upload(admin)["id"]).json()["id"]
         publish(admin, release)

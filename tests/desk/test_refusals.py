@@ -16,7 +16,7 @@ from app.api.dependencies import DirectRoutes
 from app.domain.problems import PROBLEMS, Problem
 from app.services.people.sessions import SessionService
 from tests.contract.service import ADMIN_KEY, Service, running
-from tests.desk.browsing import Browsing, nobody, signed_in
+from tests.desk.browsing import Browsing, signed_in, signed_out
 from tests.tiers import in_one
 
 FORM = "application/x-www-form-urlencoded"
@@ -92,7 +92,7 @@ def admin_there(small: Service) -> Iterator[Browsing]:
 
 @pytest.fixture(scope="module")
 def somebody_there(small: Service) -> Iterator[Browsing]:
-    with nobody(small) as browsing:
+    with signed_out(small) as browsing:
         yield browsing
 
 

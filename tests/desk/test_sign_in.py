@@ -11,7 +11,7 @@ import pytest
 from app.desk.addresses import ROUTERS
 from app.desk.routes import VisitorWith
 from tests.contract.service import ADMIN_KEY, Service, make_key, running, upload
-from tests.desk.browsing import Browsing, Page, nobody, signed_in
+from tests.desk.browsing import Browsing, Page, signed_in, signed_out
 
 OPEN = {
     "/desk/sign-in",
@@ -28,7 +28,7 @@ OPEN = {
 
 
 def test_the_desk_begins_with_signing_in(service: Service) -> None:
-    with nobody(service) as browsing:
+    with signed_out(service) as browsing:
         page = browsing.open("/desk/nowhere")
         assert page.path == "/desk/sign-in"
         assert page.labels() == ["API key"]
@@ -49,11 +49,11 @@ def test_signing_in_leads_back_to_what_was_asked_with_all_that_was_filled_in(
         "purpose": "a//b & c=d?\ne", "act": "preview",
     }  # fmt: skip
     address = f"/desk/datasets/{dataset}/ask?{urlencode(asked)}"
-    with nobody(service) as browsing:
+    with signed_out(service) as browsing:
         shown = browsing.send(browsing.open(address), "Sign in", key=ADMIN_KEY)
         assert str(shown.answer.url).endswith(address)
         assert "epsilon 0.125" in shown.text
-    with nobody(service) as browsing:
+    with signed_out(service) as browsing:
         long = browsing.open(f"/desk/releases?status={'x' * 9000}")
         assert browsing.send(long, "Sign in", key=ADMIN_KEY).path == "/desk/releases"
 

@@ -50,6 +50,7 @@ def test_a_plan_goes_its_whole_way(
     assert "Nothing is reserved or charged" in waiting.text
     sheet = reviewer.open(waiting.path)
     assert "sure after it" in sheet.text
+    assert "Released about these people before" in sheet.text
     assert "Tables 1 and 2" in reviewer.open("/desk").text
     approved = reviewer.send(sheet, "Approve", reason="within the protocol")
     assert "Your vote is in the ledger: approved." in approved.text

@@ -52,7 +52,7 @@ def peer_row(**changes: object) -> Row:
     return replace(ROW, method="peer", version="1", **changes)  # type: ignore[arg-type]
 
 
-def told(name: str, *answers: list[list[float] | None]) -> Peer:
+def answering(name: str, *answers: list[list[float] | None]) -> Peer:
     """Return a peer that answers so."""
     lines = [json.dumps({"values": each, "ms": [1.0] * len(each)}) for each in answers]
     return Peer(name, "1", StringIO(), StringIO("\n".join(lines) + "\n"))
@@ -154,14 +154,14 @@ def test_we_answer_a_cell() -> None:
 def test_a_peer_answers_a_cell() -> None:
     cell = cell_of("mean")
     call = Call(peer="toy", stated=1.0, true=1.0, draws=8)
-    peer = told("toy", [[cell.truth[0] + 3.0]] * 8)
+    peer = answering("toy", [[cell.truth[0] + 3.0]] * 8)
     row = comparing.theirs(cell, call, peer, quick=False)
     assert (row.method, row.error_mean, row.replicate_count) == ("toy", pytest.approx(3.0), 8)
     with pytest.raises(RuntimeError, match="refused"):
-        comparing.theirs(cell, call, told("toy", [[1.0]] * 7 + [None]), quick=False)
+        comparing.theirs(cell, call, answering("toy", [[1.0]] * 7 + [None]), quick=False)
 
 
-def test_a_peer_that_stops_is_told() -> None:
+def test_a_peer_that_stops_is_reported() -> None:
     with pytest.raises(RuntimeError, match="stopped"):
         Peer("toy", "1", StringIO(), StringIO()).ask("mean", {}, {}, draws=1)
 
@@ -169,7 +169,7 @@ def test_a_peer_that_stops_is_told() -> None:
 def test_an_audit_refutes_who_leaks_and_not_us() -> None:
     pair = next(each for each in pairs.pairs() if each.name == "mean of ten")
     pair = replace(pair, draws=2_000, calls=(pair.calls[0],))
-    leak = told("opendp", [[0.0]] * 2_000, [[0.1]] * 2_000)
+    leak = answering("opendp", [[0.0]] * 2_000, [[0.1]] * 2_000)
     ours, theirs = auditing.audits(pair, {"opendp": leak}, quick=False)
     assert not ours.broken
     assert theirs.broken
@@ -380,8 +380,8 @@ def test_a_peer_answers_with_rows_and_ours_with_tables() -> None:
     rows = np.column_stack([rng.integers(0, size, 60) for size in sizes])
     flat = rows.ravel().astype(float).tolist()
     peers = {
-        synthetic.DATA: told("microdata", [flat], [flat]),
-        synthetic.MBI: told("mbi", [flat], [flat]),
+        synthetic.DATA: answering("microdata", [flat], [flat]),
+        synthetic.MBI: answering("mbi", [flat], [flat]),
     }
     asked = (
         synthetic.Asked(data=name, what=synthetic.ROWS, algorithm="mst", draws=1, is_quick=True),

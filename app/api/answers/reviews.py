@@ -18,6 +18,7 @@ from app.services.reviewing.sheets import (
     CommentRecord,
     Earlier,
     History,
+    Judged,
     Overlap,
     Sheet,
     Use,
@@ -255,7 +256,34 @@ class VotesAnswer(Answer):
     """The votes: your own, until all are in."""
 
 
-class SheetAnswer(Answer):
+class JudgedAnswer(Answer):
+    """What a reviewer needs of any request, of one question or of several."""
+
+    asker: AskerAnswer
+    """Who asks."""
+    bounds: dict[str, dict[str, Any]]
+    """The declared facts of the columns that the request speaks of."""
+    matrix: MatrixAnswer
+    """Which earlier releases touch the same columns."""
+    overlaps: list[OverlapAnswer]
+    """Other data sets about the same people."""
+    uses: list[UseAnswer]
+    """What has been released of each account that holds data of the same people."""
+    for_one_person: list[str]
+    """What the request means for one person, a sentence each; empty where there is a delta."""
+    same_people: StatedPeople
+    """What the data set's curator has stated of whether its people may be in an earlier one."""
+    policy: dict[str, Any]
+    """The data set's policy."""
+    policy_says: list[str]
+    """What it says of this request, a sentence each."""
+    checklist: list[str]
+    """What this data set's reviewers look at."""
+    votes: VotesAnswer
+    """The votes, as far as the caller may see them."""
+
+
+class SheetAnswer(JudgedAnswer):
     """All that a reviewer needs of one release."""
 
     release: str
@@ -272,8 +300,6 @@ class SheetAnswer(Answer):
     """How often it has come before its reviewers."""
     version: int
     """Which version of the request this is."""
-    asker: AskerAnswer
-    """Who asks."""
     purpose: str | None
     """What the numbers are for, in the asker's words."""
     words: str
@@ -286,28 +312,8 @@ class SheetAnswer(Answer):
     """What it would take."""
     expected: ExpectedAnswer
     """What it would be worth."""
-    bounds: dict[str, dict[str, Any]]
-    """The declared facts of the columns that the request speaks of."""
-    matrix: MatrixAnswer
-    """Which earlier releases touch the same columns."""
-    overlaps: list[OverlapAnswer]
-    """Other data sets about the same people."""
-    uses: list[UseAnswer]
-    """What has been released of each account that holds data of the same people."""
-    for_one_person: list[str]
-    """What the release means for one person, a sentence each; empty where there is a delta."""
-    same_people: StatedPeople
-    """What the data set's curator has stated of whether its people may be in an earlier one."""
-    policy: dict[str, Any]
-    """The data set's policy."""
-    policy_says: list[str]
-    """What it says of this request, a sentence each."""
-    checklist: list[str]
-    """What this data set's reviewers look at."""
     versions: list[VersionAnswer]
     """Every version of the request, each compared with the one before."""
-    votes: VotesAnswer
-    """What has been voted in this turn."""
     comments: list[CommentAnswer]
     """What has been said, as far as the caller may read it."""
 
@@ -324,8 +330,9 @@ def sheet_response(sheet: Sheet, *, known: Callable[[str], bool]) -> Response:
 
 def sheet_answer(sheet: Sheet) -> SheetAnswer:
     """Return a review sheet."""
-    asker, cost, votes, expected = sheet.asker, sheet.cost, sheet.votes, sheet.expected
+    cost = sheet.cost
     return SheetAnswer(
+        **judged(sheet),
         release=sheet.record.id,
         dataset=sheet.facts.id,
         dataset_name=sheet.facts.record.name,
@@ -333,7 +340,6 @@ def sheet_answer(sheet: Sheet) -> SheetAnswer:
         etag=sheet.etag,
         turn=sheet.record.turn,
         version=sheet.record.version,
-        asker=asker_answer(asker),
         purpose=sheet.purpose,
         words=sheet.words,
         about_missing=list(sheet.about_missing),
@@ -345,23 +351,31 @@ def sheet_answer(sheet: Sheet) -> SheetAnswer:
             remaining=cost.remaining,
             share=cost.share,
         ),
-        expected=expected_answer(expected),
-        bounds={name: dict(column) for name, column in sheet.bounds.items()},
-        matrix=matrix_answer(sheet.bounds, sheet.earlier),
-        overlaps=overlaps_answer(sheet.overlaps),
-        uses=uses_answer(sheet.uses),
-        for_one_person=list(sheet.for_one_person),
-        same_people=sheet.facts.same_people,
-        policy=dict(sheet.policy),
-        policy_says=list(sheet.policy_says),
-        checklist=list(sheet.facts.checklist),
+        expected=expected_answer(sheet.expected),
         versions=versions_answer(sheet.versions).items,
-        votes=votes_answer(votes),
         comments=comments_answer(sheet.comments).items,
     )
 
 
-def asker_answer(asker: History) -> AskerAnswer:
+def judged(sheet: Judged) -> dict[str, Any]:
+    """Return the fields of a :class:`JudgedAnswer`."""
+    background = sheet.background
+    return {
+        "asker": _asker(background.asker),
+        "bounds": {name: dict(column) for name, column in sheet.bounds.items()},
+        "matrix": matrix_answer(sheet.bounds, background.earlier),
+        "overlaps": _overlaps(background.overlaps),
+        "uses": _uses(background.uses),
+        "for_one_person": list(sheet.for_one_person),
+        "same_people": sheet.facts.same_people,
+        "policy": dict(sheet.policy),
+        "policy_says": list(sheet.policy_says),
+        "checklist": list(sheet.facts.checklist),
+        "votes": votes_answer(sheet.votes),
+    }
+
+
+def _asker(asker: History) -> AskerAnswer:
     """Return who asks."""
     return AskerAnswer(
         person=asker.person,
@@ -383,12 +397,12 @@ def expected_answer(expected: ErrorEstimate) -> ExpectedAnswer:
     )
 
 
-def overlaps_answer(overlaps: Sequence[Overlap]) -> list[OverlapAnswer]:
+def _overlaps(overlaps: Sequence[Overlap]) -> list[OverlapAnswer]:
     """Return data sets about the same people."""
     return [OverlapAnswer(dataset=each.dataset, name=each.name, why=each.why) for each in overlaps]
 
 
-def uses_answer(uses: Sequence[Use]) -> list[UseAnswer]:
+def _uses(uses: Sequence[Use]) -> list[UseAnswer]:
     """Return what has been released about the same people."""
     return [
         UseAnswer(

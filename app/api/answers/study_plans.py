@@ -9,21 +9,7 @@ from starlette.responses import Response
 
 from app.api.answers.paging import Answer
 from app.api.answers.releases import ChargeAnswer, PreviewAnswer
-from app.api.answers.reviews import (
-    AskerAnswer,
-    ExpectedAnswer,
-    MatrixAnswer,
-    OverlapAnswer,
-    UseAnswer,
-    VotesAnswer,
-    asker_answer,
-    expected_answer,
-    matrix_answer,
-    overlaps_answer,
-    uses_answer,
-    votes_answer,
-)
-from app.domain.datasets import StatedPeople
+from app.api.answers.reviews import ExpectedAnswer, JudgedAnswer, expected_answer, judged
 from app.services.plans.answers import status_of, tag_within
 from app.services.plans.questions import statistic_json
 from app.services.reviewing.plan_sheets import PlanSheet
@@ -125,39 +111,17 @@ class SavedPlanAnswer(Answer):
     """A plan reserves nothing."""
 
 
-class PlanSheetAnswer(Answer):
+class PlanSheetAnswer(JudgedAnswer):
     """All that a reviewer needs of one study plan."""
 
     plan: SavedPlanAnswer
     """The plan."""
-    asker: AskerAnswer
-    """Who asks."""
     epsilon: str
     """The privacy loss of all questions together."""
     share: float
     """Which part of what is left its unpaid questions would take; above 1 they do not fit."""
     expected: list[ExpectedAnswer]
     """What each question's answer would be worth, in their order."""
-    bounds: dict[str, dict[str, Any]]
-    """The declared facts of the columns that the questions speak of."""
-    matrix: MatrixAnswer
-    """Which releases touch the same columns."""
-    overlaps: list[OverlapAnswer]
-    """Other data sets about the same people."""
-    uses: list[UseAnswer]
-    """What has been released of each account that holds data of the same people."""
-    for_one_person: list[str]
-    """What the unpaid questions mean for one person, a sentence each; empty with a delta."""
-    same_people: StatedPeople
-    """What the data set's curator has stated of whether its people may be in an earlier one."""
-    policy: dict[str, Any]
-    """The data set's policy."""
-    policy_says: list[str]
-    """What it says of this request, a sentence each."""
-    checklist: list[str]
-    """What this data set's reviewers look at."""
-    votes: VotesAnswer
-    """The votes, as far as the caller may see them."""
 
 
 def plan_answer(view: PlanView) -> SavedPlanAnswer:
@@ -219,21 +183,10 @@ def plan_response(view: PlanView, status_code: int = 200) -> Response:
 
 def plan_sheet_answer(sheet: PlanSheet) -> PlanSheetAnswer:
     """Return the review sheet of a study plan."""
-    known = sheet.background
     return PlanSheetAnswer(
+        **judged(sheet),
         plan=plan_answer(sheet.view),
-        asker=asker_answer(known.asker),
         epsilon=sheet.epsilon,
         share=sheet.share,
         expected=[expected_answer(each) for each in sheet.expected],
-        bounds={name: dict(column) for name, column in sheet.bounds.items()},
-        matrix=matrix_answer(sheet.bounds, known.earlier),
-        overlaps=overlaps_answer(known.overlaps),
-        uses=uses_answer(known.uses),
-        for_one_person=list(sheet.for_one_person),
-        same_people=sheet.facts.same_people,
-        policy=dict(sheet.policy),
-        policy_says=list(sheet.policy_says),
-        checklist=list(sheet.facts.checklist),
-        votes=votes_answer(sheet.votes),
     )

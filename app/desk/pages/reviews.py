@@ -176,7 +176,7 @@ async def _approval(
         facts=(
             (marked("Data set"), sheet.facts.record.name),
             (marked("Statistic"), sheet.words),
-            (marked("Requested by"), sheet.asker.person),
+            (marked("Requested by"), sheet.background.asker.person),
             (marked("Cost"), marked("epsilon %(epsilon)s", epsilon=cost.epsilon)),
             (
                 marked("Remaining budget"),

@@ -23,7 +23,7 @@ from app.services.plans.plans import PlanService
 from app.services.plans.questions import read_question
 from app.services.publishing.published import columns_of
 from app.services.reviewing.sheets import (
-    Background,
+    Judged,
     SheetService,
     Votes,
     for_one_person,
@@ -43,23 +43,16 @@ from mechanisms.privacy import NANOS_PER_EPSILON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSheet:
+class PlanSheet(Judged):
     """All that a reviewer needs of one study plan.
 
     ``share`` is which part of what is left the whole plan would take: above 1 it does not fit.
     """
 
     view: PlanView
-    facts: DatasetFacts
-    background: Background
     epsilon: str
     share: float
     expected: Sequence[ErrorEstimate]
-    bounds: Mapping[str, Mapping[str, Any]]
-    for_one_person: Sequence[str]
-    policy: Mapping[str, object]
-    policy_says: Sequence[str]
-    votes: Votes
 
 
 class PlanSheetService:

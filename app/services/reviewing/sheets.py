@@ -397,29 +397,32 @@ class Votes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class Judged:
+    """What a reviewer needs of any request: of one question, or of a study plan."""
+
+    facts: DatasetFacts
+    background: Background
+    bounds: Mapping[str, Mapping[str, Any]]
+    for_one_person: Sequence[str]
+    policy: Mapping[str, object]
+    policy_says: Sequence[str]
+    votes: Votes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet(Judged):
     """All that a reviewer needs of one release."""
 
     record: ReleaseRecord
-    facts: DatasetFacts
     status: str
     etag: str
-    asker: History
     purpose: str | None
     words: str
     about_missing: Sequence[str]
     request: Mapping[str, Any]
     cost: Cost
     expected: ErrorEstimate
-    bounds: Mapping[str, Mapping[str, Any]]
-    earlier: Sequence[Earlier]
-    overlaps: Sequence[Overlap]
-    uses: Sequence[Use]
-    for_one_person: Sequence[str]
-    policy: Mapping[str, object]
-    policy_says: Sequence[str]
     versions: Sequence[Version]
-    votes: Votes
     comments: Sequence[CommentRecord]
 
 
@@ -479,7 +482,7 @@ class SheetService:
             facts=facts,
             status=status_of(found.state),
             etag=etag_of(found),
-            asker=known.asker,
+            background=known,
             purpose=question.purpose,
             words=in_words(question),
             about_missing=details.get("about_missing", ()),
@@ -487,9 +490,6 @@ class SheetService:
             cost=_cost(reader, found, facts, question),
             expected=replace(expected, usefulness=warned(expected.usefulness, details)),
             bounds=bounds,
-            earlier=known.earlier,
-            overlaps=known.overlaps,
-            uses=known.uses,
             for_one_person=for_one_person(
                 float(str(question.epsilon)), facts, known.uses, charged=charged
             ),

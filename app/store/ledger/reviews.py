@@ -46,7 +46,7 @@ from app.store.ledger.reviewing.votes import (
 APPROVED = "release_approved"
 """The kind of the system entry that says who approved a release; its note names it, and why."""
 
-OVERDUE = "nobody decided in time"
+OVERDUE = "no one decided in time"
 """The reason of what has waited too long."""
 
 _REVISED = "revised"

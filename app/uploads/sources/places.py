@@ -372,10 +372,10 @@ def _told() -> Iterator[None]:
 
 _RANGE_BYTES = 1 << 24
 _TRIES = 3
-_ANONYMOUS = "nobody"
+_ANONYMOUS = "anonymous"
 """In place of a key where nothing is signed; without one the cloud would be asked for some."""
 SILENT = "the object store does not answer as it should"
-_TOLD: Mapping[int, Callable[[], Problem]] = {
+_REFUSALS: Mapping[int, Callable[[], Problem]] = {
     403: lambda: unreadable(DENIED),
     404: lambda: unreadable(ABSENT),
     412: changed,
@@ -571,7 +571,7 @@ def _store_failures_reported() -> Iterator[None]:
         yield
     except ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        raise _TOLD.get(status, lambda: unreadable(SILENT))() from None
+        raise _REFUSALS.get(status, lambda: unreadable(SILENT))() from None
     except BotoCoreError:
         raise unreadable(SILENT) from None
 

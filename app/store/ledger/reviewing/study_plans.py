@@ -476,11 +476,11 @@ def plan_faults(connection: Connection) -> Iterator[str]:
     stored_plans: Iterable[Row[Any]] = connection.execute(select(tables.study_plan))
     found = {row.id: row for row in stored_plans}
     for plan in sorted(said.keys() | found.keys()):
-        stored, told = found.get(plan), said.get(plan)
-        if stored is None or (stored.state == PlanState.DRAFT.value) != (told is None):
+        stored, stated = found.get(plan), said.get(plan)
+        if stored is None or (stored.state == PlanState.DRAFT.value) != (stated is None):
             yield f"study plan {shown(plan)}: the system account disagrees about it"
-        elif told is not None:
-            yield from _faults_of(connection, stored, told)
+        elif stated is not None:
+            yield from _faults_of(connection, stored, stated)
     for vote in connection.execute(select(tables.plan_vote)):
         digest = vote_digest(vote.study_plan, _vote_of(vote), vote.salt)
         if votes.pop(vote.seq, None) != digest:
@@ -508,11 +508,11 @@ _STEPS_SAY = ("decided_by", "decided_at", "reason", "expires_at", "ended_at")
 
 def _faults_of(connection: Connection, row: Row[Any], known: Columns) -> Iterator[str]:
     """Fault a plan that is not as it was requested, or draws that it did not allow."""
-    told = {**dict.fromkeys(_STEPS_SAY), **known}
-    digest = told.pop("digest")
+    stated = {**dict.fromkeys(_STEPS_SAY), **known}
+    digest = stated.pop("digest")
     try:
         plan = _record(row)
-        edited = plan.digest != digest or any(row._mapping[name] != told[name] for name in told)
+        edited = plan.digest != digest or any(row._mapping[name] != stated[name] for name in stated)
     except (KeyError, TypeError, ValueError):
         edited = True
     if edited:
