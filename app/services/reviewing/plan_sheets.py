@@ -30,7 +30,6 @@ from app.services.reviewing.sheets import (
     policy_says,
 )
 from app.services.reviewing.study_plans import (
-    PLAN_NOTICE,
     PlanRecord,
     PlanView,
     StudyPlanService,
@@ -145,7 +144,6 @@ def _said(policy: Policy, kinds: set[str]) -> Sequence[str]:
     return [
         *policy_says(policy, kinds),
         "One decision covers all questions of the plan, exactly as they are.",
-        PLAN_NOTICE,
     ]
 
 
