@@ -84,7 +84,7 @@ def bare_application(
         title="Release Desk",
         version=own_version(),
         lifespan=lifespan,
-        openapi_url=None,  # it would be encoded for everybody who asks
+        openapi_url=None,  # it would be encoded for everyone who asks
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,

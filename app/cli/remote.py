@@ -389,7 +389,7 @@ def releases_plan(desk: ReleaseDesk, *, dataset: str, study: TextIO, as_json: bo
 @as_json_option
 @connected
 def releases_list(desk: ReleaseDesk, *, as_json: bool) -> None:
-    """List your releases; a curator sees everybody's."""
+    """List your releases; a curator sees those of everyone."""
     columns = ("id", "dataset", "status", "mechanism", "norm", "epsilon")
     print_rows(desk.releases(), columns, as_json=as_json)
 
@@ -398,7 +398,7 @@ def releases_list(desk: ReleaseDesk, *, as_json: bool) -> None:
 @as_json_option
 @connected
 def releases_reviews(desk: ReleaseDesk, *, as_json: bool) -> None:
-    """List the releases that await a review; a curator sees everybody's."""
+    """List the releases that await a review; a curator sees everyone's."""
     columns = ("id", "dataset", "requested_by", "mechanism", "norm", "epsilon")
     print_rows(desk.releases(status=_AWAITING_REVIEW), columns, as_json=as_json)
 
@@ -473,6 +473,14 @@ def _inference_of(share: str | None) -> dict[str, Any]:
     return {} if share is None else {"inference": {"share": share}}
 
 
+_EXAMPLES = {
+    "STATISTIC": '{"kind": "mean", "columns": ["income"]}',
+    "CHANGES": '{"description": "Households"}',
+    "--assume": '{"rows": 1000}',
+}
+"""Texts for what is given as an argument and not as a file."""
+
+
 def parsed(text: str, name: str) -> dict[str, object]:
     """Return a JSON object that a command was given.
 
@@ -484,9 +492,11 @@ def parsed(text: str, name: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except ValueError:
-        raise click.UsageError(f"{name} is not JSON") from None
+        value = None
     if not isinstance(value, dict):
-        raise click.UsageError(f"{name} must be a JSON object")
+        example = _EXAMPLES.get(name)
+        shown = "" if example is None else f", such as '{example}', or \"$(cat FILE)\""
+        raise click.UsageError(f"{name} must be a JSON object{shown}")
     return value
 
 

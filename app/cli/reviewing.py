@@ -286,7 +286,7 @@ def plans_save(
 @as_json_option
 @connected
 def plans_list(desk: ReleaseDesk, *, status: str | None, as_json: bool) -> None:
-    """List your study plans; reviewers and curators see everybody's requests."""
+    """List your study plans; reviewers and curators see everyone's requests."""
     columns = ("id", "dataset", "name", "status", "requested_by")
     print_rows(desk.saved_plans(status=status), columns, as_json=as_json)
 

@@ -384,7 +384,7 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
 
     @Listing
     def releases(self, *, status: str | None = None) -> Pages[Release]:
-        """Yield the caller's releases, of one status if it is named; a curator sees everybody's.
+        """Yield the caller's releases, of one status if it is named; a curator sees everyone's.
 
         ``status``: ``awaiting_review``, ``changes_requested``, ``rejected``, ``withdrawn`` or
         ``expired``.

@@ -470,7 +470,7 @@ def _lines(text: str) -> list[str]:
 def doubts(form: Form) -> Mapping[str, str]:
     """Return the bounds that look as if they were read off the file, by their fields."""
     return {
-        field: "So precise a bound looks read off the file. It is shown to everybody: take a "
+        field: "So precise a bound looks read off the file. It is shown to everyone: take a "
         "round one, from public knowledge."
         for place, _ in rows_of(form)
         for field in (f"columns.{place}.lower", f"columns.{place}.upper")

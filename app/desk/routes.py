@@ -55,7 +55,7 @@ class Page(APIRoute):
         self._open = not any(isinstance(call, VisitorWith) for call in asked)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; one for everybody has its bounds (:mod:`app.web.anonymous`)."""
+        """Answer a request; one for everyone has its bounds (:mod:`app.web.anonymous`)."""
         if not self._open:
             await super().handle(scope, receive, send)
             return

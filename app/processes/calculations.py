@@ -2,7 +2,7 @@
 
 A plan of many columns takes a second of one core, a simulation as long, and a large
 hostile body seconds to be read.
-In a thread that would hold the interpreter's lock against everybody else in the
+In a thread that would hold the interpreter's lock against everyone else in the
 server, so such calculations are made in a process forked from one that has
 loaded what it needs (:mod:`app.processes.program`). It sees what it is given, which
 is public facts and a question, a released answer to derive from, or a body, and neither

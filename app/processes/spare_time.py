@@ -147,7 +147,7 @@ class Standstill:
     def _look_around(self) -> None:
         while not self.found():
             time.sleep(_LOOK_S)
-        # No clean-up: the locks that it would take are what everybody waits for.
+        # No clean-up: the locks that it would take are what everyone waits for.
         os._exit(1)
 
 

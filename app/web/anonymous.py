@@ -219,7 +219,7 @@ def address_of(host: str) -> str:
     """
     try:
         address = ip_address(host.partition("%")[0])
-    except ValueError:  # a socket in the file system: everybody's
+    except ValueError:  # a socket in the file system: everyone's
         return host
     if not isinstance(address, IPv6Address):
         return str(address)

@@ -170,7 +170,7 @@ class ProviderSignIn:
         ------
         Problem
             ``not-found``; ``sign-in-failed``: what was begun is not this, or too long ago, the
-            provider does not vouch for anybody, or its groups have no role here;
+            provider does not vouch for anyone, or its groups have no role here;
             ``name-confusable``: somebody else has the name that it gives.
         """
         known = self._known(provider)

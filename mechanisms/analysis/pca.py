@@ -492,11 +492,11 @@ class _Components:
             scores = loadings * each if asked.scaled else loadings
             if asked.scores == "factors":
                 scores = scores * _over(1.0, np.sqrt(variances))[:, :, None]
-        shares = variances * _over(1.0, variances.sum(axis=1))[:, None]
+        running = np.cumsum(variances, axis=1)
         return cls(
             variances=variances,
-            shares=shares,
-            cumulative=np.minimum(np.cumsum(shares, axis=1), 1.0),
+            shares=_over(variances, running[:, -1:]),
+            cumulative=_over(running, running[:, -1:]),  # that of all components is 1, not nearly
             loadings=loadings,
             scores=scores,
             means=means,
@@ -569,10 +569,10 @@ def _scaled(matrices: Floats) -> Floats:
     return found
 
 
-def _over(number: float, divisors: Floats) -> Floats:
-    """Return a number divided by each; 0 where that is not positive."""
+def _over(numbers: float | Floats, divisors: Floats) -> Floats:
+    """Return numbers divided by others; 0 where these are not positive."""
     positive = divisors > 0
-    return np.asarray(np.where(positive, number / np.where(positive, divisors, 1.0), 0.0))
+    return np.asarray(np.where(positive, numbers / np.where(positive, divisors, 1.0), 0.0))
 
 
 def _turned(loadings: Floats) -> Floats:

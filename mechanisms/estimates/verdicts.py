@@ -213,7 +213,7 @@ def _without_scale(
 ) -> Usefulness:
     """Return the verdict on an answer where nothing says how large a difference matters."""
     if not unscaled:
-        return Usefulness("good", "Good. The answer has no noise.", 0.0, rows)
+        return Usefulness("good", "Good. The expected error rounds to 0.", 0.0, rows)
     name, error = max(unscaled, key=lambda each: each[1])
     which = "the" if len(unscaled) + others == 1 else f"of {len(unscaled) + others} numbers the"
     largest = "" if which == "the" else " largest"

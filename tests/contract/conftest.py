@@ -48,5 +48,5 @@ def dataset(curator: httpx.Client) -> str:
 
 @pytest.fixture(scope="session")
 def untouched(curator: httpx.Client) -> str:
-    """Return a data set that everybody asks what is refused or free: nothing is ever charged."""
+    """Return a data set that everyone asks what is refused or free: nothing is ever charged."""
     return str(upload(curator)["id"])

@@ -118,7 +118,7 @@ class World:
         make_key(self.admin, "analyst", "Ada")
         released, public = (ask(self.admin, dataset).json()["id"] for _ in range(2))
         waiting = [ask(self.admin, reviewed).json()["id"] for _ in range(3)]
-        published = {"reason": "for everybody"}
+        published = {"reason": "for everyone"}
         answer = self.admin.post(
             f"/v1/releases/{public}/publication", json=published, headers={"If-Match": "*"}
         )

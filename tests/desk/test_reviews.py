@@ -278,7 +278,7 @@ def test_comments_are_for_all_or_among_reviewers(
 def test_what_is_ticked_stays_so_where_a_text_is_refused(
     curator: Browsing, asker: Asker, admin: httpx.Client
 ) -> None:
-    """A comment among reviewers that was too long must not go to everybody, once it is shorter."""
+    """A comment among reviewers that was too long must not go to everyone, once it is shorter."""
     lines = ["Is it public?", "Is it small?"]
     own = str(upload(admin, policy={"review": "always"}, checklist=lines)["id"])
     release, long = asker.asks(own), "x" * 3000

@@ -69,10 +69,10 @@ def test_every_page_but_that_one_needs_somebody() -> None:
 def test_home_has_the_way_to_every_page(chief: Browsing, analyst: Browsing) -> None:
     page = chief.open("/desk")
     assert page.heading == "Release Desk"
-    everybody = {"Data sets", "Releases", "Reviews", "Audit"}
-    assert everybody | {"Keys"} <= page.links().keys()
+    everyone = {"Data sets", "Releases", "Reviews", "Audit"}
+    assert everyone | {"Keys"} <= page.links().keys()
     shown = analyst.open("/desk").links().keys()
-    assert everybody <= shown
+    assert everyone <= shown
     assert "Keys" not in shown
 
 

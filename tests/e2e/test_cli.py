@@ -582,3 +582,13 @@ def test_verify_beside_a_running_service(
     result = invoke("audit", "verify")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("ok: ")
+
+
+def test_a_statistic_that_is_no_json_is_refused_with_one_that_is() -> None:
+    for wrong in ("mean", "[1]"):
+        result = invoke("releases", "ask", "ds_1", wrong, "--epsilon", "1")
+        assert result.exit_code == WRONG_USAGE
+        assert (
+            """such as '{"kind": "mean", "columns": ["income"]}', or "$(cat FILE)\""""
+            in result.output
+        )

@@ -542,6 +542,9 @@ def test_the_verdict_compares_the_largest_error_with_what_was_possible() -> None
         assert judged(errors, ranges).verdict == verdict
     assert "2 (b), where values from 0 to 10 are typical" in judged(cases[2][0], ranges).sentence
     assert judged(None, None).verdict == "depends", "what is not known is neither praise nor blame"
+    assert "no noise" not in judged({"a": 0.0}, None).sentence, (
+        "an error that rounds to 0 is noise too"
+    )
 
 
 def test_released_numbers_that_could_be_nothing_are_noise() -> None:

@@ -148,7 +148,7 @@ def target_answer(balance: Balance, meter: Meter) -> BalanceAnswer:
 
 
 def budget_fields(balance: Balance, meter: Meter) -> dict[str, Any]:
-    """Return what everybody may see of a budget."""
+    """Return what everyone may see of a budget."""
     in_rho = meter.delta is not None
     return {
         "epsilon": target_answer(balance, meter),

@@ -247,7 +247,7 @@ def list_study_plans(
         Query(description="Only plans that stand so.", examples=["awaiting_review"]),
     ] = None,
 ) -> Page[SavedPlanAnswer]:
-    """List your study plans, newest first; reviewers and curators see everybody's requests."""
+    """List your study plans, newest first; reviewers and curators see everyone's requests."""
     views = state.services.study_plans.list(
         caller=caller,
         before=cut.position,

@@ -147,7 +147,7 @@ def list_releases(
         Reviewed | None, Query(description=_STATUS, examples=["awaiting_review"])
     ] = None,
 ) -> Response:
-    """List your releases, newest first; a curator sees everybody's.
+    """List your releases, newest first; a curator sees everyone's.
 
     A page may hold fewer than `limit`, since it ends after 8 MiB: go on until `next` is null.
     """

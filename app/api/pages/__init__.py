@@ -3,6 +3,6 @@
 A page is made of what the project knows anyway: the Markdown files of ``docs``,
 the OpenAPI document and the registry of problems. What a request sends chooses
 among known pages and is never part of one. May enter: pages that are the same for
-everybody. May import ``app.domain``, ``app.web``, and services
+everyone. May import ``app.domain``, ``app.web``, and services
 for what is public.
 """

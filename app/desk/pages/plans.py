@@ -49,7 +49,7 @@ _NOT_SHOWN = ("not-found", "forbidden", "unauthorized")
 
 @router.get("/study-plans")
 def list_plans(request: Request, visitor: Visitor, state: State, *, status: str = "") -> Response:
-    """List the visitor's plans; reviewers and curators see everybody's requests."""
+    """List the visitor's plans; reviewers and curators see everyone's requests."""
     chosen, before = status if status in _STATES else "", number_in(request, "before")
     dataset = request.query_params.get("dataset") or None
     views = state.services.study_plans.list(

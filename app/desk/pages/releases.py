@@ -69,7 +69,7 @@ def list_releases(
     status: str = "",
     before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
 ) -> Response:
-    """List the visitor's releases, newest first; a curator sees everybody's."""
+    """List the visitor's releases, newest first; a curator sees everyone's."""
     found = state.services.releases.heads(
         caller=visitor,
         dataset=dataset or None,

@@ -70,7 +70,7 @@ from mechanisms.privacy import Adjacency, Epsilon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFacts:
-    """A data set as everybody may see it, its columns and policy parsed.
+    """A data set as everyone may see it, its columns and policy parsed.
 
     ``notices`` are for the requester, ``checklist`` is what its reviewers look at, and
     ``same_people`` what its curator has stated of earlier data sets.

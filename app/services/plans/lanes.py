@@ -157,7 +157,7 @@ class Turns:
                 yield
         finally:
             queue.there -= 1
-            # Else there would be a queue for everybody who has ever asked.
+            # Else there would be a queue for everyone who has ever asked.
             if not queue.there:
                 del self._queues[person]
 

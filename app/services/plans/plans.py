@@ -97,7 +97,7 @@ LONGEST_SHORT_MS = 100.0
 """A plan that is expected to take longer than this is costly, and its release a job."""
 QUICK_MS = 25.0
 """What is expected to take longer is calculated in another process, but for plans that are drawn
-here: in a thread it would hold up everybody else in the server."""
+here: in a thread it would hold up everyone else in the server."""
 _AT_ONCE_MS = 2.0
 """What takes no longer is done on the event loop: a thread would take as long."""
 _TOP_LEVEL = frozenset({"statistic", "mechanism", "norm", "epsilon", "inference", "assume"})

@@ -485,7 +485,7 @@ def pauses_s() -> Iterator[float]:
 
 __all__ = ["PauseRecord", "PauseService", "Paused"]
 
-_AT_ONCE = 50  # in one transaction, which keeps everybody else from writing
+_AT_ONCE = 50  # in one transaction, which keeps everyone else from writing
 
 
 class PauseService:
@@ -516,7 +516,7 @@ class PauseService:
 
         record = await self._store.awrite(write)
         cancelled = 0
-        # A few at a time: one transaction for all would hold up everybody's charges.
+        # A few at a time: one transaction for all would hold up everyone's charges.
         while cancel_waiting:
             cancel = partial(_cancel, record=record, caller=caller, reason=reason)
             ended = await self._store.awrite(cancel)

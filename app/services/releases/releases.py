@@ -408,15 +408,15 @@ class ReleaseService:
         most_bytes: int,
         state: ReleaseState | None = None,
     ) -> ReleasePage:
-        """Return the caller's releases, or everybody's for a curator, newest first.
+        """Return the caller's releases, or everyone's for a curator, newest first.
 
         They end after ``limit``, or after a number of bytes of what is shown of them.
         ``state`` is one that no draw leads to or from: when that happens is not public.
         """
-        everybody = caller.role.may(Right.OVERSEE)
+        everyone = caller.role.may(Right.OVERSEE)
         with self._store.reading() as reader:
             return reader.releases.page(
-                principal=None if everybody else caller.person,
+                principal=None if everyone else caller.person,
                 dataset=dataset,
                 state=state,
                 before=before,
@@ -436,10 +436,10 @@ class ReleaseService:
         state: ReleaseState | None = None,
     ) -> ReleasePage:
         """Return what :meth:`list` does, without results: what a long list shows."""
-        everybody = caller.role.may(Right.OVERSEE)
+        everyone = caller.role.may(Right.OVERSEE)
         with self._store.reading() as reader:
             return reader.releases.page_of_heads(
-                principal=None if everybody else caller.person,
+                principal=None if everyone else caller.person,
                 dataset=dataset,
                 state=state,
                 before=before,

@@ -113,7 +113,7 @@ class InboxService:
     ) -> Sequence[Notice]:
         """Return what has happened to the caller's releases, newest first.
 
-        A curator's are those of everybody.
+        A curator's are those of everyone.
         """
         found: list[Notice] = []
         with self._store.reading() as reader:

@@ -9,7 +9,7 @@ server that is killed may lose those of its last seconds. Views of public releas
 recorded.
 
 *Comments.* Where two reviewers decide, neither reads what the other says in a turn before both
-votes are in. Who asked reads all that is shared, and so does everybody what they have said.
+votes are in. Who asked reads all that is shared, and so does everyone what they have said.
 """
 
 from __future__ import annotations

@@ -409,7 +409,7 @@ class StudyPlanService:
         state: PlanState | None = None,
         words: Sequence[str] = (),
     ) -> Sequence[PlanView]:
-        """Return the caller's plans, or everybody's requests for those who see all, newest first.
+        """Return the caller's plans, or everyone's requests for those who see all, newest first.
 
         With ``words``, those that have every one of them in their name, purpose or questions.
         """

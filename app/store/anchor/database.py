@@ -47,7 +47,7 @@ from app.store.ledger.entries import Position
 
 LONGEST_MS = 30_000
 """How long a statement may take: a writer waits for it with the ledger's lock in its hands, and so
-does everybody behind it."""
+does everyone behind it."""
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS anchor (

@@ -150,7 +150,7 @@ review = Table(
     Column("version", Int, nullable=False),
     # 1 while it waits for who asked, 0 while it waits for its reviewers.
     Column("returned", Int, nullable=False),
-    # How many votes of the turn everybody may know of: none until all are in.
+    # How many votes of the turn everyone may know of: none until all are in.
     Column("shown", Int, nullable=False),
     Column("reason", Text),
     PrimaryKeyConstraint("release", name="pk_review"),

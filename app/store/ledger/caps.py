@@ -187,7 +187,7 @@ def faults(connection: Connection, notes: Collection[str | None]) -> Iterator[st
 
 
 def _used(connection: Connection) -> Counter[tuple[str, str]]:
-    """Return what everybody has used of the accounts with caps; each is read once."""
+    """Return what everyone has used of the accounts with caps; each is read once."""
     used: Counter[tuple[str, str]] = Counter()
     for query in (_ALL_SPENT, _ALL_RESERVED):
         for account, person, amount in connection.execute(query):

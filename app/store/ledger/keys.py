@@ -101,11 +101,11 @@ class Keys:
         return tuple(self._connection.execute(_OF_SIGN_INS, {"wanted": key}).scalars())
 
     def persons(self) -> tuple[str, ...]:
-        """Return everybody who has had a key."""
+        """Return everyone who has had a key."""
         return tuple(self._connection.execute(_PERSONS).scalars())
 
     def holders(self) -> tuple[str, ...]:
-        """Return everybody who has a key that is not revoked."""
+        """Return everyone who has a key that is not revoked."""
         return tuple(self._connection.execute(_HOLDERS).scalars())
 
     def is_person(self, person: str) -> bool:

@@ -333,7 +333,7 @@ class ReviewsWriter(Reviews):
         return self._releases.get_all([found.id])[found.id]
 
     def show_conflict(self, release: str, *, votes: int, actor: str) -> ReleaseRecord:
-        """Let everybody know that all votes of this turn are in, and are unlike.
+        """Let everyone know that all votes of this turn are in, and are unlike.
 
         Raises
         ------
@@ -381,7 +381,7 @@ class ReviewsWriter(Reviews):
     def expire(self, since: str) -> int:
         """Give back what has waited since a time or longer, and return how many that were.
 
-        Not too many at once, which would hold up everybody: repeat until there are none.
+        Not too many at once, which would hold up everyone: repeat until there are none.
         """
         waiting = self.waiting_since(since)
         for release in waiting:

@@ -4,7 +4,7 @@
 comes next. That is the table of parts: each part is a run of one account's entries, and begins
 where the part before it in the tree, and the part before it of its account, have ended. Parts are
 appended by the ledger's writer and never changed; on PostgreSQL writers take turns. So the order
-is the one in which entries came into the log, the same for everybody, and an account's entries are
+is the one in which entries came into the log, the same for everyone, and an account's entries are
 in the order of its chain.
 
 *When.* Entries come into the log a little after their commit, so that no charge waits for it. Only

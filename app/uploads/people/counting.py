@@ -200,7 +200,7 @@ class RowsStored:
             self._keep(place, self._before(place).merged(own))
 
     def finish(self) -> None:
-        """Keep what earlier versions hold of everybody else, and have all of it attached."""
+        """Keep what earlier versions hold of everyone else, and have all of it attached."""
         for place in range(GROUPS):
             if place not in self._noted and len((table := self._before(place)).rows):
                 self._keep(place, table)

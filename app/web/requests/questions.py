@@ -4,7 +4,7 @@ What the bodies of requests are made into: short ones here, longer ones in anoth
 
 A hostile body of a MiB takes seconds of one core and, in between, hundreds of MB, and a sound
 one half a second. On the event loop, or in a thread that holds the interpreter's lock, that
-would keep everybody else waiting; so it happens in a calculating process, and only what
+would keep everyone else waiting; so it happens in a calculating process, and only what
 comes of it comes back.
 """
 

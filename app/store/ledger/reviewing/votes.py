@@ -53,7 +53,7 @@ class Turn:
     """Where a review stands.
 
     ``returned``: it waits for who asked, for this ``reason``. ``shown`` is how many votes of the
-    turn everybody may know of: none until all are in.
+    turn everyone may know of: none until all are in.
     """
 
     turn: int
