@@ -45,9 +45,10 @@ from app.vault.stored import Attached
 # At most k rows of each person, chosen by a keyed hash of that person's own rows alone
 
 Places = NDArray[np.intp]
+Counts = NDArray[np.int64]
 
 
-def by_person(people: Digests) -> tuple[Places, Places, NDArray[np.int64]]:
+def by_person(people: Digests) -> tuple[Places, Places, Counts]:
     """Return an order that puts each person's rows side by side, as they come.
 
     With it where each person's rows start in it, and how many they are; ``people`` are digests of
@@ -58,22 +59,22 @@ def by_person(people: Digests) -> tuple[Places, Places, NDArray[np.int64]]:
     return order, starts, np.diff(starts, append=len(order))
 
 
-def kept(rows: Words, most: int | NDArray[np.int64], prf: Prf) -> Places:
+def kept(rows: Words, order: Places, counts: Counts, most: Counts, prf: Prf) -> Places:
     """Return which rows of some people are kept, at most ``most`` of each, in ascending order.
 
-    ``most`` may differ from person to person, in the order of :func:`by_person`.
+    ``order``, and with each person their ``counts`` of rows, are those of :func:`by_person`; so
+    are the people of ``most``.
     """
-    people = digests_of(rows[:, -WORDS:])
-    order, _, counts = by_person(people)
     many = np.empty(len(rows), dtype=np.bool_)
     room = np.empty(len(rows), dtype=np.int64)
-    room[order] = np.repeat(np.broadcast_to(most, counts.shape), counts)
+    room[order] = np.repeat(most, counts)
     many[order] = np.repeat(counts > most, counts)
     # Hashing takes long, and most people have no more rows than they may.
     few, more = np.flatnonzero(~many), np.flatnonzero(many)
     if not len(more):
         return few
-    chosen = _least(people[more], _hashes(rows[more], prf), room[more])
+    people = digests_of(rows[more, -WORDS:])
+    chosen = _least(people, _hashes(rows[more], prf), room[more])
     return np.sort(np.concatenate([few, more[chosen]]))
 
 
@@ -111,8 +112,6 @@ TOGETHER = "people"
 _MOST_TOGETHER = 1 << 16  # people in one file: beyond, who reads one group would read all
 _PERSON_BYTES, _COUNT_BYTES = 16, 2
 
-Counts = NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
@@ -130,11 +129,15 @@ class Table:
 
     def merged(self, other: Table) -> Table:
         """Return the rows that both have of each person."""
+        if not len(self.rows):
+            return other
         people = np.concatenate([self.people, other.people])
         return Table.summed(people, np.concatenate([self.rows, other.rows]))
 
     def of(self, people: Digests) -> Counts:
         """Return how many rows some different people have, 0 for those who are not here."""
+        if not len(self.rows):
+            return np.zeros(len(people), dtype=np.int64)
         both = np.concatenate([self.people, people])
         order, starts, sizes = by_person(both)
         rows = np.concatenate([self.rows, np.zeros(len(people), dtype=np.int64)])
@@ -194,9 +197,9 @@ class RowsStored:
         return found
 
     def note(self, people: Digests, rows: Counts) -> None:
-        """Note how many rows of some different people are stored now."""
+        """Note how many rows of some different people, in ascending order, are stored now."""
         for place, here in _by_place(people):
-            own = Table.summed(people[here], rows[here])
+            own = Table(people[here], rows[here])
             self._keep(place, self._before(place).merged(own))
 
     def finish(self) -> None:

@@ -31,7 +31,7 @@ from app.domain.units import Reducer
 from app.domain.upload_reports import ColumnCounts, PeopleCounts, UploadReport
 from app.engine.schema import column_of, derived_of, presences_of
 from app.uploads.people.canonical import IdRule, canonical_ids, canonical_markers
-from app.uploads.people.counting import Places, RowsStored, by_person, kept
+from app.uploads.people.counting import Counts, Places, RowsStored, by_person, kept
 from app.uploads.people.wire import (
     PERSON,
     WORDS,
@@ -64,7 +64,7 @@ class Grouping:
 
     order: Places
     starts: Places
-    counts: NDArray[np.int64]
+    counts: Counts
 
     def reduced(self, cells: Reduced, how: Reducer) -> Reduced:
         """Return one cell of each person, or a number made of them."""
@@ -341,7 +341,7 @@ class PeopleRows:
             who = people[grouping.order[grouping.starts]]
             room = np.maximum(room - self._rows_stored.before(who), 0)
             self._rows_stored.note(who, np.minimum(grouping.counts, room))
-        return rows[kept(rows, room, self._prf)]
+        return rows[kept(rows, grouping.order, grouping.counts, room, self._prf)]
 
     def _count(self, rows: NDArray[np.int64]) -> None:
         """Count people by how many rows they have."""
