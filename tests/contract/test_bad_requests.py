@@ -18,6 +18,7 @@ from tests.contract.service import (
     spec,
     spent,
 )
+from mechanisms.catalog import STATISTICS
 from tests.tiers import in_one
 
 SENTINEL = "sentinel8402957361"
@@ -474,6 +475,19 @@ def test_the_nearest_name_is_offered(
     reported = [each["message"] for each in assert_problem(answer, 422)["errors"]]
     assert any(words in each for each in reported), reported
     assert len(reported) == 1, "one mistake is one entry"
+
+
+@pytest.mark.parametrize("kind", sorted(STATISTICS))
+def test_a_field_too_much_is_reported_with_those_that_exist(
+    analyst: httpx.Client, untouched: str, kind: str
+) -> None:
+    """A kind may have a field of its own name, as ``test`` has: both are in its location."""
+    asked = {**STATISTICS[kind].example, "colunms": ["income"]}
+    answer = analyst.post(f"/v1/datasets/{untouched}/previews", json={**ASKED, "statistic": asked})
+    first = assert_problem(answer, 422)["errors"][0]
+    assert first["field"] == "statistic"
+    assert "known: " in first["message"].casefold()
+    assert "kind" in first["message"]
 
 
 def test_what_is_no_slip_is_not_repeated(analyst: httpx.Client, untouched: str) -> None:

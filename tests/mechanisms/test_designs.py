@@ -262,6 +262,7 @@ def test_a_column_may_be_made_of_derived_ones() -> None:
         ({"features": ("one",)}, "features[0]", "nothing to compare"),
         ({"formula": "income ~ C(sex, ref=man)"}, "features[0].reference", "female, male and x"),
         ({"formula": "income ~ C(sex, ref=x) + age:C(sex, ref=male)"}, "features[1]", "two refer"),
+        ({"formula": "C(sex) ~ age"}, "formula", "the target is the column"),
         ({"formula": "income ~ C(age)"}, "features[0].column", "is a number, not a category"),
         ({"formula": "income ~ C(smoker, ref=true)"}, "features[0].reference", "is a boolean"),
         ({"formula": "income ~ age:C(sex, ref=z)"}, "features[0].product[1].reference", "declared"),

@@ -52,15 +52,21 @@ class Fields:
         return sorted({name for part in self._forms(parts) for name in part.get("properties", {})})
 
     def _within(self, part: Schema, step: str | int) -> Iterator[Schema]:
-        """Yield what a step leads to from a schema."""
-        for form in self._forms([part]):
+        """Yield what a step leads to from a schema.
+
+        Of a union it names a branch first, which may have a field of that name too.
+        """
+        forms = list(self._forms([part]))
+        branches = [each for each in forms if each.get("title") == step or step in self._tags(each)]
+        if len(forms) > 1 and branches:
+            yield from branches
+            return
+        for form in forms:
             if isinstance(step, int):
                 if isinstance(form.get("items"), Mapping):
                     yield form["items"]
             elif step in form.get("properties", {}):
                 yield form["properties"][step]
-            elif form.get("title") == step or step in self._tags(form):
-                yield form
             elif isinstance(form.get("additionalProperties"), Mapping):
                 yield form["additionalProperties"]
 
@@ -272,8 +278,11 @@ class _Places:
         """Return e.g. ``statistic.columns[0]``; a client's own key appears as its position."""
         location: Sequence[str | int] = finding["loc"]
         value, place = self._document, ""
+        branched: object = None
         for depth, step in enumerate(location, start=1):
-            if isinstance(value, list) and isinstance(step, int):
+            if value is not branched and _is_branch(value, step):
+                branched = value  # a further step of this name is a field of it
+            elif isinstance(value, list) and isinstance(step, int):
                 place += f"[{step}]"
                 value = value[step] if step < len(value) else None
             elif isinstance(value, dict) and step in value and step not in self._known:
@@ -281,7 +290,7 @@ class _Places:
                     break
                 place += f"[{self._position(value, step)}]"
                 value = value[step]
-            elif step in self._known and not _is_branch(value, step):
+            elif step in self._known:
                 place += f".{step}" if place else str(step)
                 value = value.get(step) if isinstance(value, dict) else None
             # anything else names a branch of a union, not a place
@@ -321,9 +330,7 @@ class _Places:
 
 def _is_branch(value: object, step: str | int) -> bool:
     """Say whether a step names the branch of a union that an object says it is of."""
-    if not isinstance(value, dict) or step in value:
-        return False
-    return step in (value.get("kind"), value.get("type"))
+    return isinstance(value, dict) and step in (value.get("kind"), value.get("type"))
 
 
 def _note(names: Sequence[object]) -> str:

@@ -87,6 +87,8 @@ def read_formula(text: str) -> Formula:
     left, tilde, _ = text.partition("~")
     if not tilde or not left.strip():
         raise _refused("a formula is target ~ features, as in income ~ age + sex")
+    if re.match(r"\s*C\s*\(", left):
+        raise _refused("C() makes a feature of a column: the target is the column, as in y ~ x")
     try:
         # I() says "read this as arithmetic", and a target is read so anyhow.
         target = parse(re.sub(r"^\s*I(?=\s*\()", " ", left))
