@@ -24,6 +24,7 @@ from tests.conftest import (
     require_own_ids,
     require_said,
 )
+from tests.tiers import in_groups, in_one
 
 ROOT = Path(__file__).parent.parent
 
@@ -154,3 +155,37 @@ def test_a_case_that_is_not_there_is_no_silent_match() -> None:
     for wanted in (["gone"], ["long", "gone"], ["quick", "long"]):
         with pytest.raises(pytest.UsageError, match=r"other cases than a\.py::test, or all"):
             mark_wide(cases, wanted)
+
+
+def test_cases_that_are_one_test_are_all_tried_and_named_when_they_fail() -> None:
+    tried: list[int] = []
+
+    def test_even(number: int, fixture: str) -> None:
+        tried.append(number)
+        assert fixture == "shared"
+        assert number % 2 == 0
+
+    def assert_named(run: Any, **given: Any) -> None:
+        tried.clear()
+        with pytest.raises(BaseExceptionGroup, match="2 of 4 cases") as found:
+            run(fixture="shared", **given)
+        assert tried == [2, 3, 4, 5]
+        notes = [failure.__notes__ for failure in found.value.exceptions]
+        assert notes == [["test_even: number=3"], ["test_even: number=5"]]
+
+    assert_named(in_one("number", [2, 3, 4, 5])(test_even))
+    grouped: Any = in_groups("number", lambda n: "few" if n < 6 else "many", [2, 3, 4, 5, 6])
+    run = grouped(test_even)
+    (mark,) = run.pytestmark
+    assert [each.id for each in mark.args[1]] == ["few", "many"]
+    assert_named(run, number=[2, 3, 4, 5])
+
+
+def test_further_cases_of_a_group_are_wide() -> None:
+    def test_any(number: int) -> None:
+        del number
+
+    run: Any = in_groups("number", str, [1, 2], further=[2])(test_any)
+    (mark,) = run.pytestmark
+    found = [(each.id, [one.name for one in each.marks]) for each in mark.args[1]]
+    assert found == [("1", []), ("2", []), ("2-further", ["wide"])]
