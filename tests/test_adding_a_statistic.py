@@ -17,6 +17,7 @@ import pytest
 from app.services.generated import sources
 from mechanisms.catalog import STATISTICS
 from mechanisms.statistics.registry import SINGLE_STATISTICS
+from tests.tiers import in_one
 
 ROOT = Path(__file__).parents[1]
 WALK = "from tests.further.statistics import register; register(); import tests.further.walk"
@@ -105,7 +106,7 @@ def test_no_other_module_names_kinds() -> None:
     assert not found, "\n".join(["make it a fact of the class:", *found])
 
 
-@pytest.mark.parametrize(
+@in_one(
     "text",
     [
         'if statistic.kind == "mean": pass',

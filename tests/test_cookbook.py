@@ -11,10 +11,9 @@ import json
 import re
 from typing import Any
 
-import pytest
-
 from mechanisms.catalog import MECHANISMS, STATISTICS, Parameter, offers
 from tests.documents import Block, Document, documents
+from tests.tiers import in_one
 
 FOLDER = "docs/reference/statistics/"
 PAGES = {
@@ -29,7 +28,7 @@ def test_every_statistic_has_its_page() -> None:
     assert set(PAGES) == set(STATISTICS)
 
 
-@pytest.mark.parametrize("kind", STATISTICS)
+@in_one("kind", STATISTICS)
 def test_a_page_sends_the_statistic_s_own_example(kind: str) -> None:
     page, languages = PAGES[kind], [block.language for block in PAGES[kind].blocks]
     assert page.after == f"{FOLDER}README.md"
@@ -51,7 +50,7 @@ def sent(block: Block) -> Any:
     return json.JSONDecoder().raw_decode(body)[0]
 
 
-@pytest.mark.parametrize("kind", STATISTICS)
+@in_one("kind", STATISTICS)
 def test_a_page_says_what_every_parameter_means(kind: str) -> None:
     assert section(PAGES[kind], "Parameters").startswith(table(PARAMETERS[kind]))
 
@@ -77,7 +76,7 @@ def section(page: Document, title: str) -> str:
     return rest.partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("kind", STATISTICS)
+@in_one("kind", STATISTICS)
 def test_a_page_names_every_mechanism_and_norm(kind: str) -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| ([^|]+) \| .+ \|$",
@@ -89,13 +88,13 @@ def test_a_page_names_every_mechanism_and_norm(kind: str) -> None:
     assert named == {mechanism: set(norms) for mechanism, norms in offered.items()}
 
 
-@pytest.mark.parametrize("kind", STATISTICS)
+@in_one("kind", STATISTICS)
 def test_a_page_names_every_limit(kind: str) -> None:
     for name, most in getattr(STATISTICS[kind], "limits", {}).items():
         assert re.search(rf"\b{most:,}\b", PAGES[kind].text), f"{name}: {most}"
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@in_one("mechanism", MECHANISMS)
 def test_every_mechanism_is_explained_with_its_theorem(mechanism: str) -> None:
     reported = " ".join(documents()["docs/reference/mechanisms.md"].text.split())
     assert f"Name in requests: `{mechanism}`." in reported

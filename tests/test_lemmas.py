@@ -30,6 +30,7 @@ from mechanisms.statistics.moments import Moments
 from mechanisms.testing import seeded_randomness
 from tests import lemmas as proofs
 from tests.lemmas import PROOFS, Lemma, computed, digest_in, lemmas
+from tests.tiers import in_one
 
 FORBIDDEN = re.compile(
     r"\b(?:Admitted|admit|Abort|Axioms?|Parameters?|Conjecture|Declare|Unset|bypass_check)\b"
@@ -45,13 +46,13 @@ def test_the_table_names_every_file_and_every_theorem() -> None:
         assert list(lemma.says) == lemma.theorems, f"the theorems of {lemma.name}, in their order"
 
 
-@pytest.mark.parametrize("lemma", lemmas(), ids=lambda lemma: lemma.name)
+@in_one("lemma", lemmas())
 def test_nothing_is_taken_for_granted(lemma: Lemma) -> None:
     assert not FORBIDDEN.findall(lemma.source)
     assert lemma.axioms in proofs.AXIOMS
 
 
-@pytest.mark.parametrize("lemma", lemmas(), ids=lambda lemma: lemma.name)
+@in_one("lemma", lemmas())
 def test_a_lemma_is_about_its_functions_as_they_are(lemma: Lemma) -> None:
     changed = proofs.stale(lemma.functions)
     assert not changed, (
@@ -253,8 +254,8 @@ def test_the_program_computes_what_coq_computes(table: str) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("adjacency", Adjacency)
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(7, 3)])
+@in_one("adjacency", Adjacency)
+@in_one("epsilon", [Fraction(1, 10), Fraction(1), Fraction(7, 3)])
 def test_a_ring_loses_what_the_lemma_says(adjacency: Adjacency, epsilon: Fraction) -> None:
     """A hull's Delta is a whole number of rings, whose rate times that number is epsilon."""
     column = NumberColumn(Fraction(0), Fraction(10))

@@ -77,7 +77,7 @@ def _run_each(
         try:
             test(**case, **fixtures)
         except (Exception, pytest.fail.Exception) as failure:
-            shown = ", ".join(f"{name}={value}" for name, value in case.items())
+            shown = ", ".join(f"{name}={str(value)[:200]}" for name, value in case.items())
             failure.add_note(f"{getattr(test, '__name__', test)}: {shown}")
             failures.append(failure)
     if failures:

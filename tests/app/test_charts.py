@@ -15,6 +15,7 @@ from app.desk.charts import Scale
 from app.desk.figures import MOST, Columns, figure
 from app.tidy.keys import Key
 from app.tidy.rows import Row, rows_of, spaced, within
+from tests.tiers import in_one
 
 NARROW = (20_640.1234, 20_641.1234)
 WIDE = (746.2, 1_146.1504)
@@ -24,7 +25,7 @@ def _read(reported: str) -> float:
     return float(reported.replace(",", ""))
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("value", "step", "reported"),
     [
         (3 * 0.1, 0.1, "0.3"),
@@ -42,7 +43,7 @@ def test_a_number_has_the_digits_of_its_step(value: float, step: float, reported
     assert spaced(value, step) == reported
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("value", "interval", "reported"),
     [
         (946.1504, WIDE, "946"),

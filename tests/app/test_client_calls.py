@@ -25,6 +25,7 @@ from app.client import (
 )
 from app.client.questions import amount
 from mechanisms.catalog import STATISTICS
+from tests.tiers import in_one
 
 WAGES = {
     "id": "ds_1", "name": "wages of 2020", "adjacency": "replace_one", "status": "active",
@@ -108,7 +109,7 @@ def test_what_is_asked_anew_has_a_new_name_each_time(run: Run) -> None:
     assert key_of(run, idempotency_key="mine") == "mine"
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("given", "sent"),
     [
         ("0.5", "0.5"), (0.5, "0.5"), ("0.50", "0.5"), (1, "1"), ("10", "10"), ("1.0", "1"),
@@ -190,7 +191,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 """What a method takes by position, by the field that it is."""
 
 
-@pytest.mark.parametrize("kind", sorted(set(STATISTICS) - {"stack"}))
+@in_one("kind", sorted(set(STATISTICS) - {"stack"}))
 def test_every_statistic_is_a_method_of_a_data_set(kind: str) -> None:
     service = Service()
     own = {each.name for each in fields(STATISTICS[kind])}  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ import pytest
 from app.client import ClientError, Dataset, Release, ReleaseDesk
 from app.client.questions import Fields, conditions_in, question, several
 from mechanisms.catalog import STATISTICS
+from tests.tiers import in_one
 
 OPENAPI = json.loads((Path(__file__).parents[1] / "contract/openapi.json").read_text("utf-8"))
 MEMBERS = {
@@ -58,7 +59,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@in_one("text", TEXTS)
 def test_a_text_is_a_list_of_comparisons(text: str) -> None:
     asked = {"kind": "count", "where": text}
     assert conditions_in(text) == TEXTS[text]
@@ -69,13 +70,13 @@ def test_a_text_is_a_list_of_comparisons(text: str) -> None:
     assert part["statistic"]["where"] == [*TEXTS[text], {"column": "a", "op": "present"}]
 
 
-@pytest.mark.parametrize("text", OTHERS, ids=lambda text: text[:30])
+@in_one("text", OTHERS)
 def test_another_expression_is_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(ClientError, match=r"Join comparisons .* by `and`"):
         conditions_in(text)
 
 
-@pytest.mark.parametrize("kind", sorted(STATISTICS))
+@in_one("kind", sorted(STATISTICS))
 def test_the_keywords_of_a_method_are_the_fields_of_its_statistic(kind: str) -> None:
     method: Any = inspect.getattr_static(Dataset, kind)
     own = set(inspect.signature(method.steps).parameters)

@@ -27,6 +27,7 @@ from app.client import (
 from app.client.datasets import Facts
 from app.client.questions import Progress
 from app.client.tables import Row, lines_of
+from tests.tiers import in_one
 
 
 def released(value: Any, *, std: Any = None, interval: Any = None, **members: Any) -> Release:
@@ -67,7 +68,7 @@ def test_groups_come_first_and_one_row_each() -> None:
     assert list(second.values()) == ["m", "[18,40)", "income", 20.5, 2.0, 17, 24]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("value", "expected"),
     [
         ({"count": 7}, [{"term": "count", "value": 7}]),

@@ -21,6 +21,7 @@ import pytest
 from app.client import ReleaseDesk
 from app.client.answers import plain, write_frame
 from mechanisms.domain import number_of
+from tests.tiers import in_one
 
 ZONES = ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe")
 
@@ -54,8 +55,8 @@ def _cells(frame: Any, spec: dict[str, Any] | None = None) -> list[list[str]]:
     return list(csv.reader(io.StringIO(file.getvalue())))
 
 
-@pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("kind", ["polars", "pandas"])
+@in_one("zone", ZONES)
+@in_one("kind", ["polars", "pandas"])
 def test_instants_of_a_frame_are_those_of_a_condition(zone: str, kind: str) -> None:
     instants = around_changes(zone)
     if kind == "polars":

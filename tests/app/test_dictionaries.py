@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.uploads.drafting.dictionaries import dictionary_in
 from app.uploads.drafting.samples import DictionaryError
+from tests.tiers import in_one
 
 CSV = "age,sex,income,day,owner,note\n" + "31,f,1.5,2020-01-31,Y,x\n45,m,2.5,2021-02-28,N,y\n" * 20
 AGE = {
@@ -158,7 +159,7 @@ BOMB = '<!DOCTYPE a [<!ENTITY a "aa"><!ENTITY b "&a;&a;&a;">]><codeBook>&b;</cod
 OUTSIDE = '<!DOCTYPE a SYSTEM "file:///etc/passwd"><codeBook><var name="a"/></codeBook>'
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("content", "said"),
     [
         (BOMB.encode(), "entities"),

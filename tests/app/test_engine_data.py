@@ -24,6 +24,7 @@ from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
 from mechanisms.sketches import ArrayData
 from tests.app.uploads import DataHere, columns_spec, plain_data, sample_csv
+from tests.tiers import in_one
 
 
 def _wide(columns: int, rows: int) -> tuple[bytes, ColumnsSpec]:
@@ -260,7 +261,7 @@ def test_a_matrix_of_integers_of_any_size_is_kept() -> None:
         assert again.some(range(len(rows))) == [[2 * each for each in row] for row in rows]
 
 
-@pytest.mark.parametrize("sizes", [[], [3], [10], [11], [4, 6], [25, 1, 0, 9], [1] * 31])
+@in_one("sizes", [[], [3], [10], [11], [4, 6], [25, 1, 0, 9], [1] * 31])
 def test_regrouping_keeps_rows_and_order(sizes: list[int]) -> None:
     stream = iter(range(1000))
     blocks = [{"a": np.array([next(stream) for _ in range(n)], dtype=np.int32)} for n in sizes]

@@ -48,6 +48,7 @@ from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.testing import seeded_randomness
 from tests.app.tls import certificates
 from tests.app.uploads import DataHere, StoringHere, columns_spec
+from tests.tiers import in_one
 
 SPEC = columns_spec(
     {
@@ -422,7 +423,7 @@ PEMS = {"dask_tls_ca": "a\nb", "dask_tls_cert": "a\nb", "dask_tls_key": "a\nb"}
 FAR, NEAR = "tls://scheduler.example.org:8786", "tcp://127.0.0.1:8786"
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("wrong", "reported"),
     [
         ({"dask_scheduler": "tcp://scheduler.example.org:8786"}, "this is tls://"),

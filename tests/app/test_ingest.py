@@ -20,6 +20,7 @@ from app.uploads.ingest import ingest
 from mechanisms.domain import CODE_BITS, CODE_MAX
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import columns_spec, encode, plainly, same, sample_csv
+from tests.tiers import in_one
 
 ONE_NUMBER = columns_spec({"x": {"type": "number", "lower": -8, "upper": 8}})
 
@@ -73,7 +74,7 @@ def test_parquet_numbers_of_any_kind(frame: pl.DataFrame, codes: list[int]) -> N
     assert encode(file.getvalue(), ONE_NUMBER)["x"].tolist() == codes
 
 
-@pytest.mark.parametrize(
+@in_one(
     "content",
     [
         b"x\n1\n2",

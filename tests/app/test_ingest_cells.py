@@ -16,6 +16,7 @@ from app.uploads.trouble import Limits
 from mechanisms.domain import CODE_MAX
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import SENTINEL, columns_spec, encode, troubles
+from tests.tiers import in_one
 
 NUMBER: dict[str, Any] = {"type": "number", "lower": 0, "upper": 10, "missing": 5}
 CATEGORY: dict[str, Any] = {"type": "category", "values": ["a", "b"], "missing": "b"}
@@ -102,7 +103,7 @@ def test_a_cell_of_blanks_is_empty() -> None:
     assert encode(b"x,c,o\n , \t,  \n", spec)["c"].tolist() == [1]
 
 
-@pytest.mark.parametrize(
+@in_one(
     "column",
     [
         {**CATEGORY, "na": ["a"]},

@@ -16,6 +16,7 @@ from app.uploads.ingest import ingest
 from app.uploads.recognition import Transcoded, likely_encoding
 from app.uploads.trouble import Limits
 from tests.app.uploads import columns_spec, encode, troubles
+from tests.tiers import in_one
 
 CATEGORY: dict[str, Any] = {"type": "category", "values": ["café", "1", "süd west"]}
 HEADER = "Q1\n“Where do you live?”; " + "and why, " * 200
@@ -31,8 +32,8 @@ def _parquet(**columns: Any) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("chunk_bytes", [3, 1 << 20])
-@pytest.mark.parametrize("encoding", [*ENCODINGS, "utf-16-be", "utf-8-sig"])
+@in_one("chunk_bytes", [3, 1 << 20])
+@in_one("encoding", [*ENCODINGS, "utf-16-be", "utf-8-sig"])
 def test_a_file_is_read_in_its_encoding_and_refused_in_another(
     encoding: str, chunk_bytes: int
 ) -> None:
@@ -218,8 +219,8 @@ def test_signs_between_groups_stand_for_those_of_their_kind(declared: str) -> No
     assert len(set(found.tolist())) == 1
 
 
-@pytest.mark.parametrize("chunk_bytes", [40, 1 << 20])
-@pytest.mark.parametrize(
+@in_one("chunk_bytes", [40, 1 << 20])
+@in_one(
     ("cells", "count"),
     [
         (["12.345", "1.234", "987", "-1.000"] * 9, 27),

@@ -18,6 +18,7 @@ from app.uploads.ingest import ingest
 from app.uploads.trouble import NOT_A_DATE, NOT_A_DATETIME
 from mechanisms.domain import NumberColumn, number_of, text_of
 from tests.app.uploads import columns_spec, encode, troubles
+from tests.tiers import in_one
 
 INTEGER: dict[str, Any] = {"type": "integer", "lower": 0, "upper": 120}
 DATE: dict[str, Any] = {"type": "date", "lower": "1900-01-01", "upper": "2030-12-31"}
@@ -112,7 +113,7 @@ def test_declarations_of_times_read_back_as_they_were_written() -> None:
     assert columns_json(columns_spec(columns)) == columns
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("column", "place"),
     [
         ({**INTEGER, "lower": 0.5}, "columns.x.lower"),
@@ -176,8 +177,8 @@ def test_a_decimal_comma_and_groups_of_three_digits() -> None:
     assert [row for row, _, _ in troubles(wrong, columns_spec({"x": SPELT}))] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("chunk_bytes", [4, 1 << 20])
-@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+@in_one("chunk_bytes", [4, 1 << 20])
+@in_one("delimiter", [";", "\t", "|"])
 def test_cells_may_stand_between_other_signs(delimiter: str, chunk_bytes: int) -> None:
     plain = columns_spec({"x": SPELT, "c": {"type": "category", "values": ["a,b", 'c"d']}})
     spec = replace(plain, text=TextFile(delimiter=delimiter))

@@ -27,6 +27,7 @@ from tests.app.uploads import (
     sample_csv,
     troubles,
 )
+from tests.tiers import in_one
 
 HEADER = "income,region,owner\n"
 GOOD = "1,north,1\n"
@@ -132,7 +133,7 @@ def test_ragged_rows_beside_undeclared_columns() -> None:
     assert troubles(b'y,x,z\n"1,1",1\n1,1,1\n', spec) == [(1, None, few)]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("row", "reason"),
     [
         (b"\x00,north,1", "holds a NUL byte, which no text has"),
@@ -168,7 +169,7 @@ def test_a_huge_cell_is_refused_wherever_it_lies(chunk_bytes: int) -> None:
     assert reason.startswith("is longer than 4096 bytes")
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("content", "reason"),
     [
         (b"", "the file is empty"),
@@ -230,7 +231,7 @@ def test_more_rows_than_declared() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("content", "limit"),
     [
         (_csv(*["1,north,1"] * 11), {"max_upload_rows": 10}),
@@ -248,7 +249,7 @@ def test_limits(content: bytes, limit: dict[str, int]) -> None:
     assert problem.extras == {"limit": next(iter(limit)), "maximum": next(iter(limit.values()))}
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("frame", "wrong"),
     [
         (SOUND.with_columns(income=pl.concat_list("income")), ["income"]),

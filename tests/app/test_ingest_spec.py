@@ -20,6 +20,7 @@ from app.domain.datasets import ColumnsSpec, columns_json, parse_columns
 from app.engine.schema import schema_of
 from mechanisms.domain import CategoryColumn, NumberColumn, Typical
 from mechanisms.privacy import Adjacency
+from tests.tiers import in_one
 
 NUMBER: dict[str, object] = {"type": "number", "lower": 0, "upper": 1}
 
@@ -75,7 +76,7 @@ def test_what_is_typical_is_kept_and_in_the_schema_only_the_scale_of_numbers(
     assert known == other
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("column", "place"),
     [
         ({**NUMBER, "typical": {"mean": 2, "std": 1}}, "typical.mean"),
@@ -118,7 +119,7 @@ def test_under_add_remove_the_schema_never_holds_the_row_count() -> None:
     assert (schema.rows, schema.max_rows, schema.row_bound) == (None, 9, 9)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("column", "place"),
     [
         ({**NUMBER, "lower": 2}, "columns.x.lower"),
@@ -152,7 +153,7 @@ def test_a_contradiction_is_refused_at_its_place(column: dict[str, Any], place: 
     assert caught.value.field_name == place
 
 
-@pytest.mark.parametrize(
+@in_one(
     "spec",
     [
         {"columns": {}},
@@ -224,7 +225,7 @@ def test_levels_above_a_column_that_keeps_missing_cells_have_them_too() -> None:
 OF_TOWNS = TOWNS["within"]["of"]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("columns", "place"),
     [
         ({"town": {**TOWNS, "within": {"column": "county"}}}, "columns.town.within"),

@@ -22,6 +22,7 @@ from app.uploads.spellings import instants, parser_of
 from mechanisms.domain import NumberColumn, instant_of, number_of, text_of, zone_named
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import columns_spec, encode, troubles
+from tests.tiers import in_one
 
 ZONES = ["America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kolkata"]
 DATE: dict[str, Any] = {"type": "date", "lower": "2000-01-01", "upper": "2002-11-26"}
@@ -47,7 +48,7 @@ def _parquet(**columns: Any) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("column", "texts", "read"),
     [
         (
@@ -155,7 +156,7 @@ def test_an_instant_in_a_column_of_days_needs_a_zone() -> None:
     assert days["America/New_York"] == written < days["Europe/Berlin"]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("more", "place"),
     [
         ({"timezone": "Mars/Olympus"}, "timezone"),
@@ -206,8 +207,8 @@ def test_the_synthetic_file_of_a_data_set_is_written_as_it_declares() -> None:
     assert all(len(encode(content, spec)[name]) == 50 for name in columns)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("kind", [None, "number", "text"])
+@in_one("encoding", ENCODINGS)
+@in_one("kind", [None, "number", "text"])
 def test_the_synthetic_file_is_read_by_the_spec_that_it_is_made_of(
     encoding: str, kind: str | None
 ) -> None:

@@ -21,6 +21,7 @@ from app.uploads.row_digests import KEY_BYTES, RowDigester
 from app.uploads.spellings import dictionary_of
 from mechanisms.privacy import Adjacency
 from tests.app.uploads import columns_spec
+from tests.tiers import in_one
 
 WORDS = ["a", "true", "2", "1.5", "2020-02-29", 'with "quotes", and a comma', "70000", "é"]
 UNSOUND = ["", "B", " 1", "TRUE", "NA", "9", "-3", "nan"]
@@ -148,7 +149,7 @@ def test_typed_cells_become_what_their_texts_do(
     assert typed == _outcome(_parquet(_spelt(frame)), columns)
 
 
-@pytest.mark.parametrize(
+@in_one(
     "cells",
     [
         pl.Series(["q", "b", None, "q"], dtype=pl.Categorical),

@@ -31,7 +31,7 @@ from mechanisms.statistics.designs.features import Category
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
-from tests.tiers import wide
+from tests.tiers import in_one, wide
 
 SPEC = parse_columns(
     {
@@ -476,8 +476,8 @@ def planned(statistic: Statistic, schema: Schema) -> Plan:
     return calibrate(statistic, schema, Epsilon.parse("1"), mechanism=by)
 
 
-@pytest.mark.parametrize("place", NAMING)
-@pytest.mark.parametrize("trim", [True, False])
+@in_one("place", NAMING)
+@in_one("trim", [True, False])
 def test_a_category_s_value_is_read_in_a_question_as_in_the_file(place: str, trim: bool) -> None:
     """Two spellings are one question, which is one plan; what is no value is refused."""
     schema, naming = category(trim=trim), NAMING[place]

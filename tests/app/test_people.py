@@ -27,6 +27,7 @@ from app.vault.vault import Vault
 from mechanisms.privacy import Adjacency
 from tests.app.people import PRF, Row, X, csv_of, people_spec, stored
 from tests.app.uploads import DataHere
+from tests.tiers import in_one
 
 Rows = Sequence[tuple[str | None, int]]
 Taking = Callable[[Rows], Counter[Row]]
@@ -340,7 +341,7 @@ def test_a_file_of_nobody_is_stored_as_one(tmp_path: Path) -> None:
     assert engine.store("ds_1", io.BytesIO(b"id,x\n"), spec).rows == 0
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("unit", "place"),
     [
         ({}, "unit.max_rows"),

@@ -23,6 +23,7 @@ from app.uploads.recognition import other_delimiter, recognised
 from app.uploads.trouble import Limits, UnreadableError
 from app.uploads.workbook import DAMAGED, workbook_frame
 from tests.app.uploads import columns_spec, read_upload, troubles
+from tests.tiers import in_one
 
 SENTINEL = "sentinel99812"
 
@@ -82,7 +83,7 @@ def test_each_kind_is_named_with_the_way_out_wherever_it_is_read(
         assert SENTINEL not in done.output
 
 
-@pytest.mark.parametrize(
+@in_one(
     "text", ["BMI,age\n1,2\n", "RIFF,x\n", "GIF,x\n", "{id},x\n", "[EUR],x\n", "<5,5+\n", "x\n"]
 )
 def test_a_header_that_only_looks_so_is_a_header(text: str) -> None:

@@ -107,7 +107,7 @@ def test_roots_are_roots(roots: str) -> None:
         roots_of(roots)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("pattern", "path", "met"),
     [
         ("*.csv", "x.csv", True),

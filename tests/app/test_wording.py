@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from app.services.plans.wording import asked, asked_in_full, columns_named
 from mechanisms.catalog import STATISTICS
+from tests.tiers import in_one
 
 
-@pytest.mark.parametrize("kind", STATISTICS)
+@in_one("kind", STATISTICS)
 def test_every_column_is_named(kind: str) -> None:
     question = STATISTICS[kind].example
     words = set(re.findall(r"\w+", asked_in_full(question)))

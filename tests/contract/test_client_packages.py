@@ -19,6 +19,7 @@ import pytest
 
 from app.services.scripts import client_packages
 from tests.contract.service import MEAN, Service, ask
+from tests.tiers import in_one
 
 ROOT = Path(__file__).parent.parent.parent
 TEXTS = (
@@ -165,7 +166,7 @@ def installs(text: str) -> list[str]:
     return [name for name in found if name and name != "source" and "{" not in name]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("text", "names"),
     [
         ("# Needs: pip install release-desk-client", ["release-desk-client"]),

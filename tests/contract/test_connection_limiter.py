@@ -16,6 +16,7 @@ from app.constants import HEAD_ROOM, most_accepted, most_connections
 from app.settings import Settings
 from app.web.anonymous import Admission, ConnectionLimiter, address_of
 from tests.contract.service import ADMIN_KEY, Service, make_key, running
+from tests.tiers import in_one
 
 BODY_TO_COME = (
     "POST /v1/keys HTTP/1.1\r\nHost: h\r\n"
@@ -111,7 +112,7 @@ def test_half_open_connections_keep_nobody_out_of_head_room() -> None:
     assert limiter.admit(held["f"], "192.0.2.2") is Admission.REFUSED
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("one", "other", "same"),
     [
         ("2001:db8::1", "2001:db8::ffff:1", True),

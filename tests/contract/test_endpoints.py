@@ -12,6 +12,7 @@ import pytest
 from app.api import endpoints
 from app.api.application import ROUTERS
 from app.api.dependencies import DirectEndpoint, DirectRoutes
+from tests.tiers import in_one
 
 FOLDER = Path(endpoints.__file__).parent
 MODULES = sorted(path for path in FOLDER.glob("*.py") if path.stem != "__init__")
@@ -25,7 +26,7 @@ def answers_made(source: str) -> list[str]:
     return [name for name in names if name in _OWN_WORK or name.endswith("Answer")]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+@in_one("module", MODULES)
 def test_endpoints_make_no_answer_themselves(module: Path) -> None:
     assert answers_made(module.read_text("utf-8")) == []
 
@@ -35,7 +36,7 @@ def test_an_answer_that_is_made_by_an_endpoint_is_found(made: str) -> None:
     assert answers_made(f"def call():\n    return answers.{made}(1)\n") == [made]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+@in_one("module", MODULES)
 def test_every_module_has_its_line_in_the_routes(module: Path) -> None:
     listed = {route.endpoint.__module__ for router in ROUTERS for route in router.routes}
     assert f"{endpoints.__name__}.{module.stem}" in listed

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from app.domain.problems import Problem
 from app.web.requests.exact_json import read_json, read_model
+from tests.tiers import in_one
 
 
 class Part(BaseModel, extra="forbid"):
@@ -29,7 +30,7 @@ def test_money_keeps_its_text() -> None:
     assert read_json(b'{"epsilon": true}') == {"epsilon": True}
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("text", "message"),
     [
         (b'{"a":1,"a":1}', "the same key twice"), (b'[{"x":{"a":1,"a":2}}]', "the same key twice"),
@@ -49,7 +50,7 @@ def test_what_is_doubtful_is_refused(text: bytes, message: str) -> None:
     assert message in refused.value.detail
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("text", "field"),
     [
         (b'{"parts":{"secret":{"level":"x"}}}', "parts[0].level"),
@@ -107,7 +108,7 @@ def test_a_hundred_faults_of_very_many_are_found_in_time() -> None:
     assert found == [f"parts[{place}]" for place in range(100)]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("text", "number"),
     [
         (b"9007199254740993.0", 2**53 + 1),

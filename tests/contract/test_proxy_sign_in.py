@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from app.settings import Settings, SettingsError
 from tests.contract.service import ADMIN_KEY, Service, running, upload
 from tests.speed import PATIENCE_S
+from tests.tiers import in_one
 
 SECRET = "planted-9f31c7-secret-of-the-gateway-0123456789"
 ABOUT: dict[str, Any] = {
@@ -155,7 +156,7 @@ def test_a_proxy_that_passes_a_clients_headers_on_as_well_signs_no_one_in(servic
         assert b"set-cookie" not in answer.lower()
 
 
-@pytest.mark.parametrize(
+@in_one(
     "change",
     [
         {"secret": "short"},

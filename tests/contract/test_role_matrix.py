@@ -134,7 +134,7 @@ def test_the_routes_state_the_contract_s_rights() -> None:
     assert differences(ROUTES, CONTRACT) == set()
 
 
-@pytest.mark.parametrize("call", CONTRACT, ids=" ".join)
+@in_one("call", CONTRACT)
 def test_a_right_that_is_not_the_contract_s_is_found(call: Call) -> None:
     for right in {None, *Right} - {CONTRACT[call]}:
         changed = {**ROUTES, call: replace(ROUTES[call], right=right)}

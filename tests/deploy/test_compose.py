@@ -32,13 +32,14 @@ from tests.deploy.recipes import (
     volumes_of,
 )
 from tests.e2e.live import release_mean, upload
+from tests.tiers import in_one
 
 DESKS = ("release-desk", "release-desk-postgres", "release-desk-cluster")
 MEMBERS = ("scheduler", "workers")
 SERVICES: dict[str, dict[str, Any]] = compose_file()["services"]
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@in_one("name", SERVICES)
 def test_open_files_memory_and_processes_are_bounded(name: str) -> None:
     service = SERVICES[name]
     assert service["ulimits"]["nofile"]["soft"] == service["ulimits"]["nofile"]["hard"] >= 16_384

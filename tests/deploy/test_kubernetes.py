@@ -14,6 +14,7 @@ import pytest
 from tests.deploy.kustomize import Resource, containers, merged, pod_of, render
 from tests.deploy.manifests import faults
 from tests.deploy.recipes import ROOT, dask_options, image, options_of, settings_named
+from tests.tiers import in_one
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 PROFILES = ("sqlite", "postgresql")
@@ -226,7 +227,7 @@ def spec_of(resources: list[Resource]) -> Any:
     return pod["spec"]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("change", "expected"),
     [
         (lambda it: server_of(it).update(imagePullSecret="x"), "no field"),

@@ -21,6 +21,7 @@ from app.web.requests.questions import ReleaseRequest
 from mechanisms.catalog import STATISTICS, offers
 from mechanisms.domain import CategoryColumn, Nested, NumberColumn, Schema
 from mechanisms.privacy import Adjacency
+from tests.tiers import in_one
 
 SCHEMA = Schema(
     columns={
@@ -167,13 +168,13 @@ def _there_and_back(request: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapp
     return kept, json.loads(_canonical(again))
 
 
-@pytest.mark.parametrize("offer", offers(), ids=lambda each: f"{each.statistic} {each.mechanism}")
+@in_one("offer", offers())
 def test_every_example_of_the_catalog_comes_back(offer: Any) -> None:
     kept, again = _there_and_back({"statistic": offer.example, "epsilon": "0.5"})
     assert again == kept
 
 
-@pytest.mark.parametrize("rare", RARE)
+@in_one("rare", RARE)
 def test_what_few_questions_have_comes_back(rare: str) -> None:
     asked = {
         "statistic": RARE[rare], "epsilon": "0.25", "norm": "l1", "mechanism": "k_norm",
@@ -188,7 +189,7 @@ def _fields(form: Form) -> Mapping[str, Field]:
     return {field.name: field for field in all_of(fields)}
 
 
-@pytest.mark.parametrize("rare", RARE)
+@in_one("rare", RARE)
 def test_every_field_of_a_filled_form_is_on_the_page(rare: str) -> None:
     """A page sends what it shows: a value that no field has would be lost."""
     kept = json.loads(_canonical({"statistic": RARE[rare], "epsilon": "1"}))
@@ -278,7 +279,7 @@ def test_quarters_and_months_begin_on_their_first_day(
     assert edges == sorted(set(edges))
 
 
-@pytest.mark.parametrize("rare", [*RARE, *STATISTICS])
+@in_one("rare", [*RARE, *STATISTICS])
 def test_nothing_that_is_typed_is_json(rare: str) -> None:
     asked = RARE.get(rare) or STATISTICS[rare].example
     form = form_of(json.loads(_canonical({"statistic": asked, "epsilon": "1"})))

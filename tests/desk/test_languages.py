@@ -38,6 +38,7 @@ from mechanisms.privacy import Adjacency
 from tests.contract.service import ADMIN_KEY, Service, ask, make_key, settled, upload
 from tests.desk.browsing import Browsing, signed_in, signed_out
 from tests.desk.test_public import INVENTED, publish
+from tests.tiers import in_one
 
 APP = Path(app.__file__).parent
 TEMPLATES = APP / "desk" / "templates"
@@ -183,7 +184,7 @@ def test_the_address_comes_before_the_choice_and_that_before_the_browser() -> No
     assert of("/desk", "lang=xx", "release-desk-language=xx", "pt") == "en"
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("header", "language"),
     [
         ("de-AT,de;q=0.9,en;q=0.8", "de"),

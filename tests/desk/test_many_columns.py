@@ -14,6 +14,7 @@ from app.desk.forms import EMPTY, Faults
 from app.domain.problems import Problem
 from tests.contract.service import upload
 from tests.desk.browsing import Browsing, Page
+from tests.tiers import in_one
 
 NEW = "/desk/datasets/new"
 HEADER = b"age,height,weight,ward\n"
@@ -63,7 +64,7 @@ def test_a_spec_comes_back_from_the_form_as_it_was() -> None:
     assert spec_of(form_of(SPEC, EMPTY)) == SPEC
 
 
-@pytest.mark.parametrize("name", sorted(SPEC.keys() - {"columns", "policy"}))
+@in_one("name", sorted(SPEC.keys() - {"columns", "policy"}))
 def test_a_spec_without_one_of_its_members_comes_back(name: str) -> None:
     left = {key: value for key, value in SPEC.items() if key != name}
     filled = {"name": "", "description": "", "adjacency": ""}

@@ -17,6 +17,7 @@ from tests.enumeration.sensitivities import (
     largest_squared,
     require_sensitivity,
 )
+from tests.tiers import in_one
 
 F = Fraction
 EVERY = [
@@ -46,8 +47,8 @@ def test_the_largest_change_is_the_one_stated(tried: Tried, relation: str) -> No
         assert not all(ball.contains(change, space.unit - 1) for change in changes)
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_remove"])
-@pytest.mark.parametrize("tried", QUESTIONS, ids=lambda tried: tried.name)
+@in_one("relation", ["replace_one", "add_remove"])
+@in_one("tried", QUESTIONS)
 def test_no_missing_cell_moves_an_answer_by_more(tried: Tried, relation: str) -> None:
     """A record with a missing cell is in no answer that needs it, so it may come to be, and go."""
     kept = tried.with_missing_cells()
@@ -73,8 +74,8 @@ def test_counts_whose_sum_is_taken_for_public_are_caught() -> None:
     assert not all(ball.contains(change, 1) for change in changes)
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("name", ["sum, weighed", "mean", "histogram", "moments"])
+@in_one("relation", RELATIONS)
+@in_one("name", ["sum, weighed", "mean", "histogram", "moments"])
 def test_the_statistics_are_sums_over_rows(name: str, relation: str) -> None:
     tried = BY_NAME[name]
     assert is_a_sum(tried.form(relation), tried.rows[:: max(len(tried.rows) // 9, 1)])

@@ -28,6 +28,7 @@ from mechanisms.estimates.trees import at, numbers
 from mechanisms.privacy import MAX_EPSILON_NANOS, Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 ONE = 10**9
 ROWS = 500
@@ -43,8 +44,8 @@ FALLING: Mapping[str, Callable[[float], float]] = {
 }
 
 
-@pytest.mark.parametrize("first", [1, ONE // 10, ONE, MAX_EPSILON_NANOS])
-@pytest.mark.parametrize("name", FALLING)
+@in_one("first", [1, ONE // 10, ONE, MAX_EPSILON_NANOS])
+@in_one("name", FALLING)
 def test_the_least_is_found_to_a_tenth_wherever_the_search_begins(name: str, first: int) -> None:
     size, tried = FALLING[name], []
 
@@ -59,8 +60,8 @@ def test_the_least_is_found_to_a_tenth_wherever_the_search_begins(name: str, fir
     assert len(set(tried)) == len(tried), "none is tried twice"
 
 
-@pytest.mark.parametrize("first", [ONE // 10, ONE])
-@pytest.mark.parametrize("name", FALLING)
+@in_one("first", [ONE // 10, ONE])
+@in_one("name", FALLING)
 def test_few_tries_find_what_is_enough_and_nearly_the_least(name: str, first: int) -> None:
     """Of what is dear no more are made."""
     size, tried = FALLING[name], []

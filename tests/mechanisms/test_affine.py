@@ -25,6 +25,7 @@ from mechanisms.samplers.affine.path import Vertex, find_vertices
 from mechanisms.samplers.affine.search import improved
 from mechanisms.samplers.affine.vertex import VertexRoute, vertex_route
 from mechanisms.testing import Law, check_draws, distance_threshold, seeded_randomness
+from tests.tiers import in_one
 
 Floats = NDArray[np.float64]
 STEP = -44
@@ -163,8 +164,8 @@ def test_one_coefficient_where_records_are_replaced(law: AffinePosterior) -> Non
     )
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1.0, 1e4])
-@pytest.mark.parametrize("centre", [0.0, 0.3, 2.0, 1e5])
+@in_one("epsilon", [1e-9, 1.0, 1e4])
+@in_one("centre", [0.0, 0.3, 2.0, 1e5])
 def test_one_coefficient_takes_few_tries(centre: float, epsilon: float) -> None:
     """Whatever the data: the envelope's mass stays near that of the law."""
     for rows, bound in ((1.0, 10.0), (1e6, 1e-3), (1e8, 1e6)):
@@ -353,8 +354,8 @@ def test_words_decide_and_more_bits_only_refine() -> None:
             assert all(abs(a - b * 2.0**-40) <= 0.5 for a, b in zip(one, two, strict=True))
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 12, 13, 20])
-@pytest.mark.parametrize("kind", ["zero", "identical", "one direction"])
+@in_one("size", [1, 2, 7, 12, 13, 20])
+@in_one("kind", ["zero", "identical", "one direction"])
 def test_degenerate_posteriors_are_drawn(size: int, kind: str) -> None:
     """A ridge alone, repeated columns, and a fit on the boundary."""
     bound, rate = 1.0, 1 / 8

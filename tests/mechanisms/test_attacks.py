@@ -39,6 +39,7 @@ from mechanisms.tables.ranges import RangeTree
 from mechanisms.testing import record_replay, seeded_randomness
 from tests.mechanisms.offers import ADD, COLUMNS, REPLACE
 from tests.mechanisms.test_every_offer import CASES, Case, first_of_each, numbers, offer_of
+from tests.tiers import in_one
 
 DRAWS = 20
 
@@ -188,7 +189,7 @@ def test_textbook_noise_is_caught(scale: float) -> None:
 ADDITIVE = [case for case in LATTICES if case.proof.mechanism == "k_norm"]
 
 
-@pytest.mark.parametrize("case", ADDITIVE, ids=str)
+@in_one("case", ADDITIVE)
 def test_noise_does_not_look_at_the_data(case: Case) -> None:
     """The same bits give both neighbours the same noise: outputs differ as the statistics do."""
     pair = case.proof.pair(case.adjacency)
@@ -205,7 +206,7 @@ def test_noise_does_not_look_at_the_data(case: Case) -> None:
 READ = [case for case in CASES if isinstance(case.proof.statistic, ReadFromCounts)]
 
 
-@pytest.mark.parametrize("case", READ, ids=str)
+@in_one("case", READ)
 def test_a_reading_knows_nothing_of_the_data_but_noisy_counts(case: Case) -> None:
     """A neighbour's reading, handed the first one's counts, gives the first one's answer."""
     statistic: Any = case.proof.statistic

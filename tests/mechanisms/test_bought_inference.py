@@ -37,7 +37,7 @@ from studies.coverage import Linear, Setting, measured
 from tests.mechanisms.offers import ADD, LISTED, REPLACE
 from tests.mechanisms.test_every_offer import CASES, Case
 from tests.mechanisms.test_every_selection import asked
-from tests.tiers import wide
+from tests.tiers import in_one, wide
 
 SHARE = Fraction(1, 3)
 EPSILON = Epsilon.parse("1.5")
@@ -354,8 +354,8 @@ def test_intervals_that_would_say_nothing_say_which_epsilon_would_do() -> None:
     assert "enough_epsilon" not in more.details["inference"]  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("adjacency", Adjacency)
-@pytest.mark.parametrize(("rows", "epsilon"), [(5, "20"), (40, "0.1"), (5000, "0.0001")])
+@in_one("adjacency", Adjacency)
+@in_one(("rows", "epsilon"), [(5, "20"), (40, "0.1"), (5000, "0.0001")])
 def test_quantiles_whose_intervals_are_the_bounds_say_which_epsilon_would_do(
     adjacency: Adjacency, rows: int, epsilon: str
 ) -> None:
@@ -558,8 +558,8 @@ def some_yes(seed: int, rows: int) -> ArrayData:
     return ArrayData.from_values(made, {"x": np.zeros(rows), "z": z, "yes": yes})
 
 
-@pytest.mark.parametrize("mechanism", ["kng", "exponential"])
-@pytest.mark.parametrize(
+@in_one("mechanism", ["kng", "exponential"])
+@in_one(
     ("adjacency", "asked"),
     [(ADD, {}), (ADD, {"where": WHERE}), (REPLACE, {"where": WHERE}), (ADD, {"by": ("yes",)})],
 )
@@ -619,8 +619,8 @@ def test_groups_that_a_record_may_change_have_half_of_each_part() -> None:
     assert [term.by["yes"] for term in found.terms] == ["false", "true"]
 
 
-@pytest.mark.parametrize("epsilon", ["0.000000001", "0.1", "100"])
-@pytest.mark.parametrize("rows", [0, 1, 3])
+@in_one("epsilon", ["0.000000001", "0.1", "100"])
+@in_one("rows", [0, 1, 3])
 def test_nobody_has_an_interval_too(rows: int, epsilon: str) -> None:
     for chosen in ({}, {"where": WHERE}, {"by": ("yes",)}):
         plan = private_plan(ADD, 100, epsilon, **chosen)

@@ -20,6 +20,7 @@ from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.stack import MechanismName, Part, Stack
+from tests.tiers import in_one
 
 SCHEMA = Schema({"x": NumberColumn(Fraction(0), Fraction(1))}, Adjacency.REPLACE_ONE, 10)
 MODEL: TypeAdapter[Any] = TypeAdapter(
@@ -82,7 +83,7 @@ def test_a_field_without_a_meaning_would_be_found() -> None:
     assert _silent(Silent) == ["Silent.columns"]
 
 
-@pytest.mark.parametrize("kind", STATISTICS)
+@in_one("kind", STATISTICS)
 def test_every_statistic_has_a_whole_example(kind: str) -> None:
     read = MODEL.validate_json(json.dumps(STATISTICS[kind].example), strict=True)
     assert type(read) is STATISTICS[kind]

@@ -37,6 +37,7 @@ from mechanisms.statistics.designs.cells import MOST_CELLS, Cells, Placing, Spli
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.questions import viewed
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 COLUMNS: Mapping[str, Column] = {
@@ -122,7 +123,7 @@ def test_columns_are_products_of_indicators() -> None:
     assert found(f"y ~ {twice}") == [({}, 'x * (area == "south") * (area == "north")')]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("formula", "cells", "longest"),
     [
         ("y ~ x", 1, 6 - 1),
@@ -174,8 +175,8 @@ def design_of(formula: str, data: ArrayData, view: Any, names: Sequence[str]) ->
     return np.vstack(rows).astype(float)
 
 
-@pytest.mark.parametrize("formula", FORMULAS)
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@in_one("formula", FORMULAS)
+@in_one("adjacency", [REPLACE, ADD])
 def test_without_noise_the_equations_are_those_of_the_design(
     adjacency: Adjacency, formula: str
 ) -> None:
@@ -209,9 +210,9 @@ def least_squares(values: Mapping[str, Any], *, by_race: bool) -> NDArray[np.flo
     return found
 
 
-@pytest.mark.parametrize("norm", ["auto", "l1", "linf"])
-@pytest.mark.parametrize("ridge", [None, 0.0])
-@pytest.mark.parametrize(
+@in_one("norm", ["auto", "l1", "linf"])
+@in_one("ridge", [None, 0.0])
+@in_one(
     ("formula", "weights", "adjacency"),
     [
         ("y ~ x*race", None, REPLACE),
@@ -246,7 +247,7 @@ def rows_of() -> list[dict[str, Any]]:
     return [{**plain, "x": x, "race": r, "female": f, "y": y} for x, r, f, y in grid]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("formula", "squared"),
     [
         ("y ~ x*race", False),
@@ -257,7 +258,7 @@ def rows_of() -> list[dict[str, Any]]:
         ("y ~ x*female", False),
     ],
 )
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@in_one("adjacency", [REPLACE, ADD])
 def test_no_neighbours_leave_the_ball_and_some_reach_its_surface(
     adjacency: Adjacency, formula: str, squared: bool
 ) -> None:
@@ -461,7 +462,7 @@ def huber(formula: str, adjacency: Adjacency, rows: int, **more: Any) -> Any:
     return statistic, wider, view, found
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("formula", "blocks", "shared"),
     [
         ("y ~ x + race", (1,) * 6, 1),
@@ -479,10 +480,8 @@ def test_effects_that_are_in_all_cells_alike_are_shared(
     assert (found.joined.blocks, found.joined.shared) == (blocks, shared)
 
 
-@pytest.mark.parametrize("weights", [None, "w"])
-@pytest.mark.parametrize(
-    "formula", ["y ~ x*race", "y ~ x + race + z", "y ~ x*female - 1", "y ~ race"]
-)
+@in_one("weights", [None, "w"])
+@in_one("formula", ["y ~ x*race", "y ~ x + race + z", "y ~ x*female - 1", "y ~ race"])
 def test_the_loss_by_cells_is_that_of_the_columns(formula: str, weights: str | None) -> None:
     """Its gradient and Hessian, against the design written out, with the ridge of F'theta."""
     statistic, wider, view, found = huber(formula, REPLACE, 200, weights=weights)
@@ -526,8 +525,8 @@ def blocks_of(found: Any, row: Mapping[str, Any], view: Any, psi: Fraction) -> l
     return [psi * Fraction(entry) for entry in z]
 
 
-@pytest.mark.parametrize("formula", ["y ~ x*race", "y ~ x + race", "y ~ x*female"])
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@in_one("formula", ["y ~ x*race", "y ~ x + race", "y ~ x*female"])
+@in_one("adjacency", [REPLACE, ADD])
 def test_no_records_gradients_are_further_apart_than_stated(
     adjacency: Adjacency, formula: str
 ) -> None:

@@ -28,6 +28,7 @@ from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.testing import seeded_randomness
 from studies.choices import Setting, study
+from tests.tiers import in_one
 
 ONE = Epsilon.parse("1")
 PERTURBED = "objective_perturbation"
@@ -109,7 +110,7 @@ def test_a_loss_that_is_asked_for_is_drawn() -> None:
     assert ridged.mechanism == "functional"
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("more", "mechanism", "place"),
     [
         ({"threshold": 0.0}, "auto", "threshold"),
@@ -174,8 +175,8 @@ def test_curvatures_are_those_of_records(features: int, intercept: bool) -> None
     assert found == pytest.approx(np.linalg.eigvalsh(x.T @ x / len(x)), rel=0.02)
 
 
-@pytest.mark.parametrize("law", ["normal", "skewed", "heavy"])
-@pytest.mark.parametrize("ratio", [0.5, 2.0])
+@in_one("law", ["normal", "skewed", "heavy"])
+@in_one("ratio", [0.5, 2.0])
 def test_a_cut_is_the_line_of_least_loss(law: Law, ratio: float) -> None:
     found = cut(law, ratio, 0.3)
     u = np.linspace(-1, 1, 17)

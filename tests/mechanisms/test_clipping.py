@@ -39,6 +39,7 @@ from mechanisms.testing import audit_epsilon, seeded_randomness
 from tests.enumeration.domains import Rows, data_sets, grid_of, largest_loss, neighbours
 from tests.enumeration.laws import quantile as quantile_law
 from tests.enumeration.walk import Bounds, law_of
+from tests.tiers import in_one
 
 F = Fraction
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
@@ -382,7 +383,7 @@ def test_columns_by_their_own_records_have_bounds_of_their_own() -> None:
 # 5. Refusals and advice
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("clip", "columns", "said"),
     [
         ("private", ("flag",), "0 or 1"),
@@ -394,7 +395,7 @@ def test_columns_by_their_own_records_have_bounds_of_their_own() -> None:
         (ClipBounds(lower=0, upper=float("inf")), ("y",), "a value of the column"),
     ],
 )
-@pytest.mark.parametrize("kind", [Mean, Sum, Std, Variance])
+@in_one("kind", [Mean, Sum, Std, Variance])
 def test_clipping_that_does_not_fit_is_refused(
     kind: Any, clip: Any, columns: Sequence[str], said: str
 ) -> None:

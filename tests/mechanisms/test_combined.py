@@ -29,6 +29,7 @@ from mechanisms.statistics.quantile import Quantile
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.total import Sum
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 ROWS = 300
@@ -97,8 +98,8 @@ def stds(answer: Any) -> list[float]:
 # Single numbers: the mean by weights
 
 
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@in_one("adjacency", [REPLACE, ADD])
+@in_one("norm", ["l1", "l2", "linf"])
 def test_sums_are_weighted_by_their_variances(adjacency: Adjacency, norm: str) -> None:
     asked = Sum(columns=("x",))
     parts = [
@@ -141,8 +142,8 @@ def test_sums_means_and_moments_know_of_each_other_where_rows_are_public() -> No
 # Tables
 
 
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
-@pytest.mark.parametrize("norm", ["auto", "l1", "l2", "linf"])
+@in_one("adjacency", [REPLACE, ADD])
+@in_one("norm", ["auto", "l1", "l2", "linf"])
 def test_totals_agree_with_the_sums_of_their_parts_exactly(adjacency: Adjacency, norm: str) -> None:
     parts = [
         release(asked, adjacency, epsilon, norm=norm, seed=seed)
@@ -277,7 +278,7 @@ REFUSED: list[Callable[[], None]] = [
 ]
 
 
-@pytest.mark.parametrize("refused", REFUSED)
+@in_one("refused", REFUSED)
 def test_what_cannot_be_combined_is_refused_in_words(refused: Callable[[], None]) -> None:
     refused()
 

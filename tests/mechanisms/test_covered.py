@@ -26,6 +26,7 @@ from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.tables import Tables
 from mechanisms.statistics.total import Sum
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 ROWS = 600
@@ -161,7 +162,7 @@ def raw_releases() -> list[Released]:
     ]
 
 
-@pytest.mark.parametrize("statistic", MERGED, ids=lambda each: each.kind)
+@in_one("statistic", MERGED)
 def test_merged_cells_are_sums_with_their_variance(statistic: Statistic) -> None:
     """Unbiased, and as noisy as stated, over 100 raw releases: within five standard errors."""
     facts, drawn, stated = schema(ADD), [], []
@@ -215,7 +216,7 @@ def test_intervals_of_whole_counts_hold_the_exact_ones() -> None:
     assert share > 0.93 - 5 * (0.93 * 0.07 / 60) ** 0.5
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("statistic", "words"),
     [
         (Histogram(columns=("a", "b")), "columns together: b"),

@@ -30,6 +30,7 @@ from mechanisms.statistics.designs.cox_regression import CoxRegression, HazardMa
 from mechanisms.testing import Law, check_draws, draws_to_refuse, seeded_randomness
 from tests.mechanisms.proof import ADD, REPLACE
 from tests.mechanisms.tilted import Model, Pair, Spent, largest_loss
+from tests.tiers import in_one
 
 COLUMNS: dict[str, Column] = {
     "age": NumberColumn(Fraction(0), Fraction(10)),
@@ -385,7 +386,7 @@ def test_the_tilt_of_draws_has_its_law_and_mutants_are_refused() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("fields", "place", "says"),
     [
         ({"time": "arm"}, "time", "categories"),

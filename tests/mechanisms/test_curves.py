@@ -35,6 +35,7 @@ from mechanisms.testing import seeded_randomness
 from tests.mechanisms.forms import form_of
 from tests.mechanisms.proof import ADD, REPLACE
 from tests.mechanisms.test_knorm_privacy import loss
+from tests.tiers import in_one
 
 COLUMNS = {
     "days": NumberColumn(Fraction(0), Fraction(100)),
@@ -292,7 +293,7 @@ def test_conditions_choose_the_rows_of_joint_counts(adjacency: Any) -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("asked", "place", "says"),
     [
         (replace(ASKED, time="arm"), "time", "categories"),

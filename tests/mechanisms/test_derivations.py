@@ -38,6 +38,7 @@ from mechanisms.testing import seeded_randomness
 from tests.mechanisms.offers import PROOFS, Proof
 from tests.mechanisms.test_every_offer import ROWS as EVEN
 from tests.mechanisms.test_every_offer import mirrors, numbers, skeleton, spread_out
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 ROWS = 2_000
@@ -137,9 +138,9 @@ def test_numpy_makes_the_same_of_the_released_numbers(adjacency: Adjacency, norm
     )
 
 
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
-@pytest.mark.parametrize("features", [("x",), ("owner", "z"), ("x", "z", "owner"), ()])
-@pytest.mark.parametrize("intercept", [True, False])
+@in_one("adjacency", [REPLACE, ADD])
+@in_one("features", [("x",), ("owner", "z"), ("x", "z", "owner"), ()])
+@in_one("intercept", [True, False])
 def test_any_regression_is_numpy_s_on_the_released_moments(
     adjacency: Adjacency, features: tuple[str, ...], intercept: bool
 ) -> None:
@@ -219,7 +220,7 @@ def test_a_derived_regression_s_interval_covers(intercept: bool) -> None:
     assert np.mean(covered) > 0.85
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("source", "wanted"),
     [
         (Sum(columns=NAMES), Mean(columns=("y", "x"))),
@@ -288,7 +289,7 @@ def test_a_stack_s_parts_are_sources(adjacency: Adjacency) -> None:
 RICH = (Condition(column="x", op=">", value=5),)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("source", "wanted", "words"),
     [
         (Moments(columns=("x", "y")), Mean(columns=("x", "z")), "moments, .*mean, .* of x, y"),

@@ -34,6 +34,7 @@ from mechanisms.estimates.verdicts import (
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 BOTH = tuple(Adjacency)
 COLUMNS: Mapping[str, Any] = {
@@ -295,7 +296,7 @@ def test_errors_that_are_simulated_at_once_are_those_of_draws(
         assert 2 / 3 <= error / seen <= 3 / 2, (path, error, seen)
 
 
-@pytest.mark.parametrize(("fields", "epsilon"), AT_ONCE)
+@in_one(("fields", "epsilon"), AT_ONCE)
 def test_a_row_that_stands_for_several_records_is_as_they_are(
     fields: Mapping[str, Any], epsilon: str
 ) -> None:
@@ -468,14 +469,14 @@ def test_errors_and_ranges_have_the_shape_of_the_value_which_lies_within(
         assert low - 8 * error - 1e-9 <= number <= high + 8 * error + 1e-9, path
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("kind", "ends", "unit"),
     [
         ("date", ["1990-01-01", "2020-01-01"], "days"),
         ("datetime", ["2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z"], "seconds"),
     ],
 )
-@pytest.mark.parametrize(
+@in_one(
     "asked",
     [
         {"kind": "mean", "columns": ["at"], "by": ["owner"]},
@@ -485,7 +486,6 @@ def test_errors_and_ranges_have_the_shape_of_the_value_which_lies_within(
             "parts": [{"statistic": {"kind": "mean", "columns": ["at"]}, "share": 1}],
         },
     ],
-    ids=lambda part: str(part["kind"]),
 )
 def test_of_dates_the_range_has_texts_and_the_error_a_unit(
     asked: dict[str, Any], kind: Literal["date", "datetime"], ends: list[str], unit: str
@@ -858,7 +858,7 @@ def test_a_target_follows_values_of_a_category_and_products() -> None:
     assert found[2] == pytest.approx(0.5, abs=0.05)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("wrong", "place"),
     [
         (Assumptions(population=(("nothing", Spread(mean=0, std=1)),)), "assume.population"),

@@ -54,6 +54,7 @@ from tests.mechanisms.test_every_offer import (
     skeleton,
 )
 from tests.mechanisms.test_knorm_privacy import loss
+from tests.tiers import in_one
 
 HERE = Condition(column="group", op="in", value=("a", "b"))
 BY_YES, BY_GROUP = ("yes",), ("group",)
@@ -381,7 +382,7 @@ FINE = tuple(i / 128 for i in range(128))
 """With one more on each side, and another column's, more groups than there may be."""
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("fields", "place"),
     [
         ({"by": ("nobody",)}, "by[0]"),

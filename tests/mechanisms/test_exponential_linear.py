@@ -22,6 +22,7 @@ from mechanisms.samplers.gaussian_ball import GaussianBall, best_envelope
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.testing import Law, check_draws, record_replay, seeded_randomness
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 BOUND = Fraction(3, 2)
@@ -176,7 +177,7 @@ def test_draws_refuse_the_law_at_other_scales() -> None:
     check_draws(values, projected("vertex", direction, 1.0), twins=twins)
 
 
-@pytest.mark.parametrize("name", list(LAWS))
+@in_one("name", list(LAWS))
 def test_the_screen_never_rejects_what_balls_would_keep(name: str) -> None:
     envelope, randomness = best_envelope(law_of(name)), seeded_randomness(9)
     words = random_words(randomness, 150, 1 + envelope.choices + envelope.uniforms)
@@ -231,9 +232,9 @@ def test_large_epsilon_and_many_rows_give_least_squares(adjacency: Adjacency) ->
     assert list(answer.values()) == pytest.approx(expected.tolist(), abs=0.002)
 
 
-@pytest.mark.parametrize("epsilon", ["1e-9", "1", "10000"])
-@pytest.mark.parametrize("bound", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("rows", [0, 1, 40])
+@in_one("epsilon", ["1e-9", "1", "10000"])
+@in_one("bound", [1e-6, 1.0, 1e6])
+@in_one("rows", [0, 1, 40])
 def test_degenerate_data_extreme_epsilons_and_bounds_work(
     epsilon: str, bound: float, rows: int
 ) -> None:

@@ -36,6 +36,7 @@ from tests.mechanisms.test_quantile import (
     schema_for,
     score,
 )
+from tests.tiers import in_one
 
 CODES = [1, 1, 2, 5, 6, 6, 9]
 HIGH = 10
@@ -219,8 +220,8 @@ def test_large_epsilon_gives_numpy_quantiles(adjacency: Adjacency) -> None:
     assert [entry["value"] for entry in answer] == pytest.approx(expected, abs=float(COLUMN.step))
 
 
-@pytest.mark.parametrize("epsilon", ["1e-9", "0.5", "10000"])
-@pytest.mark.parametrize("values", [[], [3.0], [3.0] * 500, [40.0] * 9, [0.0, 10.0] * 50])
+@in_one("epsilon", ["1e-9", "0.5", "10000"])
+@in_one("values", [[], [3.0], [3.0] * 500, [40.0] * 9, [0.0, 10.0] * 50])
 def test_degenerate_data_and_extreme_epsilons_work(values: list[float], epsilon: str) -> None:
     schema = schema_for(ADD, len(values))
     plan = exponential.calibrate(

@@ -65,7 +65,7 @@ def values_of(text: str) -> list[float]:
     return found.values(block_of(ROWS)).tolist()
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("text", "value"),
     [
         ("log(income + 1)", lambda row: math.log(row["income"] + 1)),
@@ -100,7 +100,7 @@ def test_values_are_those_of_plain_arithmetic(
     )
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("text", "lower", "upper"),
     [
         ("log(income + 1)", 0, math.log(10**6 + 1)),
@@ -242,7 +242,7 @@ def test_missing_cells_can_be_asked_for_while_a_file_is_read() -> None:
     assert set(other.values(block).tolist()) == {1}
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("text", "canonical", "coefficient"),
     [
         ("log( income+1 )**2", "log(income + 1)^2", "I(log(income + 1)^2)"),

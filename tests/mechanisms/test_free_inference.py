@@ -35,6 +35,7 @@ from mechanisms.statistics.variance import Variance
 from mechanisms.testing import seeded_randomness
 from studies import curves, intervals
 from tests.mechanisms.offers import PROOFS
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 SHARE, EPSILON, ROWS = Fraction(1, 4), Epsilon.parse("2"), 400
@@ -67,7 +68,7 @@ OF_EACH_KIND = {
 }
 
 
-@pytest.mark.parametrize("kind", OF_EACH_KIND)
+@in_one("kind", OF_EACH_KIND)
 def test_every_kind_has_standard_errors_or_says_why_not(kind: str) -> None:
     proof = OF_EACH_KIND[kind]
     statistic, adjacency = proof.statistic, proof.adjacencies[0]

@@ -38,6 +38,7 @@ from mechanisms.testing import (
     record_replay,
     seeded_randomness,
 )
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 COLUMNS = {
@@ -583,8 +584,8 @@ def test_what_a_plan_says() -> None:
     assert plan_of(question(ridge=3.0), schema(ADD, 0), "1").details["least_eigenvalue"] is None
 
 
-@pytest.mark.parametrize("norm", ["auto", "l1", "l2", "linf", "optimal"])
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@in_one("norm", ["auto", "l1", "l2", "linf", "optimal"])
+@in_one("adjacency", [REPLACE, ADD])
 def test_an_intercept_alone_is_the_mean(adjacency: Adjacency, norm: str) -> None:
     made, values = schema(adjacency, 300), sample(300)
     statistic = question(features=(), intercept=True)

@@ -24,6 +24,7 @@ from mechanisms.geometry.spaces import (
 from mechanisms.samplers.knorm import draw_hull, draw_l1, draw_l2, draw_linf
 from mechanisms.statistics.second_order import Layout
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 
 def space(l1: float, l2_squared: float, linf: float, *, dimension: int) -> AdjacentOutputSpace:
@@ -172,8 +173,8 @@ def test_hull_law_is_the_enumerated_one() -> None:
         assert pmf[np.abs(points) > law.half_width_95 - 1].sum() > 0.05
 
 
-@pytest.mark.parametrize("rate", [1e-9, 1e-3, 1.0, 1e4])
-@pytest.mark.parametrize("ball", ["l1", "l2", "linf", None])
+@in_one("rate", [1e-9, 1e-3, 1.0, 1e4])
+@in_one("ball", ["l1", "l2", "linf", None])
 def test_laws_exist_over_the_whole_range(ball: Ball | None, rate: float) -> None:
     for dimension in (2, 10, 1000):
         scale = 1.0 if ball in ("l1", None) else 1 / (4 * dimension * max(1.0, rate))
@@ -260,7 +261,7 @@ def test_roots_are_rounded_up() -> None:
         assert (root - Fraction(1, 2**79)) ** 2 < square or root < Fraction(1, 2**79)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("value", "text"),
     [
         (Fraction(2), "2"),

@@ -31,6 +31,7 @@ from mechanisms.samplers.knorm import draw_from_points
 from mechanisms.samplers.main_effects import Proposal
 from mechanisms.statistics.second_order import Layout
 from mechanisms.testing import Law, check_draws, draws_needed, seeded_randomness
+from tests.tiers import in_one
 
 
 def moments(effects: int) -> SecondMomentBall:
@@ -195,8 +196,8 @@ RANGES = [
 ]
 
 
-@pytest.mark.parametrize("ranges", RANGES)
-@pytest.mark.parametrize("replace_one", [True, False])
+@in_one("ranges", RANGES)
+@in_one("replace_one", [True, False])
 def test_hulls_of_contributions_are_those_of_their_corners(
     ranges: list[tuple[Fraction, Fraction]], replace_one: bool
 ) -> None:

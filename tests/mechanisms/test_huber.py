@@ -25,6 +25,7 @@ from mechanisms.statistics.designs.rows import HELD_ROWS, CodeRows, passes
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.quantile_data import question, table
+from tests.tiers import in_one
 
 Floats = NDArray[np.float64]
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
@@ -49,8 +50,8 @@ def _value(x: Floats, y: Floats, cut: float, theta: Floats) -> float:
     return float(np.where(t <= cut, t * t / 2, cut * t - cut * cut / 2).sum())
 
 
-@pytest.mark.parametrize("cut", [Fraction(1), Fraction(1, 5), Fraction(1, 1000)])
-@pytest.mark.parametrize("rows", [0, 1, 60, 9000])
+@in_one("cut", [Fraction(1), Fraction(1, 5), Fraction(1, 1000)])
+@in_one("rows", [0, 1, 60, 9000])
 def test_certified_sums_hold_the_exact_ones(rows: int, cut: Fraction) -> None:
     rng = np.random.default_rng(rows)
     x, y = rng.uniform(-1, 1, size=(rows, 3)), rng.uniform(-1, 1, size=rows)

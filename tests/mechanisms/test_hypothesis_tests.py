@@ -25,6 +25,7 @@ from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.testing import seeded_randomness
 from studies import hypothesis_tests as study
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 ROWS = 600
@@ -76,7 +77,7 @@ def test_with_little_noise_it_is_the_test_without(
     assert found == pytest.approx(exact, abs=0.05)
 
 
-@pytest.mark.parametrize("name", ASKED)
+@in_one("name", ASKED)
 def test_the_same_release_has_the_same_p_value(name: str) -> None:
     one, other = (drawn(ASKED[name], ADD, "1") for _ in range(2))
     assert one == other
@@ -210,7 +211,7 @@ def test_a_release_of_finer_cells_is_not_the_source() -> None:
 # Before it is paid
 
 
-@pytest.mark.parametrize("name", ASKED)
+@in_one("name", ASKED)
 def test_a_preview_says_what_the_noise_takes_of_the_power(name: str) -> None:
     def found(epsilon: str) -> Any:
         return estimate_error(
@@ -248,8 +249,8 @@ def test_conditions_choose_the_records_of_a_test() -> None:
 # In groups, and with Gaussian noise
 
 
-@pytest.mark.parametrize("adjacency", list(Adjacency))
-@pytest.mark.parametrize("name", ["t, one mean", "welch", "proportion", "signed_rank"])
+@in_one("adjacency", list(Adjacency))
+@in_one("name", ["t, one mean", "welch", "proportion", "signed_rank"])
 def test_a_test_in_every_group(name: str, adjacency: Adjacency) -> None:
     """One test for each, about the rows of the group, with its labels; all cost what one does."""
     asked = replace(ASKED[name], by=("h",))
@@ -336,7 +337,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "place"), BAD, ids=str)
+@in_one(("fields", "place"), BAD)
 def test_what_does_not_fit_is_refused_at_its_field(fields: dict[str, Any], place: str) -> None:
     asked = replace(T, **fields)
     with pytest.raises(InvalidStatisticError) as refused:

@@ -93,7 +93,7 @@ def test_what_could_never_be_right_is_refused(
     assert said in refusal.value.detail
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("kind", "where", "fields", "said"),
     [
         ("count", [("age", ">=", 0)], {}, "Age >= 0 holds of every record"),
@@ -167,7 +167,7 @@ def test_reasoning_agrees_with_every_cell_of_small_columns() -> None:
     assert min(empty, constant, whole) > 20
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("text", "decided"),
     [
         ("age > 200", False), ("age > 50 and age < 20", False), ("age >= 50 or age < 50", True),
@@ -199,7 +199,7 @@ TENS = Bands(column="age", edges=tuple(range(0, 101, 2)))
 BANDS = Bands(column="age", edges=(40, 60, 100))
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("kind", "where", "fields", "said"),
     [
         ("mean", [], {"columns": ("agee",)}, "agee is no column (did you mean age?"),
@@ -230,7 +230,7 @@ def test_messages_name_the_culprit_and_the_way_out(
     assert said in refusal.value.detail
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("text", "said"),
     [
         ("bmi ~ age + age**2", "for its square write I(age^2)"),

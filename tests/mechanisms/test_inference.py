@@ -27,6 +27,7 @@ from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.variance import Variance
 from mechanisms.testing import seeded_randomness
 from studies.coverage import SETTINGS, Housing, measured
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 COLUMNS = {
@@ -190,9 +191,9 @@ def test_intervals_that_ignore_the_noise_would_be_found_out() -> None:
     assert coverage(REPLACE, rows=300, draws=30, naive=True) < 0.7
 
 
-@pytest.mark.parametrize("statistic", [LINE, Mean(columns=NAMES), Correlation(columns=NAMES)])
-@pytest.mark.parametrize("epsilon", ["0.000000001", "0.001", "1", NO_NOISE])
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@in_one("statistic", [LINE, Mean(columns=NAMES), Correlation(columns=NAMES)])
+@in_one("epsilon", ["0.000000001", "0.001", "1", NO_NOISE])
+@in_one("adjacency", [REPLACE, ADD])
 def test_every_release_has_finite_intervals_around_its_numbers(
     adjacency: Adjacency, epsilon: str, statistic: Statistic
 ) -> None:

@@ -35,6 +35,7 @@ from tests.mechanisms.test_quantile import (
     grid_of,
     schema_for,
 )
+from tests.tiers import in_one
 
 LEVELS = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10))
 CODES = [1, 2, 4, 5]
@@ -337,10 +338,8 @@ def test_large_epsilon_gives_the_quantiles_between_their_records(adjacency: Adja
         assert ordered[rank - 2] - 1e-4 <= value <= ordered[rank + 2] + 1e-4
 
 
-@pytest.mark.parametrize("epsilon", ["1e-9", "0.5", "10000"])
-@pytest.mark.parametrize(
-    "values", [[], [3.0], [3.0] * 500, [-4.0] * 9, [40.0] * 9, [0.0, 10.0] * 50]
-)
+@in_one("epsilon", ["1e-9", "0.5", "10000"])
+@in_one("values", [[], [3.0], [3.0] * 500, [-4.0] * 9, [40.0] * 9, [0.0, 10.0] * 50])
 def test_degenerate_data_and_extreme_epsilons_work(values: list[float], epsilon: str) -> None:
     levels = (0.000000001, 0.25, 0.5, 0.999999999)
     released = release(values, levels, epsilon, ADD)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from mechanisms.objectives.check_loss.records import Bits, Few, Gaps, Index, kept
+from tests.tiers import in_one
 
 RECORDS = 1_000_000
 
@@ -15,7 +15,7 @@ def some(count: int, records: int = RECORDS) -> Index:
     return np.sort(chosen).astype(np.int32)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("index", "records", "kind"),
     [
         (some(0), RECORDS, Few),
@@ -30,7 +30,6 @@ def some(count: int, records: int = RECORDS) -> Index:
         (np.append(np.arange(2000), RECORDS - 1).astype(np.int32), RECORDS, Gaps),
         (some(2047, 2048), 2048, Bits),
     ],
-    ids=lambda part: part.__name__ if isinstance(part, type) else "",
 )
 def test_they_come_back_in_the_smallest_form(index: Index, records: int, kind: type) -> None:
     found = kept(index, records)

@@ -42,6 +42,7 @@ from mechanisms.testing import (
     record_replay,
     seeded_randomness,
 )
+from tests.tiers import in_one
 
 Floats = NDArray[np.float64]
 ADJACENCIES = [Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE]
@@ -558,7 +559,7 @@ def test_the_grid_depends_on_epsilon_and_bound_alone() -> None:
     assert rows_10 == rows_1000
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("options", "field_name"),
     [
         ({"bound": 0.0}, "bound"),

@@ -23,6 +23,7 @@ from mechanisms.statistics.interquartile_range import InterquartileRange
 from mechanisms.statistics.quantile import Quantile, scale_of
 from mechanisms.statistics.ranks.draw import Candidates
 from mechanisms.testing import Law, check_draws, draws_to_refuse, seeded_randomness
+from tests.tiers import in_one
 
 F = Fraction
 REPLACE = Adjacency.REPLACE_ONE
@@ -62,7 +63,7 @@ def grid_of(column: NumberColumn) -> tuple[LogGrid, Fraction]:
 # Candidates and masses
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=str)
+@in_one("column", COLUMNS)
 def test_candidates_are_fine_in_relative_terms(column: NumberColumn) -> None:
     grid, scale = grid_of(column)
     values = grid.values.tolist()
@@ -77,7 +78,7 @@ def test_candidates_are_fine_in_relative_terms(column: NumberColumn) -> None:
     assert len(values) < 1 << 21
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=str)
+@in_one("column", COLUMNS)
 def test_masses_are_differences_of_asinh(column: NumberColumn) -> None:
     grid, scale = grid_of(column)
     masses = np.diff(grid.places)
@@ -114,7 +115,7 @@ def test_the_first_step_is_the_least() -> None:
 # The public choice
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("column", "levels", "scale"),
     [
         (whole(0, 100), LATE, None),
@@ -133,7 +134,6 @@ def test_the_first_step_is_the_least() -> None:
         (NumberColumn(F(0), F(10**9), kind="datetime"), LATE, None),
         (NumberColumn(F(0), F(1), boolean=True), LATE, None),
     ],
-    ids=str,
 )
 def test_auto_takes_log_where_bounds_are_far_wider_than_values(
     column: NumberColumn, levels: Sequence[Fraction], scale: Fraction | None

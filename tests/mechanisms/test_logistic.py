@@ -28,6 +28,7 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.logistic_regression import LogisticRegression, SignedCodes
 from tests.mechanisms.logistic_data import objective, plain_design
+from tests.tiers import in_one
 
 
 def test_softplus_errs_by_no_more_than_it_says() -> None:
@@ -70,9 +71,9 @@ DESIGNS = {
 }
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-@pytest.mark.parametrize("rows", [0, 1, 50, EXACT_ROWS + 3])
-@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0])
+@in_one("name", DESIGNS)
+@in_one("rows", [0, 1, 50, EXACT_ROWS + 3])
+@in_one("scale", [0.0, 1.0, 30.0])
 def test_certified_sums_hold_the_exact_ones(name: str, rows: int, scale: float) -> None:
     rng = np.random.default_rng(rows)
     codes = rng.integers(-CODE_MAX, CODE_MAX + 1, size=(rows, 4))
@@ -222,7 +223,7 @@ def test_the_design_scales_columns_exactly() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("changes", "field"),
     [
         ({"target": "income"}, "target"),

@@ -30,6 +30,7 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.geometric_median import GeometricMedian
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.covers import require_law
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 NUMBER = NumberColumn(Fraction(-1), Fraction(1))
@@ -432,8 +433,8 @@ def test_no_number_of_rows_is_refused() -> None:
             calibrate(GeometricMedian(columns=tuple(names)), schema, Epsilon.parse("1"))
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 3, 4])
-@pytest.mark.parametrize("places", [[], [0.3], [0.3] * 7, [0.1, -0.5], [-1.0] * 3 + [1.0] * 3])
+@in_one("dimension", [1, 2, 3, 4])
+@in_one("places", [[], [0.3], [0.3] * 7, [0.1, -0.5], [-1.0] * 3 + [1.0] * 3])
 def test_few_rows_under_a_high_bound_are_drawn(dimension: int, places: list[float]) -> None:
     names = tuple("xyzw"[:dimension])
     known = Schema(dict.fromkeys(names, NUMBER), ADD, None, 10**5)

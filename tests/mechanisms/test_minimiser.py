@@ -19,6 +19,7 @@ from mechanisms.samplers.quadratics import Quadratic, solve_exactly
 from mechanisms.samplers.regions import L1Ball, dyadic_step, l1_region
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.logistic_data import objective, plain_design
+from tests.tiers import in_one
 
 NORMS: tuple[BallNorm, ...] = ("l1", "l2", "linf")
 
@@ -57,8 +58,8 @@ def test_precision_is_restored_and_held_by_one_thread() -> None:
     assert ctx.prec == before
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("dimension", [1, 2, 5])
+@in_one("norm", NORMS)
+@in_one("dimension", [1, 2, 5])
 def test_more_bits_refine_the_same_vector(norm: BallNorm, dimension: int) -> None:
     vector = knorm_vector(
         norm=norm,

@@ -46,6 +46,7 @@ from mechanisms.testing import seeded_randomness
 from tests.mechanisms.offers import ADD, REPLACE, Record
 from tests.mechanisms.test_every_offer import Case, every_offer
 from tests.mechanisms.test_every_selection import EPSILON, plan_of, records
+from tests.tiers import in_one
 
 F = Fraction
 SURE = Epsilon.parse("1000")
@@ -241,7 +242,7 @@ def kleene(node: Node, row: Mapping[str, int | None]) -> Any:
     return values[node.op]()
 
 
-@pytest.mark.parametrize("text", EXPRESSIONS)
+@in_one("text", EXPRESSIONS)
 def test_every_record_of_every_kind_is_judged_as_sql_does(text: str) -> None:
     names = ("a", "b", "c")
     columns: Mapping[str, Column] = {name: NumberColumn(F(0), F(1)) for name in names}
@@ -332,7 +333,7 @@ def test_a_declared_value_is_never_taken_for_the_cell_of_missing_ones() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("statistic", "optional", "place", "words"),
     [
         (Count(where=(Condition(column="age", op="missing"),)), KEPT, "where[0]", "income, job"),

@@ -27,6 +27,7 @@ from mechanisms.statistics.designs.multinomial_regression import MultinomialRegr
 from mechanisms.testing import Law, check_draws, draws_to_refuse, seeded_randomness
 from tests.mechanisms.proof import ADD, REPLACE
 from tests.mechanisms.tilted import Model, Pair, Spent, largest_loss
+from tests.tiers import in_one
 
 WAYS = ("car", "bus", "bike", "foot")
 COLUMNS: dict[str, Column] = {
@@ -302,7 +303,7 @@ def test_the_tilt_of_draws_has_its_law_and_mutants_are_refused() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("fields", "place", "says"),
     [
         ({"target": "dose", "features": ("age",)}, "target", "no category"),

@@ -26,6 +26,7 @@ from mechanisms.statistics.tables import Tables
 from mechanisms.statistics.total import Sum
 from mechanisms.testing import seeded_randomness
 from mechanisms.views import RowView
+from tests.tiers import in_one
 
 TOWNS = ("a", "b", "c", "d", "e")
 COUNTY = dict(zip(TOWNS, "xyxyz", strict=True))
@@ -110,9 +111,9 @@ QUESTIONS: tuple[Question, ...] = (
 )
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: f"{each.kind} {each.by}")
-@pytest.mark.parametrize("schema", [PLAIN, LACKING])
-@pytest.mark.parametrize("adjacency", list(Adjacency))
+@in_one("question", QUESTIONS)
+@in_one("schema", [PLAIN, LACKING])
+@in_one("adjacency", list(Adjacency))
 def test_draws_are_bit_for_bit_those_of_stored_levels(
     question: Question, schema: Schema, adjacency: Adjacency
 ) -> None:

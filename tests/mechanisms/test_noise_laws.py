@@ -14,6 +14,7 @@ from mechanisms.geometry.cuts import combination_factor
 from mechanisms.geometry.laws import noise_law, simulate
 from mechanisms.geometry.smooth import BALLS, Ball
 from mechanisms.statistics.additive import Leaf, describe_noise, root_std
+from tests.tiers import in_one
 
 COUNT = 60_000
 RATE = 1e-6  # of a lattice as fine as a continuum
@@ -40,8 +41,8 @@ def test_intervals_hold_between_94_and_97_percent(ball: Ball, dimension: int) ->
         assert stated.std["x"] == pytest.approx(drawn.std(), rel=0.04)
 
 
-@pytest.mark.parametrize("dimension", [2, 10, 400])
-@pytest.mark.parametrize("own", [1.66, 2.0, 2.1184])
+@in_one("dimension", [2, 10, 400])
+@in_one("own", [1.66, 2.0, 2.1184])
 def test_the_factor_is_known_at_both_ends(dimension: int, own: float) -> None:
     assert combination_factor(dimension, own, 1.0) == pytest.approx(own)
     many = combination_factor(dimension, own, 0.0)
@@ -76,8 +77,8 @@ def test_limits_bound_what_is_stated() -> None:
 ROOTS = [("0", 2.0), ("1/1000000", 2.0), ("0.5", 0.3), ("1", 1.0), ("2", 5.0)]
 
 
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize(("value", "std"), ROOTS)
+@in_one("centred", [True, False])
+@in_one(("value", "std"), ROOTS)
 def test_the_root_of_a_number_has_the_roots_of_its_interval(
     value: str, std: float, centred: bool
 ) -> None:
@@ -97,8 +98,8 @@ def test_the_root_of_a_number_has_the_roots_of_its_interval(
     assert told[1].std["x"] == root_std(float(plain.value), told[0].std["x"], most=3.0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [0.0, 0.01, 0.3, 1.0, 8.0])
-@pytest.mark.parametrize("std", [0.01, 0.3, 3.0])
+@in_one("value", [0.0, 0.01, 0.3, 1.0, 8.0])
+@in_one("std", [0.01, 0.3, 3.0])
 def test_the_deviation_of_a_root_is_no_less_than_what_is_drawn(value: float, std: float) -> None:
     """Of noise around the true value, as a root of what is clamped at 0."""
     drawn = np.random.default_rng(1).laplace(0, std / sqrt(2), 20_000)

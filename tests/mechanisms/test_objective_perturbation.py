@@ -29,6 +29,7 @@ from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.testing import record_replay, seeded_randomness
 from tests.mechanisms.logistic_data import FLAG, UNIT, features, labelled, simulate
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 NORMS: tuple[BallNorm, ...] = ("linf", "l2", "l1")
@@ -39,8 +40,8 @@ def coefficients(plan: Plan, data: Data, seed: int = 1) -> np.ndarray:
     return np.array(list(value.values()))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("q", ["0.001", "0.5", "0.85", "0.999"])
-@pytest.mark.parametrize("epsilon", ["0.000000001", "0.1", "1", "20", "10000"])
+@in_one("q", ["0.001", "0.5", "0.85", "0.999"])
+@in_one("epsilon", ["0.000000001", "0.1", "1", "20", "10000"])
 def test_gamma_is_rounded_up_and_has_a_floor(epsilon: str, q: str) -> None:
     eigenvalue = Fraction(7, 4)
     gamma = ridge(Fraction(epsilon), Fraction(q), eigenvalue)

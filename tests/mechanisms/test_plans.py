@@ -43,6 +43,7 @@ from mechanisms.testing import seeded_randomness
 from tests.mechanisms.offers import ADD, REPLACE, Proof
 from tests.mechanisms.test_every_offer import CASES, Case, every_offer
 from tests.mechanisms.test_every_selection import EPSILON, HERE, asked, groups_of, records
+from tests.tiers import in_one
 
 TABLE = Path(__file__).with_name("seeded_draws.json")
 """The name of each offer, and a digest of what it draws from a seed."""
@@ -184,7 +185,7 @@ def from_stored(case: Case, question: int, parameters: Any) -> str:
     return digest_of([drawn(stored, data_of(case.proof, case, schema)).value])
 
 
-@pytest.mark.parametrize("row", json.loads(STORED.read_text()), ids=lambda row: str(row[:2]))
+@in_one("row", json.loads(STORED.read_text()))
 def test_stored_parameters_are_drawn_as_they_were(row: Any) -> None:
     """Whatever would be calibrated today: else stored plans must be refused."""
     name, question, parameters, digest = row
@@ -233,7 +234,7 @@ WRITTEN = json.loads(json.dumps(catalog.written_plan(COUNT)))
 NOISE = WRITTEN["parameters"]["viewed"]
 
 
-@pytest.mark.parametrize(
+@in_one(
     "changes",
     [
         {"form": catalog.FORM + 1},
@@ -253,7 +254,6 @@ NOISE = WRITTEN["parameters"]["viewed"]
         {"expected_ms": "long"},
         {"norm": 2},
     ],
-    ids=str,
 )
 def test_what_is_no_plan_of_this_form_is_refused(changes: Mapping[str, Any]) -> None:
     with pytest.raises(catalog.PlanChangedError):

@@ -26,6 +26,7 @@ from mechanisms.statistics.designs.poisson_regression import PoissonRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.proof import ADD, REPLACE
+from tests.tiers import in_one
 
 COLUMNS = {
     "age": NumberColumn(Fraction(0), Fraction(10)),
@@ -276,7 +277,7 @@ def test_no_neighbours_exceed_epsilon_and_mutants_do(d: int, replaced: bool) -> 
 # Refusals
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("fields", "place", "says"),
     [
         ({"target": "change"}, "target", "no count"),

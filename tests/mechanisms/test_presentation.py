@@ -30,6 +30,7 @@ from mechanisms.statistics.std import Std
 from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 
 def test_noise_keeps_all_that_is_known_of_it() -> None:
@@ -130,8 +131,8 @@ def draw(statistic: Any, epsilon: str, seed: int) -> Outcome:
     return plan.draw(data, seeded_randomness(seed))
 
 
-@pytest.mark.parametrize("chosen", CHOSEN)
-@pytest.mark.parametrize("kind", CLAMPED)
+@in_one("chosen", CHOSEN)
+@in_one("kind", CLAMPED)
 def test_a_number_that_a_clamp_has_moved_is_named(kind: str, chosen: str) -> None:
     asked = replace(CLAMPED[kind], **CHOSEN[chosen])
     edges = 0

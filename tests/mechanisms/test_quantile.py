@@ -34,6 +34,7 @@ from mechanisms.testing import (
     record_replay,
     seeded_randomness,
 )
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 COLUMN = NumberColumn(Fraction(0), Fraction(10))
@@ -104,8 +105,8 @@ def log_probabilities(
     return [ball - total for ball in balls]
 
 
-@pytest.mark.parametrize("level", [Fraction(1, 2), Fraction(9, 10), Fraction(1, 3)])
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@in_one("level", [Fraction(1, 2), Fraction(9, 10), Fraction(1, 3)])
+@in_one("adjacency", [REPLACE, ADD])
 def test_no_pair_of_neighbours_exceeds_epsilon(level: Fraction, adjacency: Adjacency) -> None:
     epsilon, high = Fraction(2), 4
     rate = epsilon / (2 * gradient_sensitivity(level, adjacency))
@@ -347,10 +348,8 @@ def test_large_epsilon_gives_numpy_quantiles(adjacency: Adjacency) -> None:
     assert released == pytest.approx(expected, abs=float(COLUMN.step))
 
 
-@pytest.mark.parametrize("epsilon", ["1e-9", "0.5", "10000"])
-@pytest.mark.parametrize(
-    "values", [[], [3.0], [3.0] * 500, [-4.0] * 9, [40.0] * 9, [0.0, 10.0] * 50]
-)
+@in_one("epsilon", ["1e-9", "0.5", "10000"])
+@in_one("values", [[], [3.0], [3.0] * 500, [-4.0] * 9, [40.0] * 9, [0.0, 10.0] * 50])
 def test_degenerate_data_and_extreme_epsilons_work(values: list[float], epsilon: str) -> None:
     levels = (0.000000001, 0.25, 0.5, 0.999999999)
     released = release(values, epsilon=epsilon, levels=levels, adjacency=ADD)
@@ -408,7 +407,7 @@ def test_a_boolean_column_answers_zero_or_one() -> None:
     assert plan.grid == {"yes": 1.0}
 
 
-@pytest.mark.parametrize(
+@in_one(
     "levels",
     [
         (),
@@ -450,7 +449,7 @@ def test_kng_dispatches_on_the_statistic() -> None:
         kng.calibrate(Count(), schema, Epsilon.parse("1"), "auto")
 
 
-@pytest.mark.parametrize("width", [1, 2, 97, 1000, 12_345, CODE_MAX])
+@in_one("width", [1, 2, 97, 1000, 12_345, CODE_MAX])
 def test_whole_numbers_have_a_grid_of_their_own(width: int) -> None:
     column = NumberColumn(Fraction(-7), Fraction(width - 7), kind="integer")
     schema = Schema(columns={"k": column}, adjacency=REPLACE, rows=3)
@@ -472,8 +471,8 @@ def test_values_between_whole_numbers_count_as_the_nearest() -> None:
     assert np.diff(grid.reached).tolist() == [2, 2, 1]
 
 
-@pytest.mark.parametrize("width", [CODE_MAX * 2 + 1, 30_000_000, 10**9, 10**11])
-@pytest.mark.parametrize("levels", [(0.5,), (0.25, 0.5, 0.9)])
+@in_one("width", [CODE_MAX * 2 + 1, 30_000_000, 10**9, 10**11])
+@in_one("levels", [(0.5,), (0.25, 0.5, 0.9)])
 def test_wide_columns_of_whole_numbers_have_each_of_them_as_a_candidate(
     width: int, levels: tuple[float, ...]
 ) -> None:

@@ -35,6 +35,7 @@ from mechanisms.testing import (
     record_replay,
     seeded_randomness,
 )
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 HALF, HIGH = Fraction(1, 2), Fraction(9, 10)
@@ -520,10 +521,10 @@ def test_large_epsilon_gives_statsmodels_on_engel(tau: float, norm: str) -> None
     assert found["income"] == pytest.approx(fitted.params["income"], abs=0.03)
 
 
-@pytest.mark.parametrize("mechanism", ["kng", "exponential"])
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
-@pytest.mark.parametrize("epsilon", ["1e-9", "1", "10000"])
-@pytest.mark.parametrize(
+@in_one("mechanism", ["kng", "exponential"])
+@in_one("adjacency", [REPLACE, ADD])
+@in_one("epsilon", ["1e-9", "1", "10000"])
+@in_one(
     "values",
     [
         {"x": [], "z": [], "y": []},
@@ -626,8 +627,8 @@ def test_without_an_intercept_columns_are_divided_by_their_extent() -> None:
         assert found == {"x": pytest.approx(1.5, abs=0.02)}
 
 
-@pytest.mark.parametrize("mechanism", ["kng", "exponential"])
-@pytest.mark.parametrize("filled", [0, 1, 20])
+@in_one("mechanism", ["kng", "exponential"])
+@in_one("filled", [0, 1, 20])
 def test_rows_without_an_intercept_may_be_almost_all_zero(filled: int, mechanism: str) -> None:
     """Such rows say nothing of any coefficient: the search for a start has no scale from them."""
     generator = np.random.default_rng(4)
@@ -640,7 +641,7 @@ def test_rows_without_an_intercept_may_be_almost_all_zero(filled: int, mechanism
     assert sum(map(abs, found.values())) <= 2 + 1e-9
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("change", "field"),
     [
         ({"tau": 0.0}, "tau"),

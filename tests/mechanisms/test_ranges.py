@@ -29,6 +29,7 @@ from mechanisms.tables.ranges import STEP, Law, RangeTree, candidates, whole_cur
 from mechanisms.tables.sensitivities import Changes
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.proof import COLUMNS, record
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 REPLACED = Changes(replaced=True, added=False)
@@ -97,9 +98,9 @@ def cost(tree: RangeTree, change: list[int]) -> Fraction:
     return total
 
 
-@pytest.mark.parametrize("changes", EVERY, ids=NAMES)
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
-@pytest.mark.parametrize("cells", [2, 5, 16, 40])
+@in_one("changes", EVERY)
+@in_one("law", ["laplace", "gaussian"])
+@in_one("cells", [2, 5, 16, 40])
 def test_the_worst_neighbours_cost_what_is_charged(cells: int, law: Any, changes: Changes) -> None:
     charged = Fraction(3) if law == "laplace" else Fraction(9, 2)
     for widths in candidates(cells, rooted=changes.added):
@@ -159,7 +160,7 @@ TREES = [
 ]
 
 
-@pytest.mark.parametrize(("cells", "changes", "law", "widths"), TREES)
+@in_one(("cells", "changes", "law", "widths"), TREES)
 def test_estimates_are_those_of_least_squares(
     cells: int, changes: Changes, law: Any, widths: tuple[int, ...]
 ) -> None:
@@ -177,8 +178,8 @@ def test_estimates_are_those_of_least_squares(
     assert below**2 == pytest.approx(np.diag(sums @ spread @ sums.T), abs=1e-4)
 
 
-@pytest.mark.parametrize("changes", EVERY, ids=NAMES)
-@pytest.mark.parametrize(("cells", "widths"), [(16, (4, 1)), (18, (9, 3, 1)), (17, (6, 2, 1))])
+@in_one("changes", EVERY)
+@in_one(("cells", "widths"), [(16, (4, 1)), (18, (9, 3, 1)), (17, (6, 2, 1))])
 def test_the_score_is_the_mean_variance_of_all_ranges(
     cells: int, widths: tuple[int, ...], changes: Changes
 ) -> None:

@@ -21,6 +21,7 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.cells.parting import Parting
 from mechanisms.statistics.conditions import Condition
 from mechanisms.views import RowView
+from tests.tiers import in_one
 
 ROWS = 500
 COLUMNS = {
@@ -85,7 +86,7 @@ SOURCES: dict[str, tuple[Callable[[Any], Data], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("source", "columns"), SOURCES.values(), ids=SOURCES)
+@in_one(("source", "columns"), SOURCES.values())
 def test_a_pass_is_the_function_of_each_block(
     source: Callable[[Any], Data], columns: list[str]
 ) -> None:

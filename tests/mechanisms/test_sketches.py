@@ -31,6 +31,7 @@ from mechanisms.sketches import (
     Sketch,
     exact_gram,
 )
+from tests.tiers import in_one
 
 COLUMNS: dict[str, Column] = {
     "x": NumberColumn(Fraction(0), Fraction(1)),
@@ -110,8 +111,8 @@ def _sum_code(column: NumberColumn, value: float) -> int:
 
 
 # At 2**17 - 1 and - 2**16 both limbs are at their largest at once.
-@pytest.mark.parametrize("largest", [SUM_MAX, SUM_MAX - (1 << 16), SUM_MAX - (1 << 17) - 1])
-@pytest.mark.parametrize("rows", [1, 4095, 4096, 3 * 4096 + 5])
+@in_one("largest", [SUM_MAX, SUM_MAX - (1 << 16), SUM_MAX - (1 << 17) - 1])
+@in_one("rows", [1, 4095, 4096, 3 * 4096 + 5])
 def test_the_gram_matrix_is_exact_at_its_largest(rows: int, largest: int) -> None:
     codes = np.full(rows, largest, dtype=np.int64)
     gram = exact_gram([codes, -codes], rows)
@@ -184,8 +185,8 @@ def test_array_data_refuses_ragged_or_missing_columns() -> None:
         ArrayData(columns=COLUMNS, codes=ragged)
 
 
-@pytest.mark.parametrize("kind", ["number", "integer"])
-@pytest.mark.parametrize("ends", [(0, 1), (-3, 7), (-(10**6), 10**9), (10**15, 10**15 + 4)])
+@in_one("kind", ["number", "integer"])
+@in_one("ends", [(0, 1), (-3, 7), (-(10**6), 10**9), (10**15, 10**15 + 4)])
 def test_a_value_lies_in_its_cell(kind: NumberKind, ends: tuple[int, int]) -> None:
     column = NumberColumn(Fraction(ends[0]), Fraction(ends[1]), kind=kind)
     rng = np.random.default_rng(5)

@@ -251,7 +251,7 @@ def test_these_hulls_are_cubes() -> None:
     assert found == set(CUBES)
 
 
-@pytest.mark.parametrize(("name", "adjacency"), CUBES)
+@in_one(("name", "adjacency"), CUBES)
 def test_a_cube_hull_is_a_cube(name: str, adjacency: Adjacency) -> None:
     """Where the hull is called the cube, every corner is reached: negligible structure."""
     form = form_of(EVERY[name], schema(adjacency))
@@ -521,7 +521,7 @@ def test_histogram_under_replace_one_keeps_the_public_total() -> None:
 # Privacy of the row count
 
 
-@pytest.mark.parametrize("name", list(EVERY))
+@in_one("name", list(EVERY))
 def test_add_remove_plans_and_noise_never_see_the_row_count(name: str) -> None:
     """The noise drawn from one seed is the same vector whatever the data."""
     statistic, made = EVERY[name], schema(ADD)
@@ -540,7 +540,7 @@ def test_add_remove_plans_and_noise_never_see_the_row_count(name: str) -> None:
 # Conditions
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("op", "value", "expected"),
     [
         ("==", 1000, 1),
@@ -708,7 +708,7 @@ def test_many_columns_at_once() -> None:
         assert len(plan.draw(data, system_randomness()).value["second"]) == 64  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("name", "adjacency"), CASES)
+@in_one(("name", "adjacency"), [case.values for case in CASES])
 def test_one_answer_tells_the_noise_of_every_linear_one(name: str, adjacency: Adjacency) -> None:
     form = form_of(EVERY[name], schema(adjacency))
     size = form.space.dimension

@@ -36,6 +36,7 @@ from mechanisms.samplers.boxes import Box, Cover, Space
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.quantile_regression import QuantileRegression
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 HALF, HIGH = Fraction(1, 2), Fraction(9, 10)
@@ -328,10 +329,8 @@ def test_blocks_of_any_size_give_the_same_bits(mechanism: str, adjacency: Adjace
     assert drawn[0]["coefficients"]["x"] == pytest.approx(1 / 3, abs=0.3)
 
 
-@pytest.mark.parametrize("mechanism", ["kng", "exponential"])
-@pytest.mark.parametrize(
-    "column", [[], [0.5], [0.25] * 300, [-1.0, 1.0] * 150], ids=["none", "one", "same", "two"]
-)
+@in_one("mechanism", ["kng", "exponential"])
+@in_one("column", [[], [0.5], [0.25] * 300, [-1.0, 1.0] * 150])
 def test_few_distinct_rows_are_held_however_many_there_are(
     column: list[float], mechanism: str
 ) -> None:

@@ -28,6 +28,7 @@ from mechanisms.sketches import ArrayData
 from mechanisms.statistics.quantile import joint_sensitivity
 from mechanisms.statistics.ranks.draw import bridge_law
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 COLUMNS = {
@@ -330,7 +331,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "place"), BAD, ids=str)
+@in_one(("fields", "place"), BAD)
 def test_what_does_not_fit_is_refused_at_its_field(fields: dict[str, Any], place: str) -> None:
     asked = replace(WHOLE, **{"columns": ("age",), **fields})
     with pytest.raises(InvalidStatisticError) as refused:

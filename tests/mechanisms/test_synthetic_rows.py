@@ -21,6 +21,7 @@ from mechanisms.statistics.cells.parting import Bands
 from mechanisms.statistics.tables import Tables
 from mechanisms.tables.model import MOST_ROWS, GraphicalModel, cells_of, stream
 from mechanisms.tables.workload import Workload, count_margins
+from tests.tiers import in_one
 
 COLUMNS = {
     "sex": CategoryColumn(("f", "m")),
@@ -176,7 +177,7 @@ def test_large_counts_are_computed_exactly() -> None:
     assert abs(int(made[0, 0]) - (1 << 15)) <= 1
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("column", "edges"),
     [
         (COLUMNS["age"], (0, 18, 65, 100)),

@@ -30,6 +30,7 @@ from mechanisms.tables.workload import (
     WorkloadError,
     count_margins,
 )
+from tests.tiers import in_one
 
 REPLACED, ADDED, ANY = Changes(True, False), Changes(False, True), Changes(True, True)
 WORKLOADS = [
@@ -63,7 +64,7 @@ def random_codes(workload: Workload, records: int, seed: int = 1) -> np.ndarray:
     return np.stack([generator.integers(0, n, records) for n in workload.sizes], axis=1)
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("sizes", "margins", "words"),
     [
         ((2,) * 101, ((0,),), "at most 100 columns"),
@@ -100,7 +101,7 @@ def test_the_closure_has_what_the_margins_are_made_of() -> None:
     assert workload.holders()[(3,)] == (2, 3)
 
 
-@pytest.mark.parametrize("workload", [*WORKLOADS, Workload.of_order((2, 3, 2, 2, 4), 2)])
+@in_one("workload", [*WORKLOADS, Workload.of_order((2, 3, 2, 2, 4), 2)])
 def test_counts_are_those_of_the_dense_queries(workload: Workload) -> None:
     codes = random_codes(workload, 40_000)
     cells = np.ravel_multi_index(tuple(codes.T), workload.sizes)
@@ -199,8 +200,8 @@ def worst(workload: Workload, weights: dict[ColumnSet, Fraction], changes: Chang
     return found
 
 
-@pytest.mark.parametrize("changes", [REPLACED, ADDED, ANY])
-@pytest.mark.parametrize("workload", WORKLOADS)
+@in_one("changes", [REPLACED, ADDED, ANY])
+@in_one("workload", WORKLOADS)
 def test_the_sensitivity_is_the_largest_over_all_neighbours(
     workload: Workload, changes: Changes
 ) -> None:
@@ -255,9 +256,9 @@ def objective(workload: Workload, spreads: dict[ColumnSet, float], criterion: st
     return fsum(workload.size(margin) * each for margin, each in found.items())
 
 
-@pytest.mark.parametrize("criterion", ["sum", "largest"])
-@pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("workload", WORKLOADS)
+@in_one("criterion", ["sum", "largest"])
+@in_one("known", [True, False])
+@in_one("workload", WORKLOADS)
 def test_no_other_split_of_the_same_cost_is_better(
     workload: Workload, known: bool, criterion: str
 ) -> None:

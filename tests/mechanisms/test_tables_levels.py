@@ -33,6 +33,7 @@ from mechanisms.tables.residuals import exact
 from mechanisms.tables.sensitivities import Changes, squared_sensitivity
 from mechanisms.tables.workload import ColumnSet, Workload, WorkloadError, count_margins
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 F = Fraction
 TOWNS = tuple("abcdefgh")
@@ -110,9 +111,9 @@ def require_agreement(value: Mapping[str, Any], *others: str) -> None:
     assert sum(tables["nation"].values()) == value["rows"]
 
 
-@pytest.mark.parametrize("epsilon", ["0.02", "0.3", "5"])
-@pytest.mark.parametrize("schema", [SCHEMA, REPLACED], ids=["added", "replaced"])
-@pytest.mark.parametrize("zcdp", [False, True], ids=["pure", "zcdp"])
+@in_one("epsilon", ["0.02", "0.3", "5"])
+@in_one("schema", [SCHEMA, REPLACED])
+@in_one("zcdp", [False, True])
 def test_all_levels_agree_in_whole_counts(schema: Schema, epsilon: str, zcdp: bool) -> None:
     schema = replace(schema, zcdp=zcdp)
     asked = replace(
@@ -216,7 +217,7 @@ def test_totals_of_all_places_are_the_number_of_rows() -> None:
     assert outcome.noise.interval_95["rows"] == [1_450, 1_450]
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("changed", "schema", "place"),
     [
         ({"hierarchy": "age"}, SCHEMA, "hierarchy"),

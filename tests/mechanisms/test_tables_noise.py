@@ -22,6 +22,7 @@ from mechanisms.tables.residuals import cell_variance, diagonal
 from mechanisms.tables.sensitivities import Changes
 from mechanisms.tables.workload import ColumnSet, Counts, Workload, count_margins
 from mechanisms.testing import FLAKE, seeded_randomness
+from tests.tiers import in_one
 
 REPLACED, ADDED, ANY = Changes(True, False), Changes(False, True), Changes(True, True)
 CHANGES = [REPLACED, ADDED, ANY]
@@ -244,8 +245,8 @@ def dense_covariance(measurement: LaplaceMargins) -> tuple[Floats, Floats]:
     return np.vstack(rows), covariance
 
 
-@pytest.mark.parametrize("changes", CHANGES)
-@pytest.mark.parametrize("workload", [MIXED, BINARY, Workload((5, 4), ((0,), (1,)))])
+@in_one("changes", CHANGES)
+@in_one("workload", [MIXED, BINARY, Workload((5, 4), ((0,), (1,)))])
 def test_estimates_are_generalized_least_squares(workload: Workload, changes: Changes) -> None:
     """The closed-form variance is that of dense least squares, the records known or not."""
     measurement = LaplaceMargins.calibrated(workload, changes, EPSILON)
@@ -338,7 +339,7 @@ def test_many_binary_columns_in_a_few_seconds() -> None:
     assert high / low < 1.3
 
 
-@pytest.mark.parametrize("cells", [2, 3, 4, 7, 20, 64])
+@in_one("cells", [2, 3, 4, 7, 20, 64])
 def test_weights_know_the_variance_of_a_hull(cells: int) -> None:
     """On fine lattices hull noise has (2c - 1) / (2c + 2) of the variance of l1 noise."""
     rate = 0.01

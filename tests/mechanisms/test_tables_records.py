@@ -23,6 +23,7 @@ from mechanisms.tables.residuals import Residual, centred, exact, summed
 from mechanisms.tables.sensitivities import Changes
 from mechanisms.tables.workload import ColumnSet, Workload, count_margins
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 REPLACED, ADDED, ANY = Changes(True, False), Changes(False, True), Changes(True, True)
 SIZES = (4, 2, 4, 6, 4, 2)
@@ -68,9 +69,9 @@ def require_agreement(found: FittedRecords) -> None:
         assert (here == found.margin(shared)).all()
 
 
-@pytest.mark.parametrize("changes", [REPLACED, ADDED, ANY])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(100)])
-@pytest.mark.parametrize(
+@in_one("changes", [REPLACED, ADDED, ANY])
+@in_one("epsilon", [Fraction(1, 100), Fraction(1), Fraction(100)])
+@in_one(
     "workload",
     [
         Workload.of_order((4, 2, 1, 3), 2),
@@ -211,7 +212,7 @@ def test_quotas_are_the_nearest_whole_counts(target: list[int], people: int) -> 
     assert far(tuple(found)) == min(map(far, options))
 
 
-@pytest.mark.parametrize("people", [0, 1, 8192, 8193, 50_000, 10**6, 2**32])
+@in_one("people", [0, 1, 8192, 8193, 50_000, 10**6, 2**32])
 def test_masses_add_up(people: int) -> None:
     masses = records.shared_masses(people, min(people, 8192))
     assert masses.sum() == people

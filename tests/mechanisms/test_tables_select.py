@@ -29,6 +29,7 @@ from mechanisms.tables.planning import TreeChoice, scores
 from mechanisms.tables.sensitivities import Changes
 from mechanisms.tables.workload import Workload, count_margins
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 NAMES = ("a", "b", "c", "d")
 COLUMNS: dict[str, Column] = {
@@ -85,8 +86,8 @@ def release(
     return stored, outcome
 
 
-@pytest.mark.parametrize("adjacency", BOTH)
-@pytest.mark.parametrize("seed", range(4))
+@in_one("adjacency", BOTH)
+@in_one("seed", range(4))
 def test_the_tables_are_a_tree_that_joins_all_columns(adjacency: Adjacency, seed: int) -> None:
     stored, _ = release(schema(adjacency), seed=seed, epsilon="0.1")
     pairs = [tuple(table["columns"]) for table in stored.value["tables"]]
@@ -187,7 +188,7 @@ def test_an_account_with_a_delta_pays_for_a_pure_draw() -> None:
         calibrate(ASKED, facts, Epsilon.parse("1"), mechanism="gaussian")
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("changes", "place", "words"),
     [
         ({"margins": "all_one_way"}, "select", "without margins"),

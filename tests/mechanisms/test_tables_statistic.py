@@ -20,6 +20,7 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.tables import Tables
 from mechanisms.tables.records import MOST_RECORDS
 from mechanisms.testing import seeded_randomness
+from tests.tiers import in_one
 
 COLUMNS = {
     "age": NumberColumn(Fraction(0), Fraction(100), kind="integer"),
@@ -65,7 +66,7 @@ def margin(table: Any, name: str) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize(
+@in_one(
     ("changes", "place", "words"),
     [
         ({"columns": ()}, "columns", "at least one column"),
@@ -94,8 +95,8 @@ def test_one_cell_is_no_table() -> None:
         calibrate(Tables(columns=("one",)), facts, Epsilon.parse("1"))
 
 
-@pytest.mark.parametrize("adjacency", list(Adjacency))
-@pytest.mark.parametrize("order", [1, 2, 3])
+@in_one("adjacency", list(Adjacency))
+@in_one("order", [1, 2, 3])
 def test_tables_agree_and_add_up(adjacency: Adjacency, order: int) -> None:
     every: Any = ["all_one_way", "all_two_way", "all_three_way"][order - 1]
     found = release(replace(ASKED, margins=every), schema(adjacency), epsilon="0.3").value

@@ -22,7 +22,6 @@ from mechanisms.margins.release import measurement_of
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.additive import AdditiveForm
-from mechanisms.statistics.cells.parting import columns_named
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
@@ -39,6 +38,7 @@ from mechanisms.tables.planning import WeighedMeasurement, pure_measurement
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.offers import ADD, REPLACE
 from tests.mechanisms.test_knorm_privacy import loss
+from tests.tiers import in_one
 
 COLUMNS: dict[str, Column] = {
     "x": NumberColumn(Fraction(-1), Fraction(1)),
@@ -103,10 +103,8 @@ def fitted(statistic: LinearRegression, schema: Schema, facts: Schema) -> Regres
     return weighted_moments(moments, WEIGHTS, rows=schema.known_rows)
 
 
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
-@pytest.mark.parametrize(
-    "statistic", SUMMED, ids=lambda each: f"{each.kind}{len(columns_named(each))}"
-)
+@in_one("adjacency", [REPLACE, ADD])
+@in_one("statistic", SUMMED)
 def test_every_neighbour_of_weighted_sums_loses_at_most_epsilon(
     statistic: Sum | Mean | Variance | Std | Count | Histogram, adjacency: Adjacency
 ) -> None:
@@ -363,9 +361,9 @@ def test_weighted_spreads_are_numpy_s(adjacency: Adjacency) -> None:
             assert found == pytest.approx(spread, abs=1e-3)
 
 
-@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
-@pytest.mark.parametrize("mechanism", ["kng", "exponential"])
-@pytest.mark.parametrize("base", ["uniform", "log"])
+@in_one("adjacency", [REPLACE, ADD])
+@in_one("mechanism", ["kng", "exponential"])
+@in_one("base", ["uniform", "log"])
 def test_weighted_quantiles_have_ranks_of_weights(
     adjacency: Adjacency, mechanism: str, base: Any
 ) -> None:

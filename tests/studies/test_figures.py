@@ -20,7 +20,7 @@ from studies.figures.registry import FIGURES
 from studies.figures.run import study
 from studies.figures.store import Store
 from tests.documents import ROOT
-from tests.tiers import wide
+from tests.tiers import in_one, wide
 
 DOCS = ROOT / "docs" / "research"
 RUN: list[str] = []
@@ -184,7 +184,7 @@ def test_the_page_says_what_its_rows_say() -> None:
         page.rewritten(text.replace(page.END, ""), figures, DOCS)
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@in_one("name", FIGURES)
 def test_the_picture_is_of_these_rows(name: str) -> None:
     rows = (DOCS / "studies" / f"{name}.csv").read_text("utf-8")
     svg = (DOCS / "images" / "studies" / f"{name}.svg").read_text("utf-8")
@@ -192,7 +192,7 @@ def test_the_picture_is_of_these_rows(name: str) -> None:
     assert len(svg) < 400_000
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@in_one("name", FIGURES)
 def test_the_rows_are_of_the_figure_s_cells(name: str) -> None:
     """Quick or full: the page's rows are those of the cells as they are now."""
     figure = FIGURES[name]

@@ -14,6 +14,7 @@ from mechanisms.testing import seeded_randomness
 from studies.figures import housing, ss_2, ss_3, ss_4
 from studies.figures.budgets import budget_ratios, described, typical
 from studies.figures.sanitized import NORMS, Estimator, Summed, planned
+from tests.tiers import in_one
 
 # Ratios of budgets --------------------------------------------------------------------------
 
@@ -105,8 +106,8 @@ def test_the_noise_by_l_infinity_is_half_that_by_l1() -> None:
     assert 0.8 < ss_3.noise_ratio("optimal", "linf") < 1
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("ridge", [None, 0.0, 50.0])
+@in_one("norm", NORMS)
+@in_one("ridge", [None, 0.0, 50.0])
 def test_an_estimate_is_the_release_s_own(norm: str, ridge: float | None) -> None:
     """The same bits give the answer that a release gives, its bootstrap left out."""
     known = ss_3.replicate(2_000, 3)

@@ -25,6 +25,7 @@ from studies.peers.run import fresh, kept
 from studies.peers.there import __main__ as there
 from studies.peers.there import by_chain, by_microdata
 from tests.documents import ROOT
+from tests.tiers import in_one
 
 PAGE = ROOT / "docs/research/peers.md"
 ROW = Row(
@@ -76,8 +77,8 @@ def test_a_ratio_has_the_errors_of_both() -> None:
     assert found.se == pytest.approx(0.5 * math.hypot(0.1, 0.2))
 
 
-@pytest.mark.parametrize("norm", [1.0, math.sqrt(7), 12.0, 100.0])
-@pytest.mark.parametrize("wanted", [0.25, 1.0, 2.0])
+@in_one("norm", [1.0, math.sqrt(7), 12.0, 100.0])
+@in_one("wanted", [0.25, 1.0, 2.0])
 def test_what_is_stated_to_diffprivlib_can_be_proved(norm: float, wanted: float) -> None:
     stated = stated_for(wanted, norm=norm, rows=1_000)
     assert wanted - 0.05 < proved_epsilon(stated, norm=norm, rows=1_000) <= wanted

@@ -27,6 +27,7 @@ from studies.peers.published.fits import Asked
 from studies.peers.published.methods import DELTA, METHODS
 from studies.peers.run import kept
 from tests.documents import ROOT
+from tests.tiers import in_one
 
 COLUMNS: list[Interval] = [(0.0, 2.0), (-1.0, 3.0), (-2.0, 1.0)]
 EPSILON = 1.5
@@ -149,8 +150,8 @@ def test_wishart_noise_has_the_published_degrees_of_freedom() -> None:
     assert drawn.mean(axis=0) == pytest.approx(held * np.eye(2), abs=0.01 * held)
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.2, 0.7])
-@pytest.mark.parametrize("length", [0.5, 1.0])
+@in_one("epsilon", [0.05, 0.2, 0.7])
+@in_one("length", [0.5, 1.0])
 def test_the_delta_of_wishart_noise_is_what_the_densities_say(
     epsilon: float, length: float
 ) -> None:
