@@ -18,7 +18,7 @@ from mechanisms.contract import Plan
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema, exact
 from mechanisms.expressions.factors import factors_in
 from mechanisms.functional.linear import FunctionalDraw
-from mechanisms.functional.moments import RegressionMoments, regression_moments
+from mechanisms.functional.moments import regression_moments
 from mechanisms.geometry.counted import Cube
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.laws import simulate
@@ -94,11 +94,6 @@ def sample(rows: int, seed: int = 1) -> dict[str, Any]:
 def asked(formula: str, schema: Schema, **more: Any) -> tuple[LinearRegression, Schema, Any]:
     found = viewed(LinearRegression(formula=formula, **more), schema)
     return found.statistic, found.view.schema, found.view
-
-
-def moments_of(formula: str, schema: Schema) -> RegressionMoments:
-    statistic, wider, _ = asked(formula, schema)
-    return regression_moments(statistic.scaling(wider), wider)
 
 
 # The structure

@@ -36,7 +36,6 @@ REPLACED = Changes(replaced=True, added=False)
 ADDED = Changes(replaced=False, added=True)
 BOTH = Changes(replaced=True, added=True)
 EVERY = [REPLACED, ADDED, BOTH]
-NAMES = ["replaced", "added", "both"]
 ROWS = 2_000
 AGES = 128
 SHOWN: dict[str, Any] = {"age": NumberColumn(Fraction(0), Fraction(AGES - 1), kind="integer")}
