@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from mechanisms.catalog import STATISTICS
 from tests.contract.service import (
     MEAN,
     ask,
@@ -18,7 +19,6 @@ from tests.contract.service import (
     spec,
     spent,
 )
-from mechanisms.catalog import STATISTICS
 from tests.tiers import in_one
 
 SENTINEL = "sentinel8402957361"

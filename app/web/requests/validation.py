@@ -57,7 +57,7 @@ class Fields:
         Of a union it names a branch first, which may have a field of that name too.
         """
         forms = list(self._forms([part]))
-        branches = [each for each in forms if each.get("title") == step or step in self._tags(each)]
+        branches = [each for each in forms if step in {each.get("title"), *self._tags(each)}]
         if len(forms) > 1 and branches:
             yield from branches
             return
