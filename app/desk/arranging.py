@@ -189,7 +189,7 @@ def numbers_of(
     else:
         rows = drawn = rows_of(answer)
         more = max(0, len(rows) - MOST_ROWS)
-    table = printed(answer)
+    table = printed(answer, columns)
     pivots = pivots_of(drawn, columns, wanted.across) if table is None else ()
     return Numbers(
         rows=rows[:MOST_ROWS],

@@ -56,6 +56,8 @@ _SHARE = re.compile(r"(\S.*?)[ \t]*[:=\t ][ \t]*(\S+)", re.ASCII)
 _NUMBERS = ("number", "integer")
 _WRITTEN = ("delimiter", "encoding", "skip_rows", "decimal", "thousands")
 """What says how a file is written, and is the draft's whatever was filled in before."""
+_ABOUT_ALL = ("name", "description", "na")
+"""What a draft proposes of the whole file, where it was not filled in."""
 _FIELDS: Mapping[str, str] = {
     "budget": "epsilon",
     "budget.epsilon": "epsilon",
@@ -170,27 +172,31 @@ def with_draft(form: Form, draft: Draft, file_name: str) -> Form:
     """
     kept, before = {name: place for place, name in rows_of(form)}, form.text("drafted").split()
     digests = list[str]()
-    pairs = [
-        pair for pair in form.pairs if not pair[0].startswith("columns.") and pair[0] != "drafted"
+
+    def of(column: str, field: str, earlier: str, proposed: str) -> str:
+        """Return what a field says: what was filled in, else what is proposed now."""
+        digests.extend([_digest(column, field, proposed)] if proposed else [])
+        own = earlier.strip() and _digest(column, field, earlier) not in before
+        return earlier if own else proposed
+
+    usual = {"name": file_name.partition(".")[0]} | {
+        name: text for name in _ABOUT_ALL if (text := _written(draft.spec.get(name)))
+    }
+    filled = [(name, of("", name, form.raw(name), usual.get(name, ""))) for name in _ABOUT_ALL]
+    written = [(name, str(draft.spec[name])) for name in _WRITTEN if name in draft.spec]
+    others = [
+        pair
+        for pair in form.pairs
+        if not pair[0].startswith("columns.") and pair[0] not in ("drafted", *_ABOUT_ALL)
     ]
+    table = list[tuple[str, str]]()
     for place, (name, column) in enumerate(draft.spec["columns"].items()):
-        pairs.append((f"columns.{place}.name", name))
+        table.append((f"columns.{place}.name", name))
         for field in (*PLACES, *READING):
             earlier = form.raw(f"columns.{kept[name]}.{field}") if name in kept else ""
-            own = earlier.strip() and _digest(name, field, earlier) not in before
-            proposed = _written(column.get(field))
-            digests += [_digest(name, field, proposed)] if proposed else []
-            pairs.append((f"columns.{place}.{field}", earlier if own else proposed))
-    written = [(name, str(draft.spec[name])) for name in _WRITTEN if name in draft.spec]
-    usual = [
-        (name, _written(draft.spec.get(name)))
-        for name in ("name", "description", "na")
-        if not form.text(name)
-    ]
-    if not form.text("name"):
-        usual.append(("name", file_name.partition(".")[0]))
-    pairs.append(("drafted", " ".join(digests)))
-    return Form([*written, *(each for each in usual if each[1]), *pairs])
+            said = of(name, field, earlier, _written(column.get(field)))
+            table.append((f"columns.{place}.{field}", said))
+    return Form([*written, *filled, *others, *table, ("drafted", " ".join(digests))])
 
 
 def _digest(column: str, field: str, text: str) -> str:

@@ -46,6 +46,7 @@ _YEARS = frozenset(
     map(str, range(1800, 2101))
 )  # a number between is taken for a year, and years are round in their own way
 _OF_BODIES = {"kg", "body", "birth", "patient"}
+_NOT_A_YEAR = {"monthly", "month", "weekly", "week", "daily", "day", "hourly", "hour"}
 _DIGITS = 3  # a number of more digits that say something is seldom public knowledge
 
 
@@ -87,10 +88,13 @@ def typical_of(name: str) -> Typical | None:
 
     >>> typical_of("Age [years]").upper, typical_of("wages_2020"), typical_of("weight")
     ('120', None, None)
+    >>> typical_of("monthly income")
     """
     words = set(re.split(r"[^a-z]+", name.lower()))
     if words.isdisjoint(_OF_BODIES):
         words.discard("weight")  # it may be that of a survey
+    if not words.isdisjoint(_NOT_A_YEAR):
+        words -= {"income", "salary", "earnings", "wage"}
     return next((each for each in TYPICAL if words & set(each.words)), None)
 
 

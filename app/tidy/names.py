@@ -205,6 +205,25 @@ def labels_of(columns: Mapping[str, Mapping[str, Any]]) -> Labels:
     }
 
 
+def titles_of(columns: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:
+    """Return what columns are called in tables for readers, by their short names.
+
+    Where two columns have one label, each is shown with its name.
+
+    >>> titles_of({"a": {"label": "Age", "unit_of_measure": "years"}, "b": {}})
+    {'a': 'Age (years)', 'b': 'b'}
+    """
+    labels = [column.get("label") for column in columns.values()]
+    found = dict[str, str]()
+    for name, column in columns.items():
+        text = column.get("label") or name
+        shared = text != name and labels.count(text) > 1
+        unit = column.get("unit_of_measure")
+        inside = ", ".join(filter(None, (name if shared else None, unit)))
+        found[name] = f"{text} ({inside})" if inside else text
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Grouping:
     """The columns of a table that say of which group or cell a number is.

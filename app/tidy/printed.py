@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.tidy.names import NO_LABELS, Labels, label
+from app.tidy.names import NO_LABELS, Labels, label, titles_of
 from app.tidy.office import word_document
 from app.tidy.pivots import IN_LATEX, IN_MARKDOWN
 from app.tidy.rows import Interval, number, within
@@ -71,8 +71,13 @@ class Printed:
         return [[cell.translate(escaped) for cell in line] for line in (self.heads, *self.rows)]
 
 
-def printed(answer: Mapping[str, Any]) -> Printed | None:
-    """Return the table of a released summary; None for any other answer."""
+def printed(
+    answer: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]] | None = None
+) -> Printed | None:
+    """Return the table of a released summary; None for any other answer.
+
+    ``columns`` are declared facts of its columns: with them the table has labels and units.
+    """
     asked, value = answer.get("statistic") or {}, answer.get("value")
     if asked.get("kind") != KIND or not value:
         return None
@@ -91,7 +96,7 @@ def printed(answer: Mapping[str, Any]) -> Printed | None:
     counted = cells.get((None, "n", None), {})
     return Printed(
         heads=(FIRST, *(_head(each, counted.get(each)) for each in groups), *pairs),
-        rows=tuple(_lines(cells, [*groups, *pairs], labels)),
+        rows=tuple(_lines(cells, [*groups, *pairs], labels, titles_of(columns or {}))),
     )
 
 
@@ -108,7 +113,10 @@ def _head(group: str, counted: Row | None) -> str:
 
 
 def _lines(
-    cells: Mapping[tuple[Any, ...], Mapping[str, Row]], names: Sequence[str], labels: Labels
+    cells: Mapping[tuple[Any, ...], Mapping[str, Row]],
+    names: Sequence[str],
+    labels: Labels,
+    titles: Mapping[str, str],
 ) -> Sequence[tuple[str, ...]]:
     found = []
     for (column, measure, level), own in cells.items():
@@ -116,9 +124,8 @@ def _lines(
         if write is None:  # it is in the cell of another measure
             continue
         called, of = write
-        head = (
-            f"{column}, {called}" if level is None else f"{column}: {label(column, level, labels)}"
-        )
+        title = titles.get(column, column)
+        head = f"{title}, {called}" if level is None else f"{title}: {label(column, level, labels)}"
         partner = {name: cells.get((column, of, level), {}).get(name) for name in names}
         quartiles = [
             cells.get((column, each, level), {}) for each in ("lower_quartile", "upper_quartile")

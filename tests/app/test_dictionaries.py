@@ -102,6 +102,23 @@ def test_what_a_dictionary_states_is_in_the_draft(tmp_path: Path, kind: str) -> 
         assert columns["owner"] == {"type": "boolean", "true": ["Y"], "false": ["N"]}
 
 
+def test_codes_of_a_dictionary_are_no_cells_when_types_are_guessed(tmp_path: Path) -> None:
+    codes = {"fields": [{"name": "pay"}], "missingValues": ["refused", "unknown"]}
+    file = "pay;note\n" + "".join(f"{n},5;n{n}\nrefused;m{n}\n" for n in range(40))
+    spec = json.loads(_draft(tmp_path, json.dumps(codes).encode(), file).stdout)
+    assert spec["columns"].keys() == {"pay"}
+    assert spec["columns"]["pay"]["type"] == "number"
+    assert spec["decimal"] == ","
+
+
+def test_what_a_dictionary_declares_is_not_said_to_be_left_out(tmp_path: Path) -> None:
+    stated = {"fields": [{"name": "pay", "type": "number"}]}
+    file = "pay;note\n" + "".join(f"{n} EUR;n{n}\n" for n in range(40))
+    said = _draft(tmp_path, json.dumps(stated).encode(), file).stderr
+    assert "note: nearly each cell" in said
+    assert "pay: nearly each cell" not in said
+
+
 def test_what_is_in_the_dictionary_alone_is_said(tmp_path: Path) -> None:
     assert (
         "gone is in the dictionary and not in the file"

@@ -165,6 +165,25 @@ def test_how_the_file_is_written_is_guessed_and_its_draft_reads_it(tmp_path: Pat
     assert not reported["warnings"]
 
 
+def test_a_separator_that_one_column_needs_is_that_of_all(tmp_path: Path) -> None:
+    rows = "".join(f"{n}.234,5;{n}0345,5;{n};a;b\n" for n in range(1, 10))
+    spec = _drafted(_csv(tmp_path, f"pay;steps;n;one;two\n{rows}"))
+    spec["columns"] = {name: spec["columns"][name] for name in ("pay", "steps", "n")}
+    assert (spec["decimal"], spec["thousands"]) == (",", ".")
+    for column in spec["columns"].values():
+        assert "decimal" not in column
+        column.update(lower=0, upper=100_000)
+    written = {name: spec[name] for name in ("delimiter", "decimal", "thousands")}
+    declared = _spec(tmp_path, spec["columns"], **written)
+    checked = _run("check", tmp_path / "people.csv", declared)
+    assert checked.exit_code == 0, checked.output
+
+
+def test_what_may_be_a_decimal_mark_makes_no_separator(tmp_path: Path) -> None:
+    rows = "".join(f'{n}000.5,{n}111.25,"1,234"\n' for n in range(1, 10))
+    assert "thousands" not in _drafted(_csv(tmp_path, f"a,b,c\n{rows}"))
+
+
 def test_utf_16_is_drafted_and_read(tmp_path: Path) -> None:
     for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
         spec = _drafted(_csv(tmp_path, "age,sex\n31,f\n45,m\n".encode(encoding)))

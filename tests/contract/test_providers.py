@@ -30,7 +30,7 @@ USERS = [
 
 
 @contextmanager
-def served(data_dir: Path) -> Iterator[Service]:
+def served(data_dir: Path, **settings: Any) -> Iterator[Service]:
     """Serve a desk, and a provider that its users sign in at."""
     with run_server_in_thread(user_claims=USERS) as provider:
         issuer = f"http://localhost:{provider.server_port}"
@@ -38,7 +38,7 @@ def served(data_dir: Path) -> Iterator[Service]:
             "id": "uni", "name": "the University", "issuer": issuer, "client_id": "desk",
             "client_secret": "secret", "roles": {"data": "curator", "staff": "analyst"},
         }  # fmt: skip
-        with running(data_dir, oidc_providers=json.dumps([about])) as found:
+        with running(data_dir, oidc_providers=json.dumps([about]), **settings) as found:
             yield found
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from app.client import ReleaseDesk
 from app.tidy.office import WORD, word_document
-from tests.contract.service import Service, ask, assert_problem, spent, upload
+from tests.contract.service import COLUMNS, Service, ask, assert_problem, spent, upload
 from tests.desk.browsing import signed_in
 
 TABLE: dict[str, Any] = {
@@ -167,6 +167,20 @@ def test_the_desk_shows_the_table_and_offers_files(
         for ending in ("md", "docx"):
             missing = browsing.client.get(f"/desk/releases/{other['id']}/table.{ending}")
             assert missing.status_code == 404
+
+
+def test_the_table_has_labels_and_units_of_its_columns(
+    service: Service, curator: httpx.Client
+) -> None:
+    columns = {**COLUMNS, "income": {**COLUMNS["income"], "label": "Pay", "unit_of_measure": "EUR"}}
+    labelled = upload(curator, columns=columns)["id"]
+    release = ask(curator, labelled, TABLE, epsilon="2").json()
+    with signed_in(service, curator.headers["authorization"].removeprefix("Bearer ")) as browsing:
+        page = browsing.open(f"/desk/releases/{release['id']}")
+        rows = [text.strip() for text in page.tree.xpath("//table[@class='printed']//th/text()")]
+        file = browsing.client.get(f"/desk/releases/{release['id']}/table.md").text
+    assert "Pay (EUR), mean (SD)" in rows
+    assert "| Pay (EUR), mean (SD) |" in file
 
 
 # Tests of hypotheses

@@ -209,6 +209,19 @@ def test_a_dictionary_comes_before_guesses_and_after_what_was_filled_in(curator:
     assert _value(page, "columns.2.true") == "north"
 
 
+def test_codes_and_a_name_of_a_dictionary_replace_what_was_guessed(curator: Browsing) -> None:
+    rows = b"age,ward\n" + b"41,north\nNA,south\n-9,north\n" * 20
+    schema = json.dumps({
+        "title": "People of the wards", "fields": [{"name": "age"}], "missingValues": ["NA", "-9"],
+    }).encode()  # fmt: skip
+    page = curator.send(curator.open(NEW), "Draft", file=("people.csv", rows))
+    assert (_value(page, "na"), _value(page, "name")) == ("NA", "people")
+    again = curator.send(page, "Draft", file=("people.csv", rows), dictionary=schema)
+    assert _value(again, "na") == "NA\n-9"
+    own = curator.send(page, "Draft", file=("people.csv", rows), dictionary=schema, na="none")
+    assert _value(own, "na") == "none"
+
+
 @pytest.mark.parametrize("button", ["Draft", "Upload"])
 @pytest.mark.parametrize(
     ("content", "said"), [(b"%PDF-1.7 " + SENTINEL.encode(), "PDF"), (b"<html>", "HTML")]

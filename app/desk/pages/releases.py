@@ -189,7 +189,8 @@ async def download_word(visitor: Visitor, state: State, release: str) -> Respons
 async def _table(visitor: Caller, state: AppState, release: str) -> tuple[Printed, str]:
     """Return the printed table of a summary, and the release's name; the download is noted."""
     answer, _, _ = await _answer(visitor, state, release)
-    table = printed(answer)
+    facts = await state.services.datasets.present(answer["dataset"])
+    table = printed(answer, columns_of(facts, answer["statistic"]))
     if table is None:
         raise Problem("not-found")
     state.services.views.note_id(answer["id"], "downloaded", caller=visitor)

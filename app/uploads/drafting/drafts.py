@@ -103,17 +103,30 @@ class Guess:
     notes: Sequence[str] = ()
 
 
-def number_style(rows: pl.DataFrame) -> tuple[str, str | None]:
-    """Return the decimal mark and the thousands separator that most columns of numbers have."""
+def number_style(rows: pl.DataFrame, codes: Sequence[str] = ()) -> tuple[str, str | None]:
+    """Return the decimal mark and the thousands separator that most columns of numbers have.
+
+    A separator that only one of them needs is that of all: numbers without one are read as well.
+    """
     best: tuple[str, str | None] = (".", None)
     most = 0
-    columns = [present(column) for column in rows if column.dtype == pl.String]
+    columns = [present(column, codes) for column in rows if column.dtype == pl.String]
     columns = [column for column in columns if len(column)]
-    for style, pattern in _NUMBERS.items():
-        found = sum(bool(column.str.contains(pattern).all()) for column in columns)
-        if found > most:
-            best, most = style, found
+    fits = {style: [_spelt(column, style) for column in columns] for style in _NUMBERS}
+    for style, found in fits.items():
+        if sum(found) > most:
+            best, most = style, sum(found)
+    for style, found in fits.items() if best[1] is None else ():
+        if style[0] == best[0] and any(
+            fit and not any(fits[mark, None][at] for mark in ".,") for at, fit in enumerate(found)
+        ):
+            return style
     return best
+
+
+def _spelt(cells: pl.Series, *styles: tuple[str, str | None]) -> bool:
+    """Return whether each cell is a number in one of some styles."""
+    return bool(cells.str.contains("|".join(_NUMBERS[each] for each in styles)).all())
 
 
 def markers_in(rows: pl.DataFrame) -> list[str]:
@@ -126,22 +139,31 @@ def markers_in(rows: pl.DataFrame) -> list[str]:
     return list(found)
 
 
-def present(column: pl.Series) -> pl.Series:
-    """Return a text column's cells that are not missing, without white space around them."""
+def present(column: pl.Series, codes: Sequence[str] = ()) -> pl.Series:
+    """Return a text column's cells that are not missing, without white space around them.
+
+    ``codes`` stand for a missing cell besides the well-known texts.
+    """
     stripped = column.drop_nulls().str.strip_chars()
-    return stripped.filter((stripped != "") & ~stripped.is_in(MARKERS))
+    return stripped.filter((stripped != "") & ~stripped.is_in([*MARKERS, *codes]))
 
 
 def guessed(
-    name: str, column: pl.Series, *, style: tuple[str, str | None], unit: str | None = None
+    name: str,
+    column: pl.Series,
+    *,
+    style: tuple[str, str | None],
+    unit: str | None = None,
+    codes: Sequence[str] = (),
 ) -> Guess:
     """Return what a column is, by its name and its first cells.
 
-    ``style`` says how numbers are written, ``unit`` what stands in brackets behind the name.
+    ``style`` says how numbers are written, ``unit`` what stands in brackets behind the name, and
+    ``codes`` what a dictionary says stands for a missing cell.
     """
     if column.dtype != pl.String:
         return _by_dtype(name, column)
-    cells = present(column)
+    cells = present(column, codes)
     if not len(cells):
         notes = ["no cell of it is filled in what was looked at"] if len(column) else []
         return Guess(_by_name(name, unit), notes=notes)
@@ -249,9 +271,9 @@ def _reads(text: str, pattern: str) -> bool:
 
 def _number(name: str, cells: pl.Series, style: tuple[str, str | None]) -> Guess | None:
     own: dict[str, Any] = {}
-    if not cells.str.contains(_NUMBERS[style]).all():
-        for other, pattern in _NUMBERS.items():
-            if cells.str.contains(pattern).all():
+    if not _spelt(cells, style, (style[0], None)):
+        for other in _NUMBERS:
+            if _spelt(cells, other):
                 own = {"decimal": other[0], "thousands": other[1]}
                 break
         else:
@@ -329,7 +351,7 @@ def drafted_file(
 def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) -> Draft:
     """Return the draft of a file by its first rows."""
     known = dictionary or Dictionary()
-    style = known.style or number_style(sample.rows)
+    style = known.style or number_style(sample.rows, known.na)
     markers = [*dict.fromkeys((*known.na, *markers_in(sample.rows)))]
     notes = [*sample.notes, *known.notes]
     if not sample.whole:
@@ -355,9 +377,12 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
         else:
             found = _UNIT.fullmatch(text)
             label, unit = (text, None) if found is None else (found["label"], found["unit"].strip())
-            guess = guessed(label, cells, style=style, unit=unit)
-            notes += [f"{_shown(text)}: {note}" for note in (*guess.notes, *described.notes)]
+            codes = (*known.na, *described.na)
+            guess = guessed(label, cells, style=style, unit=unit, codes=codes)
             open_texts = guess.type is None and described.names_texts
+            # Of a type that the dictionary replaces nothing is to be looked at.
+            own = guess.notes if open_texts or described.type in (None, guess.type) else ()
+            notes += [f"{_shown(text)}: {note}" for note in (*own, *described.notes)]
             if not open_texts and (described.type or guess.type) is not None:
                 key = _key(text, columns)
                 columns[key] = dict(_members(key, text, guess, described, label=label, unit=unit))
