@@ -191,11 +191,6 @@ def rows_met(asked: Asked, assumptions: Assumptions) -> int:
     return round(rows * part.rows / _ROWS[0])
 
 
-def simulated_error(asked: Asked, assumptions: Assumptions, effort: Effort = FULL) -> Json:
-    """Return the mean absolute error of draws on synthetic rows; the last ones are remembered."""
-    return _found(asked, assumptions, effort).mean
-
-
 def simulated_reach(asked: Asked, assumptions: Assumptions) -> float:
     """Return the 95% quantile of such errors: the largest over the answer's numbers."""
     return _found(asked, assumptions, FULL).reach

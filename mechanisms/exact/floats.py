@@ -176,9 +176,6 @@ SIGMOID_ERROR = 2.0**-49
 SIGMOID_FLOOR = 2.0**-1000
 """Absolute error, on top, of arguments below -700."""
 
-SOFTPLUS_ERROR = 2.0**-46
-"""Error of :func:`softplus`, relative to 1 + |t|."""
-
 _CELLS = 64  # 2**(j/64): the rest is below log(2)/128, where five terms are enough
 LOWEST = -700.0
 """The least argument of :func:`exp_nonpositive`: exp(-700) is still a normal float."""
@@ -234,19 +231,3 @@ def sigmoid(t: Floats) -> tuple[Floats, Floats]:
     low, high = small / whole, 1 / whole
     positive = t > 0
     return np.where(positive, high, low), np.where(positive, low, high)
-
-
-def softplus(t: Floats) -> Floats:
-    """Return log(1 + exp(t)), elementwise: within ``SOFTPLUS_ERROR (1 + |t|)``.
-
-    It is max(t, 0) + log(1 + s), s = exp(-|t|), of relative error 2**-51. With any y near
-    log(1 + s) and r = (1 + s) exp(-y) - 1, known to 2**-50, log(1 + s) is y + log(1 + r), and
-    r - r**2 / 2 is within |r|**3 of log(1 + r) while |r| < 1/2. The first y, 2 s / (2 + s), is
-    within 0.027; the second leaves r below 2**-16, the third is within 2**-47.
-    """
-    small = exp_nonpositive(np.maximum(-np.abs(t), LOWEST))
-    log = 2 * small / (2 + small)
-    for _ in range(2):
-        rest = (1 + small) * exp_nonpositive(-log) - 1
-        log = log + (rest - rest * rest / 2)
-    return np.asarray(np.maximum(t, 0) + log)

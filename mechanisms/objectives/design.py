@@ -12,10 +12,8 @@ from itertools import starmap
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
-from flint import arb
 from numpy.typing import NDArray
 
-from mechanisms.exact.balls import dot, norm_largest, norm_one
 from mechanisms.exact.floats import Floats, Integers
 from mechanisms.samplers.bodies import Joined
 from mechanisms.samplers.boxes import Space, Start
@@ -81,41 +79,6 @@ class InterceptHullNorm:
         """Return the dual norms: the hull's corners have |u_1| = 0 or |u_1| = 1."""
         rest = sizes[:, 1:].sum(axis=1)
         return np.asarray(np.maximum(2 * float(self.weight) * rest, sizes[:, 0] + rest))
-
-
-class CubeNorm:
-    """linf, or l2 over sqrt(d), or l1 over d: at most 1 on the cube."""
-
-    __slots__ = ("dimension", "name")
-
-    def __init__(self, name: NormName, dimension: int) -> None:
-        self.name = name
-        self.dimension = dimension
-
-    def floats(self, sizes: Floats) -> Floats:
-        """Return the norms of rows of absolute values, to a few units in the last place."""
-        if self.name == "linf":
-            return np.asarray(sizes.max(axis=1))
-        if self.name == "l2":
-            return np.asarray(np.sqrt((sizes**2).sum(axis=1) / self.dimension))
-        return np.asarray(sizes.sum(axis=1) / self.dimension)
-
-    def dual(self, sizes: Floats) -> Floats:
-        """Return the dual norms of rows of absolute values, to a few units in the last place."""
-        if self.name == "linf":
-            return np.asarray(sizes.sum(axis=1))
-        if self.name == "l2":
-            return np.asarray(np.sqrt((sizes**2).sum(axis=1) * self.dimension))
-        return np.asarray(sizes.max(axis=1) * self.dimension)
-
-    def ball(self, vector: Sequence[arb]) -> arb:
-        """Return a ball around the norm."""
-        if self.name == "linf":
-            return norm_largest(vector)
-        if self.name == "l2":
-            square = dot(vector, vector) / self.dimension
-            return square.nonnegative_part().sqrt()
-        return norm_one(vector) / self.dimension
 
 
 # The public linear map from a record's codes to the columns of a regression

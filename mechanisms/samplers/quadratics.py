@@ -1,34 +1,25 @@
-"""Strictly convex quadratics over a box or on a sphere.
+"""Strictly convex quadratics over a box or an l1 ball, by an active-set walk over its faces.
 
-``minimise theta'H theta / 2 + c'theta``; arrays are float64, or object arrays of
-``Fraction``, in which the box's walk is exact and ends at the minimiser.
+``minimise theta'H theta / 2 + c'theta``
 
-Strictly convex quadratics over an l1 ball, by an active-set walk over its faces.
-
-``minimise theta'H theta / 2 + c'theta  over  ||theta||_1 <= B``
-
-*Conventions.* A point on the sphere ||theta||_1 = B lies on the face given by
-its signs s in {-1, 0, 1}^d: s_j theta_j > 0 where s_j != 0, theta_j = 0 elsewhere.
-The walk is written once for two kinds of numbers: float64 arrays, and object
-arrays of ``Fraction`` where every step is exact and the walk therefore ends at
-the minimiser (the objective falls strictly from face to face, and there are
-finitely many faces). In floats the answer is a hint and the walk is cut short.
+*Conventions.* A point on the sphere of the ball ``||theta||_1 <= B`` lies on the face given by
+its signs s in {-1, 0, 1}^d: s_j theta_j > 0 where s_j != 0, theta_j = 0 elsewhere. Each walk is
+written once for two kinds of numbers: float64 arrays, and object arrays of ``Fraction`` where every
+step is exact and the walk therefore ends at the minimiser (the objective falls strictly from face
+to face, and there are finitely many faces). In floats the answer is a hint, and the walk is cut
+short.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from flint import arb, arb_mat
 from numpy.typing import NDArray
 
-from mechanisms.exact.balls import dot, midpoint, rational, rational_matrix
-from mechanisms.exact.floats import working_precision
 from mechanisms.exact.fractions import fmpq_matrix, solve, to_fraction
 
 Vector = NDArray[Any]
@@ -179,10 +170,7 @@ def solve_exactly(matrix: Vector, right: Vector) -> Vector:
     return np.array(solve(matrix, right), dtype=object)
 
 
-# Strictly convex quadratics over a box or on a sphere
-
-
-_SECULAR_STEPS = 100  # Newton's method on a convex function ends long before
+# Strictly convex quadratics over a box
 
 
 def box_minimum(
@@ -251,56 +239,3 @@ def _first_crossing(
 
 def _solve(matrix: Vector, right: Vector, exact: bool) -> Vector:
     return solve_exactly(matrix, right) if exact else np.linalg.solve(matrix, right)
-
-
-def sphere_minimum(hessian: Vector, linear: Vector, bound: Fraction, bits: int | None) -> Vector:
-    """Return the minimiser on ||theta||_2 = B, given that the free minimum lies outside: a hint.
-
-    theta(tau) = -(H + tau I)^-1 c, with tau > 0 the root of ||theta(tau)||_2 = B, by
-    Newton's method on 1/||theta|| - 1/B, which is concave and increasing in tau and
-    nearly linear: from tau = 0 it rises to the root and never passes it.
-    """
-    floats = hessian.astype(float)
-    values, vectors = np.linalg.eigh(floats)
-    pulled, radius = vectors.T @ linear.astype(float), float(bound)
-    tau = 0.0
-    for _ in range(_SECULAR_STEPS):
-        length = float(np.linalg.norm(pulled / (values + tau)))
-        steep = float((pulled**2 / (values + tau) ** 3).sum())
-        step = (length - radius) / radius * length**2 / steep
-        tau = max(tau + step, 0.0)
-        if not step > 1e-15 * tau:
-            break
-    if bits is None:
-        answer: Vector = -vectors @ (pulled / (values + tau))
-        return answer
-    return _refined_sphere_minimum(hessian, linear, bound, tau, bits)
-
-
-def _refined_sphere_minimum(
-    hessian: Vector, linear: Vector, bound: Fraction, tau: float, bits: int
-) -> Vector:
-    """Return the same to about ``bits`` bits, from a float tau."""
-    size = len(linear)
-    with working_precision(2 * bits + 64):
-        matrix = rational_matrix(hessian)
-        right = arb_mat([[-rational(entry)] for entry in linear])
-        radius, shift = rational(bound), arb(tau)
-        # Newton doubles the right digits each time, the float's dozen to begin with.
-        for _ in range(math.ceil(math.log2(bits)) + 1):
-            shifted = matrix + arb_mat(
-                [[shift if i == j else arb(0) for j in range(size)] for i in range(size)]
-            )
-            theta = _middle(shifted.solve(right))
-            squares = dot(theta.entries(), theta.entries())
-            bent = _middle(shifted.solve(theta))
-            steep = dot(theta.entries(), bent.entries())
-            length = squares.sqrt()
-            shift = arb((shift + (length - radius) / radius * squares / steep).mid())
-        answer = np.empty(size, dtype=object)
-        answer[:] = [midpoint(t) for t in theta.entries()]
-    return answer
-
-
-def _middle(column: arb_mat) -> arb_mat:
-    return arb_mat([[arb(entry.mid())] for entry in column.entries()])

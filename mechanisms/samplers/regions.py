@@ -1,4 +1,4 @@
-"""Convex sets to minimise over: all of R^d, l1 and l2 balls, boxes (an l-infinity ball is one).
+"""Convex sets to minimise over: all of R^d, l1 balls, boxes (an l-infinity ball is one).
 
 A region answers five questions, in floats as a hint and in exact rationals
 where it matters:
@@ -12,8 +12,8 @@ where it matters:
   minimiser's law (a coordinate held at its bound) is a tie.
 
 *Normal cones.* At an interior point {0}. On a box, nu_j >= 0 where theta_j is at
-its upper bound, nu_j <= 0 at its lower, 0 between. On the sphere of the l2 ball,
-nu = tau theta with tau >= 0; on that of the l1 ball see :class:`L1Ball`.
+its upper bound, nu_j <= 0 at its lower, 0 between. On the sphere of
+the l1 ball see :class:`L1Ball`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Protocol
 import numpy as np
 from flint import arb
 
-from mechanisms.exact.balls import dot, rational
-from mechanisms.samplers.quadratics import Point, Quadratic, Vector, box_minimum, sphere_minimum
+from mechanisms.exact.balls import dot
+from mechanisms.samplers.quadratics import Point, Quadratic, Vector, box_minimum
 
 
 class Region(Protocol):
@@ -158,66 +158,6 @@ class L1Ball:
 
 
 @dataclass(frozen=True, slots=True)
-class L2Ball:
-    """||theta||_2 <= bound."""
-
-    bound: Fraction
-
-    def start(self, dimension: int) -> list[Fraction]:
-        """Return zero."""
-        return [Fraction(0)] * dimension
-
-    def minimise(self, hessian: Vector, linear: Vector, bits: int | None = None) -> Point:
-        """Return the minimiser by its multiplier: (H + tau I) theta = -c, ||theta||_2 = B."""
-        free = Quadratic(hessian, linear, None, exact=bits is not None).minimise()
-        if (free.theta**2).sum() <= (self.bound if bits else float(self.bound)) ** 2:
-            return free
-        theta = sphere_minimum(hessian, linear, self.bound, bits)
-        return Point(theta, np.ones(len(theta), dtype=np.int8))
-
-    def feasible(self, point: Point, bits: int | None = None) -> list[Fraction] | None:
-        """Return the hint; on the sphere the rational point of its stereographic projection.
-
-        With u = theta / B and j its largest coordinate, s its sign, the point
-        ``u_j = s (1 - |t|^2) / (1 + |t|^2)``, ``u_k = 2 t_k / (1 + |t|^2)`` lies on the
-        unit sphere for every rational t; t_k = u_k / (1 + s u_j) gives back u.
-        """
-        if point.signs is None:
-            theta = _dyadic(point.theta, None)
-            theta = theta if bits is None else _towards_zero(theta, bits)
-            return theta if _squares(theta) <= self.bound**2 else None
-        hint = [Fraction(t) / self.bound for t in point.theta]
-        # By the largest coordinate 1 + s u_j is far from 0, so the chart keeps its digits.
-        pole = max(range(len(hint)), key=lambda j: abs(hint[j]))
-        sign = 1 if hint[pole] > 0 else -1
-        chart = [u / (1 + sign * hint[pole]) for u in hint]
-        chart[pole] = Fraction(0)
-        unit = 1 << (bits or 60)
-        chart = [Fraction(round(t * unit), unit) for t in chart]
-        squares = _squares(chart)
-        theta = [2 * t * self.bound / (1 + squares) for t in chart]
-        theta[pole] = sign * (1 - squares) * self.bound / (1 + squares)
-        return theta
-
-    def inward(self, theta: Sequence[Fraction], bits: int) -> list[Fraction]:
-        """Return the point, rounded towards zero."""
-        return _towards_zero(theta, bits)
-
-    def gaps(self, theta: Sequence[Fraction], total: Sequence[arb]) -> list[arb]:
-        """Return G + tau theta for the best tau >= 0 on the sphere."""
-        if _squares(theta) < self.bound**2:
-            return list(total)
-        at = [rational(t) for t in theta]
-        along = dot(at, total)
-        tau = arb((-along / rational(self.bound**2)).mid()).max(arb(0))
-        return [g + tau * t for g, t in zip(total, at, strict=True)]
-
-    def exponent(self, wanted: int) -> int:
-        """Return a step at which +-B, an atom for d = 1, is no tie."""
-        return dyadic_step(wanted, self.bound)
-
-
-@dataclass(frozen=True, slots=True)
 class Box:
     """lower_j <= theta_j <= upper_j."""
 
@@ -293,7 +233,3 @@ def _dyadic(theta: Vector, bits: int | None) -> list[Fraction]:
 def _towards_zero(theta: Sequence[Fraction], bits: int) -> list[Fraction]:
     # No norm grows towards zero: the point stays inside.
     return [Fraction(int(t * (1 << bits)), 1 << bits) for t in theta]
-
-
-def _squares(theta: Sequence[Fraction]) -> Fraction:
-    return sum((t * t for t in theta), Fraction(0))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flint import arb
 from numpy.typing import NDArray
-from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
+from scipy.optimize import LinearConstraint, minimize
 from scipy.special import expit
 
 from mechanisms.exact.continuous import knorm_vector
@@ -17,7 +17,7 @@ from mechanisms.objectives.losses import logistic_loss
 from mechanisms.perturbation.calibration import Perturbation
 from mechanisms.privacy import Adjacency
 from mechanisms.samplers.minimiser import Problem, certified_minimiser, refined_minimiser
-from mechanisms.samplers.regions import Box, L1Ball, L2Ball, Region, WholeSpace
+from mechanisms.samplers.regions import Box, L1Ball, Region, WholeSpace
 from mechanisms.testing import Law, check_draws, seeded_randomness
 from tests.mechanisms.logistic_data import objective, plain_design
 
@@ -26,7 +26,6 @@ THIRD = Fraction(1, 3)
 REGIONS: dict[str, Region] = {
     "space": WholeSpace(),
     "l1": L1Ball(THIRD),
-    "l2": L2Ball(THIRD),
     "linf": Box.cube(THIRD, 3),
     "box": Box((Fraction(-1), Fraction(1, 10), Fraction(-1, 5)), (Fraction(1), THIRD, Fraction(3))),
 }
@@ -52,8 +51,6 @@ def _reference(region: Region, hessian: Floats, linear: Floats) -> Floats:
     if isinstance(region, L1Ball):
         signs = np.array([[a, b, c] for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)])
         constraints = [LinearConstraint(signs, ub=float(region.bound))]
-    elif isinstance(region, L2Ball):
-        constraints = [NonlinearConstraint(lambda t: t @ t, -np.inf, float(region.bound) ** 2)]
     elif isinstance(region, Box):
         bounds = [(float(a), float(b)) for a, b in zip(region.lower, region.upper, strict=True)]
     found = minimize(
@@ -103,8 +100,6 @@ def test_quadratics_are_minimised_on_the_region(region: Region) -> None:
 def _inside(region: Region, theta: list[Fraction]) -> bool:
     if isinstance(region, L1Ball):
         return sum(map(abs, theta)) <= region.bound
-    if isinstance(region, L2Ball):
-        return sum(t * t for t in theta) <= region.bound**2
     if isinstance(region, Box):
         return all(
             low <= t <= high for t, low, high in zip(theta, region.lower, region.upper, strict=True)
@@ -137,7 +132,6 @@ def test_a_grid_step_avoids_every_bound() -> None:
     box = Box((Fraction(-3, 16), Fraction(0)), (Fraction(5, 32), Fraction(1, 3)))
     assert box.exponent(-2) == -2
     assert box.exponent(-3) == -5  # -3/16 is a tie at 2**-3, 5/32 at 2**-4
-    assert L2Ball(Fraction(1, 2)).exponent(0) == -1
     assert WholeSpace().exponent(-7) == -7
     with pytest.raises(ValueError, match="below"):
         Box((Fraction(1),), (Fraction(1),))
