@@ -7,7 +7,7 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -20,15 +20,30 @@ from app.client import ProblemError, ReleaseDesk
 from app.domain.problems import PROBLEMS
 from app.places import open_store
 from app.settings import Settings
+from tests.e2e.commands import program
 from tests.tiers import in_one
 
 REFUSED = 1
 
 
-def command(*words: str, data_dir: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+STARTED = (sys.executable, "-m", "app.cli")
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> tuple[str]:
+    """Return a program that does what the command does, without loading it anew."""
+    made = tmp_path_factory.mktemp("bin") / "release-desk"
+    made.write_text(program())
+    made.chmod(0o755)
+    return (str(made),)
+
+
+def command(
+    *words: str, data_dir: Path, by: Sequence[str] = STARTED, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own, over a data directory."""
     return subprocess.run(
-        [sys.executable, "-m", "app.cli", *words],
+        [*by, *words],
         env={**os.environ, "RELEASE_DESK_DATA_DIR": str(data_dir), **environment},
         capture_output=True,
         text=True,
@@ -57,11 +72,11 @@ def taken() -> Iterator[int]:
         yield int(other.getsockname()[1])
 
 
-def test_a_port_in_use(tmp_path: Path, taken: int) -> None:
-    done = command("serve", "--port", str(taken), data_dir=tmp_path / "data")
+def test_a_port_in_use(tmp_path: Path, taken: int, forked: tuple[str]) -> None:
+    done = command("serve", "--port", str(taken), by=forked, data_dir=tmp_path / "data")
     assert_one_sentence(done, f"port {taken} of 127.0.0.1 is in use", "--port")
     assert not (tmp_path / "data").exists(), "nothing is made"
-    shown = command("demo", "--once", "--port", str(taken), data_dir=tmp_path / "data")
+    shown = command("demo", "--once", "--port", str(taken), by=forked, data_dir=tmp_path / "data")
     assert_one_sentence(shown, f"port {taken} of 127.0.0.1 is in use")
 
 
@@ -70,26 +85,26 @@ def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
     assert_one_sentence(done, "192.0.2.1", "--host")
 
 
-def test_a_directory_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_to(tmp_path: Path, forked: tuple[str]) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "data"):
-        done = command("serve", "--port", "0", data_dir=place)
+        done = command("serve", "--port", "0", by=forked, data_dir=place)
         assert_one_sentence(done, str(place), "is a file", "RELEASE_DESK_DATA_DIR")
-    done = command("serve", "--port", "0", data_dir=Path("/proc/release-desk"))
+    done = command("serve", "--port", "0", by=forked, data_dir=Path("/proc/release-desk"))
     assert_one_sentence(done, "/proc/release-desk", "cannot be written to")
 
 
-def test_the_anchor_s_directory_is_looked_at_too(tmp_path: Path) -> None:
+def test_the_anchor_s_directory_is_looked_at_too(tmp_path: Path, forked: tuple[str]) -> None:
     (tmp_path / "file").touch()
     anchor = {"RELEASE_DESK_ANCHOR_DIR": str(tmp_path / "file")}
-    done = command("serve", "--port", "0", data_dir=tmp_path / "data", **anchor)
+    done = command("serve", "--port", "0", by=forked, data_dir=tmp_path / "data", **anchor)
     assert_one_sentence(done, "the anchor's directory", "RELEASE_DESK_ANCHOR_DIR")
 
 
-def test_the_demo_s_own_directory(tmp_path: Path) -> None:
+def test_the_demo_s_own_directory(tmp_path: Path, forked: tuple[str]) -> None:
     (tmp_path / "file").touch()
     place = str(tmp_path / "file" / "demo")
-    done = command("demo", "--once", "--data-dir", place, data_dir=tmp_path)
+    done = command("demo", "--once", "--data-dir", place, by=forked, data_dir=tmp_path)
     assert_one_sentence(done, place, "--data-dir")
 
 
@@ -117,9 +132,9 @@ def test_a_misspelt_setting_is_named_with_the_real_one(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_name_that_is_like_no_setting_is_mentioned(tmp_path: Path) -> None:
+def test_a_name_that_is_like_no_setting_is_mentioned(tmp_path: Path, forked: tuple[str]) -> None:
     open_store(Settings(data_dir=tmp_path / "data")).close()
-    done = command("migrate", data_dir=tmp_path / "data", RELEASE_DESK_QX="1")
+    done = command("migrate", by=forked, data_dir=tmp_path / "data", RELEASE_DESK_QX="1")
     assert done.returncode == 0
     assert done.stderr == "RELEASE_DESK_QX is not a setting, and is not read\n"
 

@@ -197,7 +197,7 @@ def test_differences_stay_within_the_sensitivity_and_reach_it(
             return Fraction(2)
         return max(size(d, n) ** (1 if n == "l2" else 2) / limits[n] for n in limits)
 
-    replay = record_replay(form.total, schema=schema(adjacency), norm=share_of_limits, trials=200)
+    replay = record_replay(form.total, schema=schema(adjacency), norm=share_of_limits, trials=50)
     assert replay.largest <= 1
 
 
