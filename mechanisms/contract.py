@@ -481,8 +481,8 @@ class Statistic(Protocol):
     intervals; None where nothing is clamped. ``column_by_column``: each column has a number of its
     own, which needs no other column. ``has_cells``: its columns make cells, one of which may be of
     missing values. ``counts_records``: its numbers count records, or are ``in_unit_of_column``.
-
-    *Of people.* ``most_rows_per_person``: where a person may have more rows it is refused.
+    ``ratios`` is the member with the exponentials of slopes; empty where they mean nothing. Where a
+    person may have more rows than ``most_rows_per_person`` it is refused.
 
     *Of its errors.* ``error_law`` says where they come from, ``near_zero`` what a number near 0
     means, ``reason_of_bias`` why answers without noise are off. ``lies_among_values``: an answer is
@@ -511,6 +511,7 @@ class Statistic(Protocol):
     most_rows_per_person: ClassVar[int]
     column_by_column: ClassVar[bool]
     has_cells: ClassVar[bool]
+    ratios: ClassVar[str]
     counts_records: ClassVar[bool]
     in_unit_of_column: ClassVar[bool]
     error_law: ClassVar[ErrorLaw]
@@ -526,7 +527,6 @@ class Statistic(Protocol):
     name_on_diagonal: ClassVar[str]
     precedes_columns: ClassVar[bool]
     stated_fields: ClassVar[frozenset[str]]
-
     hints: ClassVar[Mapping[str, FieldHint]]
     suggested: ClassVar[bool]
     compares_target: ClassVar[bool]

@@ -1,4 +1,4 @@
-"""Answers in readable form: dates and moments as texts, and which numbers are uninformative.
+"""Answers in readable form: dates as texts, ratios of slopes, and uninformative numbers.
 
 *Times.* Quantiles and means of a column of dates or moments are ISO 8601 texts, rounded to its day
 or second; so are the ends of their intervals. Whatever else is computed counts days or seconds, and
@@ -10,7 +10,10 @@ noise, and is no estimate. An answer lists each with a reason, and its ``value``
 drawn. Sums and counts are never clamped, so they may always be added up. Neither are quantiles and
 coefficients: a draw chooses them among the possible values.
 
-Both are computed from released numbers, so they cost nothing.
+*Ratios.* The exponential of a slope is an odds, rate or hazard ratio, and that of its interval the
+ratio's, since it is monotone. Its standard error is the slope's times the ratio (delta method).
+
+All are computed from released numbers, so they cost nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from math import exp, log
 from typing import Any, cast
 
 from mechanisms.contract import (
@@ -31,6 +35,7 @@ from mechanisms.contract import (
     Term,
 )
 from mechanisms.domain import NumberColumn, Schema, TimeKind, number_of, text_of
+from mechanisms.statistics.designs.scaling import is_slope
 from mechanisms.statistics.stack import Stack
 
 _Change = Callable[[TimeKind, Any], Any]
@@ -40,8 +45,8 @@ _IN_NOISE = f"{AT_THE_EDGE} The noise interval shows where it may be."
 
 
 def shown(outcome: Outcome, statistic: Statistic, schema: Schema) -> Outcome:
-    """Return an outcome with dates and moments as texts, and its uninformative numbers listed."""
-    outcome = _with_edges(outcome, statistic)
+    """Return an outcome with times as texts, with ratios, its uninformative numbers listed."""
+    outcome = _with_edges(_with_ratios(outcome, statistic), statistic)
     if not _tells_times(statistic, schema):
         return outcome
     change = partial(_changed, statistic=statistic, schema=schema, change=_text)
@@ -53,6 +58,67 @@ def shown(outcome: Outcome, statistic: Statistic, schema: Schema) -> Outcome:
         terms = tuple(_term(term, statistic, schema) for term in inference.terms)
         inference = replace(inference, terms=terms)
     return replace(outcome, value=change(outcome.value), noise=noise, inference=inference)
+
+
+_LARGEST = log(1e300)  # JSON has no infinity
+
+
+def _exp(number: float) -> float:
+    return exp(min(number, _LARGEST))
+
+
+def _with_ratios(outcome: Outcome, statistic: Statistic) -> Outcome:
+    """Return an outcome with the exponentials of slopes, where those are ratios."""
+    value = _ratios_in(outcome.value, statistic)
+    if value is outcome.value:
+        return outcome
+    inference = outcome.inference
+    if inference is not None:
+        ratios = (_ratio(term, statistic) for term in inference.terms)
+        added = tuple(each for each in ratios if each is not None)
+        inference = replace(inference, terms=(*inference.terms, *added))
+    return replace(outcome, value=value, inference=inference)
+
+
+def _ratios_in(value: Any, statistic: Statistic) -> Any:
+    """Return an answer's value with its ratios; the same object where it has none."""
+    if isinstance(statistic, Stack):
+        pairs = zip(value["parts"], statistic.parts, strict=True)
+        parts = [_ratios_in(part, each.statistic) for part, each in pairs]
+        same = all(part is old for part, old in zip(parts, value["parts"], strict=True))
+        return value if same else {**value, "parts": parts}
+    if not statistic.ratios:
+        return value
+    if isinstance(groups := value.get("groups"), list):
+        own = [{**each, "value": _ratios_in(each["value"], statistic)} for each in groups]
+        return {**value, "groups": own}
+    slopes = {name: each for name, each in value["coefficients"].items() if is_slope(name)}
+    ratios = {name: _exp(slope) for name, slope in slopes.items()}
+    return {**value, statistic.ratios: ratios} if ratios else value
+
+
+def _ratio(term: Term, statistic: Statistic) -> Term | None:
+    """Return the inference about the ratio of a slope; None for any other number."""
+    *above, kind, name = term.place
+    if isinstance(statistic, Stack):
+        statistic = statistic.parts[int(term.place[1])].statistic
+    if not statistic.ratios or kind != "coefficients" or not is_slope(str(name)):
+        return None
+    ratio = _exp(term.estimate)
+    ratios = statistic.ratios.removesuffix("s").replace("_", " ")
+    return replace(
+        term,
+        term=f"{ratios} of {name}",
+        place=(*above, statistic.ratios, name),
+        estimate=ratio,
+        std_error=min(ratio * term.std_error, 1e300),
+        confidence_95=_exp_both(term.confidence_95),
+        noise_95=None if term.noise_95 is None else _exp_both(term.noise_95),
+    )
+
+
+def _exp_both(ends: tuple[float, float]) -> tuple[float, float]:
+    return _exp(ends[0]), _exp(ends[1])
 
 
 def _with_edges(outcome: Outcome, statistic: Statistic) -> Outcome:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from html import escape
 from io import StringIO
@@ -134,14 +134,17 @@ def drawn_on(answer: Mapping[str, Any], title: str, axes: Any) -> Any:
     if not found:
         raise ClientError("there are no numbers to draw yet")
     curves = [each for each in found if each.key.at is not None]
+    ratios = [each for each in found if each.key.is_ratio and each.key.part is None]
     if axes is None:
-        height = 4.0 if curves else 1.5 + 0.3 * len(found)
+        height = 4.0 if curves else 1.5 + 0.3 * len(ratios or found)
         axes = _package("matplotlib.pyplot", "plot").subplots(
             figsize=(7, height), layout="constrained"
         )[1]
     labels = answer.get("labels") or NO_LABELS
     if curves:
         _draw_curves(axes, curves, labels)
+    elif ratios:
+        _draw_ratios(axes, ratios, labels)
     else:
         _draw_points(axes, found, labels)
     axes.set_title(title)
@@ -158,6 +161,28 @@ def _draw_points(axes: Any, found: Sequence[tidy.Row], labels: Labels) -> None:
     axes.set_yticks(range(len(found)), [each.named(labels) for each in found])
     axes.set_ylim(len(found) - 0.5, -0.5)
     axes.set_xlabel(f"with 95% {'confidence' if confident else 'noise'} intervals")
+
+
+def _draw_ratios(axes: Any, found: Sequence[tidy.Row], labels: Labels) -> None:
+    """Draw a forest plot; an interval that says nothing ends where its axis does."""
+    sizes = [each.estimate for each in found]
+    least, most = min(sizes) / _FURTHEST, max(sizes) * _FURTHEST
+    cut = [
+        replace(each, confidence=(max(ends[0], least), min(ends[1], most))) if ends else each
+        for each in found
+        for ends in [each.confidence]
+    ]
+    _draw_points(axes, cut, labels)
+    axes.set_xscale("log")
+    axes.axvline(1.0, color="grey", linewidth=0.5)
+    axes.xaxis.set_major_formatter("{x:g}")
+    low, high = axes.get_xlim()
+    if high < 10 * low:  # too few powers of ten are on the axis to read it by them
+        axes.xaxis.set_minor_formatter("{x:g}")
+
+
+_FURTHEST = 1000.0
+"""How many times the largest ratio, or what part of the smallest, an axis reaches at most."""
 
 
 def _draw_curves(axes: Any, found: Sequence[tidy.Row], labels: Labels) -> None:
@@ -409,11 +434,11 @@ def summary_of(answer: Mapping[str, Any], numbers: str) -> str:
 
 
 def _inferred(row: tidy.Row) -> tuple[str, ...]:
-    """Return the cells of a number; R squared and the like get no test against 0."""
-    estimate, error = row.estimate, row.std_error
-    tested = error and row.key.measure != "fit" and isinstance(estimate, int | float)
+    """Return the cells of a number; ratios, R squared and the like get no test against 0."""
+    estimate, error, ratio = row.estimate, row.std_error, row.key.is_ratio
+    tested = error and row.key.measure != "fit" and isinstance(estimate, int | float) and not ratio
     return (
-        " ".join([*map(str, row.key.labels.values()), row.term]),
+        " ".join([*map(str, row.key.labels.values()), *[row.statistic] * ratio, row.term]),
         tidy.CANNOT_BE_SAID if row.note else _text(estimate),
         _text(error),
         f"{estimate / error:.2f}" if tested else "",

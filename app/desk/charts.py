@@ -45,7 +45,11 @@ class Scale:
         if self.by_logarithm:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             every = [10.0**power * step for power in decades for step in (1, 2, 5)]
-            return [(value, number(value)) for value in every if self.low <= value <= self.high]
+            inside = [value for value in every if self.low <= value <= self.high]
+            if len(inside) > 3 * about:
+                inside = [value for value in inside if math.log10(value).is_integer()]
+            if len(inside) > 2:  # else round steps are as good on so short an axis
+                return [(value, number(value)) for value in inside]
         rough = (self.high - self.low) / about
         power = math.floor(math.log10(rough))
         step = next(each for part in (1, 2, 5, 10) if (each := 10.0**power * part) >= rough)

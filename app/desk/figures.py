@@ -2,8 +2,9 @@
 
 *Which numbers share an axis.* Those of one statistic in one unit, over all groups. Where no unit is
 declared, numbers share an axis unless they differ in size by more than a factor of 20: a slope on
-the axis of an intercept would be a dot at 0. Loadings of all columns share one axis. Counts, and
-shares of a variance, are bars that begin at 0, other numbers dots.
+the axis of an intercept would be a dot at 0. Loadings of all columns share one axis, and so do
+ratios, on a logarithmic one with a stronger line at 1. Counts, and shares of a variance, are bars
+that begin at 0, other numbers dots.
 Rows are below headings, made of all that distinguishes them but its last part.
 
 *Colours.* No meaning depends on a colour. Elements carry the colours of the light theme as
@@ -123,6 +124,8 @@ def _caption(rows: Sequence[Row], *, bars: set[bool]) -> str:
         )
     if any(row.confidence for row in rows):
         said.append(marked("Thin lines: 95% confidence interval, sampling and noise together."))
+    if any(row.key.is_ratio for row in rows):
+        said.append(marked("Ratios have a logarithmic axis: 1 means no effect."))
     return " ".join(said)
 
 
@@ -154,6 +157,11 @@ class _Panel:
     def zero(self) -> bool:
         """Return whether the distance to 0 is what matters."""
         return self.bars or self.lines[0].row.key.measure in ("coefficient", *_OF_ONE_UNIT)
+
+    @property
+    def ratios(self) -> bool:
+        """Return whether these are ratios, of which 1 means no effect."""
+        return self.lines[0].row.key.is_ratio
 
     @property
     def dates(self) -> bool:
@@ -188,7 +196,7 @@ def _quantity(key: Key, columns: Columns) -> tuple[str, str, str | None]:
         return "count", "", ""
     if key.measure == "fit":  # R squared and a variance have nothing in common
         return statistic(key), " ".join(key.terms), ""
-    if key.measure in _OF_ONE_UNIT:
+    if key.measure in _OF_ONE_UNIT or key.is_ratio:
         return statistic(key), key.measure, ""
     units = [_unit(columns.get(each, {})) for each in _named(key)]
     alike = key.measure != "coefficient" and None not in units
@@ -316,6 +324,8 @@ _NARROW = 15
 _GUTTER, _START, _STOP = 31.0, 4.0, 95.0
 _TITLE, _ROW, _TALL_ROW, _AXIS, _GAP = 19, 24, 38, 20, 14
 _LONGEST = 46
+_FURTHEST = 1000.0
+"""How many times the largest ratio, or what part of the smallest, an axis reaches at most."""
 _BESIDES = 1.5
 """Zero is on an axis if it is within this many times the spread of the numbers."""
 
@@ -344,12 +354,14 @@ def _drawn(panel: _Panel, top: float) -> tuple[list[Markup], float]:
         for line in lines:
             marks += _row(line, scale, y, above=not narrow, bars=panel.bars)
             y += _ROW if narrow else _TALL_ROW
-    return [*_axis(scale, start, y + 2, dates=panel.dates), *marks], y + 2 + _AXIS + _GAP
+    return [*_axis(scale, panel, start, y + 2), *marks], y + 2 + _AXIS + _GAP
 
 
 def _scale(panel: _Panel, start: float) -> Scale:
     """Return the axis of numbers: with 0 where there is one number, or 0 matters or is near."""
     ends = _all_ends(line.row for line in panel.lines)
+    if panel.ratios:
+        return _scale_of_ratios(panel, ends, start)
     low, high = min(ends, default=0.0), max(ends, default=1.0)
     near = min(abs(low), abs(high)) <= _BESIDES * (high - low)
     if not panel.dates and (panel.zero or near or len(panel.lines) == 1):
@@ -358,10 +370,20 @@ def _scale(panel: _Panel, start: float) -> Scale:
     return Scale(low if panel.bars and low == 0 else low - room, high + room, start, _STOP)
 
 
-def _axis(scale: Scale, top: float, y: float, *, dates: bool) -> Iterator[Markup]:
-    """Yield an axis with its numbers, lines up to the panel's top, and a stronger one at 0."""
-    for value, label_ in _days(scale) if dates else scale.ticks():
-        kind = "tick" if value or dates else "zero"
+def _scale_of_ratios(panel: _Panel, ends: Sequence[float], start: float) -> Scale:
+    """Return a logarithmic axis with 1; the ends of an interval that says nothing are beyond it."""
+    numbers = [1.0, *(at for line in panel.lines if (at := _position(line.row.estimate)))]
+    low = max(min(numbers) / _FURTHEST, min(1.0, *ends))
+    high = min(max(numbers) * _FURTHEST, max(1.0, *ends))
+    room = (high / low if high > low else 2.0) ** 0.03
+    return Scale(low / room, high * room, start, _STOP, by_logarithm=True)
+
+
+def _axis(scale: Scale, panel: _Panel, top: float, y: float) -> Iterator[Markup]:
+    """Yield an axis with its numbers, lines up to the panel's top, and a stronger one at 0 or 1."""
+    none = 1.0 if panel.ratios else 0.0
+    for value, label_ in _days(scale) if panel.dates else scale.ticks():
+        kind = "zero" if value == none and not panel.dates else "tick"
         yield _line(scale.at(value), top, scale.at(value), y, kind)
         yield _text(scale.at(value), y + 14, label_, "middle", kind="soft")
     yield _line(scale.start, y, scale.end, y, "axis")

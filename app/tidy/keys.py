@@ -61,6 +61,11 @@ class Key:
         """Return the labels of its group and cell together, by column."""
         return {**self.group, **self.cell}
 
+    @property
+    def is_ratio(self) -> bool:
+        """Return whether it is a ratio, for which 1 means no effect: an axis is logarithmic."""
+        return self.measure in _RATIOS.values()
+
     def below(self, *steps: str | int, **changes: Any) -> Key:
         """Return the key of what is further down the same path."""
         return replace(self, place=(*self.place, *steps), **changes)
@@ -237,7 +242,10 @@ _SHAPES: Mapping[str, _Shaped] = {
     "rows": _row, "differences": _row,
     "curve": _curve, "components": _component,
 }  # fmt: skip
-_MIXED = {"means": "mean", "second": "product", "hazard_ratios": "hazard ratio"}
+_RATIOS = {
+    "odds_ratios": "odds ratio", "rate_ratios": "rate ratio", "hazard_ratios": "hazard ratio",
+}  # fmt: skip
+_MIXED = {"means": "mean", "second": "product", **_RATIOS}
 """What objects of several statistics call theirs, and the measure that it is."""
 _MEASURES = {
     **_MIXED,

@@ -68,7 +68,8 @@ NO_LABELS: Labels = {}
 _FIT = {"r_squared": "R squared", "residual_variance": "residual variance"}
 _OF_SEVERAL = {
     "count": "count", "mean": "mean", "product": "mean of products",
-    "coefficient": "coefficient", "hazard ratio": "hazard ratio",
+    "coefficient": "coefficient",
+    "odds ratio": "odds ratio", "rate ratio": "rate ratio", "hazard ratio": "hazard ratio",
 }  # fmt: skip
 """What numbers are of answers that have several statistics, by their measure."""
 

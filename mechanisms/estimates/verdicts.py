@@ -38,6 +38,7 @@ from typing import Any, Literal, cast
 from mechanisms.contract import Json, NearZero
 from mechanisms.domain import UNITS, TimeKind, number_of
 from mechanisms.estimates.trees import at, numbers, placed
+from mechanisms.statistics.designs.scaling import is_slope
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
 Verdict = Literal["good", "weak", "noise", "depends"]
@@ -67,7 +68,6 @@ _WORDS: Mapping[Verdict, str] = {
     "noise": "Mostly noise",
     "depends": "It depends",
 }
-_INTERCEPT = "(intercept)"
 _TINY = 1e-300
 _LABELS = frozenset({"by", "cell"})
 _PLACES = frozenset(
@@ -75,7 +75,6 @@ _PLACES = frozenset(
         "value",
         "curve",
         "coefficients",
-        "hazard_ratios",
         "cells",
         "groups",
         "quantiles",
@@ -350,7 +349,8 @@ def judged_release(
         found = f"The number released for {distinct[0][0]} is" + ("" if apart else " not")
         seen = f"{found} further from 0 than twice its expected error."
     else:
-        but = ", the intercept apart," if any(key == _INTERCEPT for key in _leaves(value)) else ""
+        constant = any(_is_constant(path) for path, _ in numbers(value))
+        but = ", constants apart," if constant else ""
         counted = f"{apart or 'None'} of {len(distinct)} released numbers{but}"
         verb = "is" if apart <= 1 else "are"
         seen = f"{counted} {verb} further from 0 than twice the expected error."
@@ -408,7 +408,7 @@ def _released(
     """
     for path, number in numbers(value):
         error = at(errors, path)
-        if error is None or _is_mirrored(path) or tuple(path) in edges or path[-1] == _INTERCEPT:
+        if error is None or _is_mirrored(path) or tuple(path) in edges or _is_constant(path):
             continue
         kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
         yield _name(path, errors), number, float(error), _near_zero(kind)
@@ -436,7 +436,7 @@ def _nonzero_candidates(
         error = at(errors, path)
         kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
         meant = _near_zero(kind)
-        if error is None or meant == "a value" or path[-1] == _INTERCEPT:
+        if error is None or meant == "a value" or _is_constant(path):
             continue
         # A diagonal is a variance or a 1: it is never 0, and says nothing about the others.
         if _is_mirrored(path) or ("matrix" in path and path[-1] == path[-2]):
@@ -446,8 +446,9 @@ def _nonzero_candidates(
         yield _name(path, errors), number, float(error), meant
 
 
-def _leaves(value: Json) -> Iterator[object]:
-    return (path[-1] for path, _ in numbers(value))
+def _is_constant(path: Sequence[object]) -> bool:
+    """Return whether it is an intercept, or a baseline hazard: 0 says nothing of it."""
+    return path[-2:-1] == ("coefficients",) and not is_slope(str(path[-1]))
 
 
 def _is_mirrored(path: Sequence[object]) -> bool:

@@ -98,6 +98,7 @@ class LogisticRegression(Question):
     }
     error_law: ClassVar[ErrorLaw] = "logistic loss"
     near_zero: ClassVar[NearZero] = "no effect"
+    ratios: ClassVar[str] = "odds_ratios"
     compares_target: ClassVar[bool] = True
 
     kind: Literal["logistic_regression"] = "logistic_regression"
@@ -223,8 +224,8 @@ class LogisticRegression(Question):
         return Condition(column=name, op="==", value=True)
 
     def answer_numbers(self, _schema: Schema, /) -> int:
-        """Return about how many numbers an answer has: one for each coefficient."""
-        return len(self.features or ()) + 1
+        """Return about how many numbers an answer has: two for each feature, and a constant."""
+        return 2 * len(self.features or ()) + 1
 
     def relation(self) -> tuple[str, tuple[str, ...]] | None:
         """Return the target as explained by the features."""

@@ -222,6 +222,34 @@ def test_components_are_bars_of_shares_and_loadings_on_one_axis() -> None:
     assert found.left_out == 0
 
 
+def _ratios(**intervals: tuple[float, float, float]) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            key=Key(kind="logistic_regression", measure="odds ratio", mixed=True, terms=(name,)),
+            estimate=at,
+            confidence=(low, high),
+        )
+        for name, (low, at, high) in intervals.items()
+    )
+
+
+def test_ratios_are_on_a_logarithmic_axis_around_one() -> None:
+    picture = drawn(_ratios(age=(0.25, 0.5, 1.0), dose=(1.0, 2.0, 4.0)))
+    half, double = marks(picture)
+    [one] = re.findall(r'<line class="zero" x1="([^%]+)%', picture)
+    assert double - float(one) == pytest.approx(float(one) - half, abs=0.02)
+    assert texts(picture, "title") == ["Odds ratio"]
+    assert {"0.5", "1", "2"} <= set(texts(picture, "soft"))
+    assert "logarithmic" in str(figure(_ratios(age=(0.5, 1.0, 2.0)), "t", UNITS))
+
+
+def test_a_ratio_of_which_nothing_is_said_leaves_the_others_readable() -> None:
+    picture = drawn(_ratios(age=(0.0, 0.5, 1e300), dose=(1.0, 2.0, 4.0)))
+    half, double = marks(picture)
+    assert double - half > 5
+    assert 2 < len(texts(picture, "soft")) < 12
+
+
 def _curve(groups: Sequence[str], name: str, **numbers: float) -> tuple[Row, ...]:
     """The rows of a curve of three places in each group, with their intervals."""
     places = [{name: text, **numbers} for text in ("1", "2", "4")]

@@ -233,6 +233,21 @@ def test_numbers_are_drawn_with_their_intervals_on_one_axis() -> None:
         released(None).plot()
 
 
+def test_ratios_are_drawn_in_place_of_their_coefficients_around_one() -> None:
+    value = {"coefficients": {"(intercept)": -9.0, "age": 0.7}, "odds_ratios": {"age": 2.0}}
+    term = {"term": "odds ratio of age", "place": ["odds_ratios", "age"], "estimate": 2.0,
+            "std_error": 0.5, "confidence_95": [0.0, 1e300], "noise_95": None}  # fmt: skip
+    fit = released(value, inference={"terms": [term], "fit": [], "method": "m", "cost": "0"})
+    axes = fit.plot(Figure().subplots())
+    assert [each.get_text() for each in axes.get_yticklabels()] == ["odds ratio of age"]
+    assert axes.get_xscale() == "log"
+    assert [*axes.lines[-1].get_xdata()] == [1, 1]
+    assert [*axes.lines[0].get_xdata()] == [0.002, 2000]
+    ratio = next(line for line in fit.summary().splitlines() if line.startswith("odds ratio age"))
+    assert ratio.split()[3:5] == ["2", "0.5"]
+    assert "4.00" not in ratio, "no ratio is tested against 0"
+
+
 def test_survival_is_drawn_by_steps() -> None:
     points = [
         {"at": "1", "at_risk": 9, "survival": 0.9},

@@ -59,7 +59,10 @@ def test_a_regression_is_answered_with_standard_errors(
     inference = body["inference"]
     assert inference["cost"] == cost
     reported = {term["term"]: term["estimate"] for term in inference["terms"]}
-    assert reported == body["value"]["coefficients"]
+    value = body["value"]
+    ratios = {f"odds ratio of {name}": each for name, each in value.get("odds_ratios", {}).items()}
+    assert reported == {**value["coefficients"], **ratios}
+    assert list(ratios) == ["odds ratio of income"] * (statistic is LOGISTIC)
     for term in inference["terms"]:
         low, high = term["confidence_95"]
         assert low <= term["estimate"] <= high

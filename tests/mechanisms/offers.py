@@ -657,10 +657,7 @@ LISTED: tuple[Proof, ...] = (
             time="y", event="yes", edges={"y": (-1, 0, 1)}, features=("x",), bound=1.0, ceiling=1.0
         ),
         mechanism="objective_perturbation",
-        shape={
-            "coefficients": {"(hazard to 0)": 0.0, "(hazard to 1)": 0.0, "x": 0.0},
-            "hazard_ratios": {"x": 0.0},
-        },
+        shape={"coefficients": {"(hazard to 0)": 0.0, "(hazard to 1)": 0.0, "x": 0.0}},
         common=[record(x=1, y=1)],
         changed=(record(x=1, y=-1, yes=1), record(x=-1, y=-1, yes=1)),
         reading=lambda value: value["coefficients"]["x"],

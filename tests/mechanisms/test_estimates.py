@@ -799,7 +799,7 @@ def test_sentences_say_which_part_and_which_coefficient() -> None:
     two = {"coefficients": {**value["coefficients"], "y": 5.0}}
     errors = {"coefficients": {**part["coefficients"], "y": 1.0}}
     both = judged_release(before, ["linear_regression"], two, errors).sentence
-    assert "2 of 2 released numbers, the intercept apart, are further" in both
+    assert "2 of 2 released numbers, constants apart, are further" in both
 
 
 def test_a_population_is_what_was_assumed() -> None:

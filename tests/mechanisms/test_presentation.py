@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from math import exp
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.tidy.rows import rows_of
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Inference, Noise, Outcome, Term
 from mechanisms.derivations import Released, derive
@@ -21,10 +23,16 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import Covariance
+from mechanisms.statistics.designs.cox_regression import CoxRegression
+from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
+from mechanisms.statistics.designs.poisson_regression import PoissonRegression
 from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile
+from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.std import Std
 from mechanisms.statistics.total import Sum
@@ -47,6 +55,92 @@ def test_noise_keeps_all_that_is_known_of_it() -> None:
         interval_95={"born": ["1970-01-09", "1970-01-13"]},
         expected_error=noise.expected_error,
     )
+
+
+SLOPES = {"(intercept)": -3.0, "age": 0.5}
+TERMS = tuple(
+    Term(
+        term=name,
+        estimate=slope,
+        std_error=0.25,
+        confidence_95=(slope - 0.5, slope + 1e4),
+        noise_95=(slope - 0.25, slope + 0.25),
+        place=("coefficients", name),
+    )
+    for name, slope in SLOPES.items()
+)
+RATIOS: Mapping[str, Any] = {
+    "odds_ratios": LogisticRegression(target="ill", features=("age",)),
+    "rate_ratios": PoissonRegression(target="pay", features=("age",)),
+    "hazard_ratios": CoxRegression(time="pay", event="ill", features=("age",)),
+}
+FIT = Outcome(
+    value={"coefficients": SLOPES}, noise=None, inference=Inference(terms=TERMS, method="m")
+)
+
+
+@pytest.mark.parametrize("ratios", RATIOS)
+def test_slopes_have_ratios_with_the_exponentials_of_their_intervals(ratios: str) -> None:
+    found = shown(FIT, RATIOS[ratios], FEW)
+    assert found.value == {"coefficients": SLOPES, ratios: {"age": exp(0.5)}}
+    assert found.inference is not None
+    *coefficients, ratio = found.inference.terms
+    assert tuple(coefficients) == TERMS
+    assert ratio.term == f"{ratios[:-1].replace('_', ' ')} of age"
+    assert ratio.place == (ratios, "age")
+    assert ratio.estimate == exp(0.5)
+    assert ratio.std_error == 0.25 * exp(0.5)
+    assert ratio.confidence_95[0] == 1.0
+    assert ratio.confidence_95[1] == pytest.approx(1e300)  # JSON has no infinity
+    assert ratio.noise_95 == (exp(0.25), exp(0.75))
+
+
+def test_each_level_and_group_and_part_has_its_own_ratios() -> None:
+    levels = MultinomialRegression(target="sex", features=("age",))
+    logistic = RATIOS["odds_ratios"]
+    several = {"coefficients": {"m:(intercept)": 1.0, "m:age": 0.5}}
+    found = shown(Outcome(value=several, noise=None), levels, FEW)
+    assert found.value["odds_ratios"] == {"m:age": exp(0.5)}
+
+    groups = {"groups": [{"by": {"sex": each}, "value": FIT.value} for each in "fm"]}
+    place = ("groups", 1, "value", "coefficients", "age")
+    term = replace(TERMS[1], by={"sex": "m"}, place=place)
+    inference = Inference(terms=(term,), method="m")
+    answer = shown(Outcome(value=groups, noise=None, inference=inference), logistic, FEW)
+    both: Any = answer.value["groups"]
+    assert [each["value"]["odds_ratios"] for each in both] == [{"age": exp(0.5)}] * 2
+    assert answer.inference is not None
+    assert answer.inference.terms[1].by == {"sex": "m"}
+    assert answer.inference.terms[1].place == ("groups", 1, "value", "odds_ratios", "age")
+
+    stack = Stack(parts=(Part(statistic=Count()), Part(statistic=logistic)))
+    parts = {"parts": [{"count": 3.0}, FIT.value]}
+    term = replace(TERMS[1], place=("parts", 1, "coefficients", "age"))
+    inference = Inference(terms=(term,), method="m")
+    answer = shown(Outcome(value=parts, noise=None, inference=inference), stack, FEW)
+    own: Any = answer.value["parts"]
+    assert own == [{"count": 3.0}, {**FIT.value, "odds_ratios": {"age": exp(0.5)}}]
+    assert answer.inference is not None
+    assert answer.inference.terms[1].place == ("parts", 1, "odds_ratios", "age")
+
+
+def test_slopes_of_a_line_and_a_constant_alone_have_no_ratios() -> None:
+    line = LinearRegression(target="pay", features=("age",))
+    assert shown(FIT, line, FEW) is FIT
+    alone = Outcome(value={"coefficients": {"(intercept)": 1.0}}, noise=None)
+    assert shown(alone, LogisticRegression(target="ill", features=()), FEW) is alone
+
+
+def test_every_ratio_is_known_to_tables() -> None:
+    """A client draws ratios around 1, and tells them from the coefficients."""
+    kinds = {each.ratios for each in SINGLE_STATISTICS.values() if each.ratios}
+    assert len(kinds) == 3
+    for each in kinds:
+        value = {"coefficients": SLOPES, each: {"age": 2.0}}
+        *coefficients, ratio = rows_of({"statistic": {"kind": "k"}, "value": value})
+        assert {row.statistic for row in coefficients} == {"coefficient"}
+        assert ratio.statistic == each.removesuffix("s").replace("_", " ")
+        assert [row.key.is_ratio for row in (*coefficients, ratio)] == [False, False, True]
 
 
 BOUNDS = {"age": (10, 90), "pay": (0, 5_000)}

@@ -95,13 +95,14 @@ print.summary_desk_numbers <- function(x, digits = 4L, ...) {
 
 #' @export
 coef.desk_numbers <- function(object, ...) {
-  frame <- tidy(object)
+  frame <- without_ratios(tidy(object))
   stats::setNames(frame$estimate, names_of_rows(frame))
 }
 
 #' Confidence intervals and variances of an answer
 #'
-#' `confint()` has a row for each number, with the 95% interval that the answer has. A confidence
+#' `confint()` has a row for each number, with the 95% interval that the answer has. The ends of odds,
+#' rate and hazard ratios are the exponentials of their coefficients'; `tidy()` has them. A confidence
 #' interval holds the population's number, sampling and noise together; a noise interval where the
 #' number would have been without the noise. `vcov()` has the squared standard errors in its
 #' diagonal. Covariances are in no answer, so the rest of it is `NA`.
@@ -134,7 +135,7 @@ confint.desk_numbers <- function(object, parm, level = 0.95,
   if (of_noise && !stated) {
     stop("an answer has 95% noise intervals, and no others", call. = FALSE)
   }
-  frame <- tidy(object)
+  frame <- without_ratios(tidy(object))
   tail <- (1 - level) / 2
   if (of_noise) {
     found <- measured(frame, c("noise.low", "noise.high"))
@@ -153,7 +154,7 @@ confint.desk_numbers <- function(object, parm, level = 0.95,
 #' @importFrom stats vcov
 #' @export
 vcov.desk_numbers <- function(object, ...) {
-  frame <- tidy(object)
+  frame <- without_ratios(tidy(object))
   errors <- measured(frame, "std.error")[, 1L]
   found <- matrix(NA_real_, length(errors), length(errors))
   diag(found) <- errors^2
@@ -176,8 +177,18 @@ names_of_rows <- function(frame) {
   vapply(seq_len(nrow(frame)), function(row) {
     # a label that is missing, or that the term says too, distinguishes nothing
     own <- vapply(labels, `[[`, "", row)
-    paste(c(own[!is.na(own) & own != frame$term[[row]]], frame$term[[row]]), collapse = " ")
+    paste(c(own[!is.na(own) & !own %in% c(frame$term[[row]], "coefficient")], frame$term[[row]]),
+          collapse = " ")
   }, "")
+}
+
+# Return the rows of a table that are no odds, rate or hazard ratios.
+without_ratios <- function(frame) {
+  frame[!is_ratio(frame), , drop = FALSE]
+}
+
+is_ratio <- function(frame) {
+  if ("statistic" %in% names(frame)) frame$statistic %in% unlist(.ratios) else rep(FALSE, nrow(frame))
 }
 
 #' Draw an answer
@@ -185,6 +196,7 @@ names_of_rows <- function(frame) {
 #' A point for each number, with error bars: the 95% confidence interval where the answer has
 #' one, and otherwise where the number would have been without the noise. The axis says which.
 #' A preview shows the noise alone, around zero. A number that cannot be said has its bars alone.
+#' Of a regression with odds, rate or hazard ratios these are drawn, on a logarithmic axis.
 #'
 #' @param x An answer with numbers, see [release()].
 #' @param intervals Which bars: `"confidence"`, `"noise"`, or `"auto"`.
@@ -199,7 +211,11 @@ names_of_rows <- function(frame) {
 #' @export
 plot.desk_numbers <- function(x, intervals = c("auto", "confidence", "noise"), labels = NULL,
                               ...) {
-  drawn <- drawn_of(tidy(x), match.arg(intervals), labels)
+  frame <- tidy(x)
+  ratios <- any(is_ratio(frame)) && !"part" %in% names(frame)
+  if (ratios) frame <- frame[is_ratio(frame), , drop = FALSE]
+  drawn <- drawn_of(frame, match.arg(intervals), labels)
+  if (ratios) drawn <- within_reach(drawn)
   if (nrow(drawn) == 0L) {
     stop("there are no numbers to draw yet", call. = FALSE)
   }
@@ -211,7 +227,10 @@ plot.desk_numbers <- function(x, intervals = c("auto", "confidence", "noise"), l
   on.exit(graphics::par(before))
   rows <- rev(seq_len(nrow(drawn)))
   graphics::plot.new()
-  graphics::plot.window(xlim = across, ylim = c(0.5, nrow(drawn) + 0.5))
+  graphics::plot.window(
+    xlim = across, ylim = c(0.5, nrow(drawn) + 0.5), log = if (ratios) "x" else ""
+  )
+  if (ratios) graphics::abline(v = 1, col = "grey50")
   graphics::abline(h = rows, col = "grey90")
   known <- is.finite(drawn$low) & is.finite(drawn$high) & drawn$high > drawn$low
   graphics::arrows(
@@ -223,6 +242,13 @@ plot.desk_numbers <- function(x, intervals = c("auto", "confidence", "noise"), l
   graphics::axis(2, at = rows, labels = drawn$label, las = 1, tick = FALSE, cex.axis = 0.9)
   graphics::title(main = main, xlab = attr(drawn, "meaning"))
   invisible(drawn)
+}
+
+# Ratios whose interval says nothing have ends that no axis holds.
+within_reach <- function(drawn) {
+  drawn$low <- pmax(drawn$low, min(drawn$estimate) / 1000)
+  drawn$high <- pmin(drawn$high, max(drawn$estimate) * 1000)
+  drawn
 }
 
 # Return what is drawn of a tidy table, and what its bars mean.

@@ -7,8 +7,8 @@
 #'
 #' The columns of `tidy()` are those of the groups or cells, each followed by the labels of its
 #' values where they have some (`sex label`), in a stack `part`, `where` and `statistic`, of moments
-#' `statistic` (`count`, `mean` or `mean of products`), of a Cox regression `statistic`
-#' (`coefficient` or `hazard ratio`), then
+#' `statistic` (`count`, `mean` or `mean of products`), of a regression with ratios `statistic`
+#' (`coefficient` or `odds ratio`, `rate ratio`, `hazard ratio`), then
 #' * `term`: the column, the coefficient, `level 0.5`, or `x:y` in a matrix;
 #' * `estimate`: the released number; not in a preview;
 #' * `noise`: the standard deviation of its noise, 95% of which is between `noise.low` and
@@ -250,7 +250,10 @@ numbers_of_list <- function(rows, statistic, here) {
 .tests <- "log_rank"
 
 # what answers of several statistics call theirs, and what the column `statistic` has
-.several <- list(means = "mean", second = "mean of products", hazard_ratios = "hazard ratio")
+.ratios <- list(
+  odds_ratios = "odds ratio", rate_ratios = "rate ratio", hazard_ratios = "hazard ratio"
+)
+.several <- c(list(means = "mean", second = "mean of products"), .ratios)
 
 # the numbers of a principal component by their members
 .components <- list(

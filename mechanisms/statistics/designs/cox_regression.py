@@ -15,9 +15,7 @@ s_k less the log of the interval's length.
 
 from __future__ import annotations
 
-import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -141,6 +139,7 @@ class CoxRegression(Question):
         "q": SHARE_HINT,
     }
     near_zero: ClassVar[NearZero] = "no effect"
+    ratios: ClassVar[str] = "hazard_ratios"
     reason_of_bias: ClassVar[str] = (
         "cumulative hazards beyond the ceiling are clipped. A larger ceiling clips less, and takes "
         "more noise."
@@ -473,15 +472,8 @@ class HazardScaling:
 
     def released(self, theta: Sequence[Fraction]) -> Outcome:
         """Return the answer made of sanitized coefficients, whose noise has no stated law."""
-        found = {name: float(exact) for name, exact in self.unscale(theta).items()}
-        slopes = (column.name for column in self.features)
-        return Outcome(
-            value={
-                "coefficients": found,
-                "hazard_ratios": {name: _exp(found[name]) for name in slopes},
-            },
-            noise=None,
-        )
+        value = {name: float(exact) for name, exact in self.unscale(theta).items()}
+        return Outcome(value={"coefficients": value}, noise=None)
 
     def grid(self, step: Fraction, *, intercept: bool = False) -> Json:
         """Return the steps of the coefficients where theta lies on a grid of this step."""
@@ -500,15 +492,7 @@ class HazardScaling:
                 **{name: [middle + low, middle + high] for name in self.intervals},
                 **slopes,
             },
-            "hazard_ratios": {
-                name: [_exp(low), _exp(high)] for name, (low, high) in slopes.items()
-            },
         }
-
-
-def _exp(value: float) -> float:
-    """Return the exponential, or the largest float."""
-    return math.exp(value) if value < math.log(sys.float_info.max) else sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)

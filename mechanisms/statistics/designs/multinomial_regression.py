@@ -91,6 +91,7 @@ class MultinomialRegression(Question):
         ),
     }
     near_zero: ClassVar[NearZero] = "no effect"
+    ratios: ClassVar[str] = "odds_ratios"
     explains_category: ClassVar[bool] = True
 
     kind: Literal["multinomial_regression"] = "multinomial_regression"
@@ -202,10 +203,10 @@ class MultinomialRegression(Question):
         return found
 
     def answer_numbers(self, schema: Schema, /) -> int:
-        """Return about how many numbers an answer has: one for each coefficient."""
+        """Return about how many numbers an answer has: as a logistic one, for each level."""
         column = schema.columns.get(str(self.target))
         levels = len(column.values) - 1 if isinstance(column, CategoryColumn) else 1
-        return levels * (len(self.features or ()) + 1)
+        return levels * (2 * len(self.features or ()) + 1)
 
     def relation(self) -> tuple[str, tuple[str, ...]] | None:
         """Return the target as explained by the features."""

@@ -95,6 +95,7 @@ class PoissonRegression(Question):
         "q": SHARE_HINT,
     }
     near_zero: ClassVar[NearZero] = "no effect"
+    ratios: ClassVar[str] = "rate_ratios"
 
     kind: Literal["poisson_regression"] = "poisson_regression"
     target: str | None = field(
@@ -178,8 +179,8 @@ class PoissonRegression(Question):
         return column
 
     def answer_numbers(self, _schema: Schema, /) -> int:
-        """Return about how many numbers an answer has: one for each coefficient."""
-        return len(self.features or ()) + 1
+        """Return about how many numbers an answer has: two for each feature, and a constant."""
+        return 2 * len(self.features or ()) + 1
 
     def relation(self) -> tuple[str, tuple[str, ...]] | None:
         """Return the target as explained by the features."""

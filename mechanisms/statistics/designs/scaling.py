@@ -18,6 +18,7 @@ The possible range of each coefficient of a regression, for its verdict.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -70,6 +71,16 @@ def coefficient_ranges(
 
 
 INTERCEPT = "(intercept)"
+_CONSTANT = re.compile(r"(?:.*:)?\(intercept\)|\(hazard to [^()]*\)", re.DOTALL)
+
+
+def is_slope(name: str) -> bool:
+    """Return whether a coefficient, by its name in an answer, is a column's and no constant.
+
+    >>> [is_slope(name) for name in ("age", "III:age", "III:(intercept)", "(hazard to 12)")]
+    [True, True, False, False]
+    """
+    return _CONSTANT.fullmatch(name) is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ class Facts:
     advice: ClassVar[Mapping[str, str]] = {}
     probes: ClassVar[tuple[Probe, ...]] = ()
     clamped_to: ClassVar[frozenset[float] | None] = None
+    ratios: ClassVar[str] = ""
 
     error_law: ClassVar[ErrorLaw] = "simulated"
     near_zero: ClassVar[NearZero] = "a value"

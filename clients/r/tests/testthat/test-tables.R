@@ -195,6 +195,34 @@ test_that("a number at the edge of what is possible is not shown as a number", {
   expect_identical(drawn$low, c(0, 3))
 })
 
+test_that("ratios have rows of their own, and generics are of the coefficients", {
+  slope <- list(
+    term = "age", place = list("coefficients", "age"), std_error = 0.5, confidence_95 = list(0, 1.4)
+  )
+  ratio <- list(
+    term = "odds ratio of age", place = list("odds_ratios", "age"), std_error = 1,
+    confidence_95 = list(1, 1e300)
+  )
+  fit <- answered(
+    list(coefficients = list(`(intercept)` = -9, age = 0.7), odds_ratios = list(age = 2)),
+    statistic = list(kind = "logistic_regression"), epsilon = "1",
+    inference = list(terms = list(slope, ratio), method = "m")
+  )
+  frame <- tidy(fit)
+  expect_identical(frame$statistic, c("coefficient", "coefficient", "odds ratio"))
+  expect_identical(frame$conf.high, c(NA, 1.4, 1e300))
+  expect_identical(coef(fit), c(`(intercept)` = -9, age = 0.7))
+  expect_identical(rownames(confint(fit)), c("(intercept)", "age"))
+  expect_identical(colnames(vcov(fit)), c("(intercept)", "age"))
+  expect_match(capture_output_lines(print(summary(fit))), "odds ratio age", all = FALSE)
+  grDevices::pdf(NULL)
+  on.exit(grDevices::dev.off())
+  drawn <- plot(fit)
+  expect_identical(drawn$estimate, 2)
+  expect_identical(drawn$high, 2000)
+  expect_true(graphics::par("xlog"))
+})
+
 test_that("intervals and variances are R's own generics", {
   terms <- list(
     list(term = "age", place = list("age"), std_error = 0.5, confidence_95 = list(39, 41)),
