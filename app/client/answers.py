@@ -35,7 +35,7 @@ from app.client.tables import (
     rows_of,
     summary_of,
 )
-from app.tidy.printed import Printed, printed
+from app.tidy.printed import Printed, printed_any
 
 # Values as the service reads them: in the JSON of a question, and in the cells of a data frame
 
@@ -294,14 +294,15 @@ class Numbers(Answer):
         return drawn_on(self.members, self._caption(), axes)
 
     def to_table(self, form: str = "text") -> str:
-        """Return a summary as the table that journals print: ``text``, ``markdown`` or ``latex``.
+        """Return the table that journals print, as ``text``, ``markdown`` or ``latex``.
 
-        A column for each group, a row for each measure, with confidence intervals.
+        Of a summary it has a column for each group and a row for each measure, with confidence
+        intervals; of any other answer a row for each number, with all that is known of it.
 
         Raises
         ------
         ValueError
-            It is no summary, or there is no such form.
+            There are no numbers yet, or more than 10,000, or there is no such form.
         """
         table = self._printed()
         forms = {"text": table.text, "markdown": table.markdown, "latex": table.latex}
@@ -315,14 +316,14 @@ class Numbers(Answer):
         Raises
         ------
         ValueError
-            It is no summary.
+            There are no numbers yet, or more than 10,000.
         """
         return self._printed().word()
 
     def _printed(self) -> Printed:
-        table = printed(self.members)
+        table = printed_any(self.members)
         if table is None:
-            raise ValueError("only a released summary is printed as a table: see to_text()")
+            raise ValueError("a table has between 1 and 10,000 released numbers: see rows()")
         return table
 
     def summary(self) -> str:

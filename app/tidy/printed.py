@@ -1,22 +1,24 @@
-"""A summary as the table that journals print: a column for each group, a row for each measure.
+"""Answers as tables that journals print: of a summary a column for each group, a row for a measure.
 
     characteristic | drug (n = 250)                       | placebo (n = 250)
     age, mean (SD) | 50.3 (12.1) [95% CI 49.1 to 51.5]    | ...
     sex: f         | 130 (52.0%) [95% CI 45.6% to 58.3%]  | ...
 
+Any other answer is a line for each number, with what is known of it: its intervals and errors.
 A table is text alone, and is written for a terminal, as Markdown, as LaTeX and as a Word document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.tidy.names import NO_LABELS, Labels, label, titles_of
 from app.tidy.office import word_document
 from app.tidy.pivots import IN_LATEX, IN_MARKDOWN
-from app.tidy.rows import Interval, number, within
+from app.tidy.rows import Interval, number, rows_of, within
+from app.tidy.rows import Row as Number
 
 KIND = "summary"
 FIRST = "Characteristic"
@@ -25,6 +27,8 @@ _NOTE = (
     "and privacy noise together."
 )
 _NONE = "–"
+_MOST_LINES = 10_000
+"""A document with more lines than this is no table to print: such answers are data."""
 Row = Mapping[str, Any]
 
 
@@ -98,6 +102,46 @@ def printed(
         heads=(FIRST, *(_head(each, counted.get(each)) for each in groups), *pairs),
         rows=tuple(_lines(cells, [*groups, *pairs], labels, titles_of(columns or {}))),
     )
+
+
+def printed_any(
+    answer: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]] | None = None
+) -> Printed | None:
+    """Return the table of a summary, and of another answer its numbers with what is known of them.
+
+    None of an answer without numbers, or with too many to be printed.
+    """
+    found = printed(answer, columns)
+    numbers = rows_of(answer) if found is None and answer.get("value") else ()
+    if not 0 < len(numbers) <= _MOST_LINES:
+        return found
+    labels: Labels = answer.get("labels") or NO_LABELS
+    facts = [name for name, of in _FACTS.items() if any(of(each) for each in numbers)]
+    return Printed(
+        heads=("Number", "Value", *facts),
+        rows=tuple(
+            (each.named(labels), each.shown, *(_FACTS[name](each) or _NONE for name in facts))
+            for each in numbers
+        ),
+        note=_BOTH if facts else "",
+    )
+
+
+_BOTH = (
+    "Noise intervals are for these records: privacy noise alone. Confidence intervals are for the "
+    "population: sampling error and privacy noise together."
+)
+
+
+def _ends(row: Number, interval: Interval | None) -> str:
+    return "" if interval is None else " to ".join(within(end, row.interval) for end in interval)
+
+
+_FACTS: Mapping[str, Callable[[Number], str]] = {
+    "95% noise interval": lambda row: _ends(row, row.noise),
+    "Standard error": lambda row: "" if row.std_error is None else number(row.std_error),
+    "95% confidence interval": lambda row: _ends(row, row.confidence),
+}
 
 
 def _group(row: Row, labels: Labels) -> str:

@@ -20,7 +20,7 @@ import pytest
 
 from app.client.models import Release
 from app.tidy.keys import at
-from app.tidy.printed import printed
+from app.tidy.printed import printed, printed_any
 from app.tidy.rows import rows_of
 from mechanisms.catalog import STATISTICS
 from tests.contract.examples import with_examples
@@ -223,6 +223,14 @@ def test_every_number_is_in_every_form(
     assert len(lines) == len(release.rows())
     assert missing(numbers, {cell for line in lines for cell in line.values()}, close=0) == []
     assert is_each_of_one_number(lines)
+    table = printed_any(answer)
+    assert table is not None
+    if printed(answer) is None:
+        cells = {part for row in table.rows for cell in row for part in cell.split(" to ")}
+        bare = {each.replace(",", "") for each in cells}
+        assert missing(numbers, bare, close=0.0051) == []
+    for ending, said in (("md", table.markdown()), ("tex", table.latex())):
+        assert chief.open(f"/desk/releases/{name}/table.{ending}").answer.text == said
     for page in (f"/desk/releases/{name}", f"/public/releases/{name}"):
         if (table := printed(answer)) is not None:  # has each number in the cell of its group
             assert printed_cells(chief, page) == [[*row] for row in table.rows]

@@ -38,7 +38,7 @@ from app.services.releases.public_moments import tidy_csv
 from app.services.releases.synthetic import MEDIA_TYPES, Wanted
 from app.services.scripts import Language
 from app.tidy.office import WORD
-from app.tidy.printed import Printed, printed
+from app.tidy.printed import Printed, printed_any
 from app.web.anonymous import base_of
 from app.web.languages import marked
 from app.web.requests.questions import SyntheticRequest
@@ -167,30 +167,30 @@ async def download_pivot(
 
 @router.get("/releases/{release}/table.md")
 async def download_markdown(visitor: Visitor, state: State, release: str) -> Response:
-    """Send a summary as the table that journals print, in Markdown."""
+    """Send a release's numbers as a table that journals print, in Markdown."""
     table, name = await _table(visitor, state, release)
     return _file(table.markdown().encode(), "text/markdown; charset=utf-8", f"{name}.md")
 
 
 @router.get("/releases/{release}/table.tex")
 async def download_latex(visitor: Visitor, state: State, release: str) -> Response:
-    """Send a summary as the table that journals print, in LaTeX."""
+    """Send a release's numbers as a table that journals print, in LaTeX."""
     table, name = await _table(visitor, state, release)
     return _file(table.latex().encode(), "application/x-tex; charset=utf-8", f"{name}.tex")
 
 
 @router.get("/releases/{release}/table.docx")
 async def download_word(visitor: Visitor, state: State, release: str) -> Response:
-    """Send a summary as the table that journals print, as a Word document."""
+    """Send a release's numbers as a table that journals print, as a Word document."""
     table, name = await _table(visitor, state, release)
     return _file(table.word(), WORD, f"{name}.docx")
 
 
 async def _table(visitor: Caller, state: AppState, release: str) -> tuple[Printed, str]:
-    """Return the printed table of a summary, and the release's name; the download is noted."""
+    """Return the printed table of a release, and the release's name; the download is noted."""
     answer, _, _ = await _answer(visitor, state, release)
     facts = await state.services.datasets.present(answer["dataset"])
-    table = printed(answer, columns_of(facts, answer["statistic"]))
+    table = printed_any(answer, columns_of(facts, answer["statistic"]))
     if table is None:
         raise Problem("not-found")
     state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
