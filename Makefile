@@ -137,7 +137,8 @@ clean: ## Remove the environment and every cache
 
 # --clear: what is installed is what the lock says, also after a package left it. --no-deps: the lock
 # names all of it, and pip may take a newer release of what is asked for with an extra. `check` sees to
-# it that nothing is missing.
+# it that nothing is missing. pip would compile what it installs on one core, compileall does on all; a
+# file that is a template and no module is not compiled.
 $(PACKAGES): requirements.lock
 	@command -v $(PYTHON) >/dev/null || { \
 		echo "Release Desk needs Python 3.11 or newer, and '$(PYTHON)' was not found."; \
@@ -149,7 +150,8 @@ $(PACKAGES): requirements.lock
 		echo "'$(PYTHON)' cannot make virtual environments. On Debian: apt-get install python3-venv."; exit 1; }
 	@echo "Installing the locked packages into $(VENV) (a minute or two, once) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(PIP) install --quiet --require-hashes --no-deps --requirement requirements.lock
+	@$(PIP) install --quiet --no-compile --require-hashes --no-deps --requirement requirements.lock
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@$(PIP) check
 	@touch $@
 

@@ -17,6 +17,7 @@ from tests.conftest import (
     ON_POSTGRESQL,
     TRACED,
     WIDE_CASES,
+    collect_another_folder_first,
     holds_files,
     is_traced,
     longest_first,
@@ -32,6 +33,24 @@ ROOT = Path(__file__).parent.parent
 def test_the_longest_comes_first_and_a_new_one_before_all() -> None:
     seconds = {"short": 1.0, "long": 9.0}
     assert longest_first(["short", "long", "new"], seconds) == ["new", "long", "short"]
+
+
+def test_each_worker_begins_in_another_folder_and_collects_all() -> None:
+    def begun(worker: int, args: list[str]) -> list[str]:
+        own = {"workerid": f"gw{worker}", "workercount": 3}
+        config: Any = SimpleNamespace(
+            args=args, rootpath=ROOT, workerinput=own, getini=lambda name: ["tests"]
+        )
+        collect_another_folder_first(config)
+        return list(config.args)
+
+    places = [begun(worker, ["tests"]) for worker in range(3)]
+    assert len({each[0] for each in places}) == 3
+    for each in places:
+        assert sorted(each) == sorted(places[0])
+        found = [file for place in each for file in [ROOT / place, *(ROOT / place).rglob("*")]]
+        assert {*found} >= {*(ROOT / "tests").rglob("test_*.py")}
+    assert begun(1, ["tests/app"]) == ["tests/app"]
 
 
 def test_tests_of_one_id_are_refused() -> None:
