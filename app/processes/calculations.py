@@ -71,6 +71,10 @@ class CalculatingProcesses:
         """Begin to load: it takes seconds on a busy machine, and the first caller need not wait."""
         FORKS.start()
 
+    def is_ready(self) -> bool:
+        """Return whether what calculations need has been loaded."""
+        return FORKS.is_ready()
+
     def run(
         self,
         function: Callable[..., T],

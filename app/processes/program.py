@@ -54,6 +54,9 @@ from app.processes.spare_time import Starvation, take_spare_time, there_may_be_s
 LOWER, SPARE = b"l", b"s"
 """What an order says of a process: that it has a lower priority, or spare time alone."""
 
+_LOADED = b"r"
+"""What a host sends once, when it has loaded everything."""
+
 # A channel, and what is read: a file, or a reader's blocks and the way to feed it.
 _MAX_DESCRIPTORS = 3
 _LOOK_MS = 250
@@ -95,6 +98,8 @@ def host(module: ModuleType, descriptor: int) -> None:
     """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for its forks
     with socket.socket(fileno=descriptor) as orders:
+        with suppress(OSError):  # the other end may be gone
+            orders.send(_LOADED)
         fork = _Twin(module, orders)
         for how, descriptors in _received(orders):
             with suppress(OSError):  # no process to be had: the channel closes, which reports it
@@ -280,6 +285,14 @@ class Forks:
         with self._lock:
             self._host()
 
+    def is_ready(self) -> bool:
+        """Return whether the host has loaded what it needs; one that was lost is started again."""
+        with self._lock:
+            if (ready := self._host().is_ready()) is None:
+                self._drop()
+                self._host()
+            return bool(ready)
+
     def close(self) -> None:
         """End the host; processes that run are not touched, and an order starts another host."""
         with self._lock:
@@ -320,12 +333,13 @@ def start_interpreter(forks: Forks, descriptor: int) -> subprocess.Popen[bytes]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Host:
-    """A host, and the way to it."""
+    """A host, and the way to it; ``loaded`` is whether it has said that it is ready."""
 
     orders: socket.socket
     process: subprocess.Popen[bytes]
+    loaded: bool = False
 
     @classmethod
     def start(cls, forks: Forks) -> _Host:
@@ -337,6 +351,17 @@ class _Host:
     def order(self, descriptors: Sequence[int], *, spare: bool) -> None:
         """Have a process forked."""
         socket.send_fds(self.orders, [SPARE if spare else LOWER], list(descriptors))
+
+    def is_ready(self) -> bool | None:
+        """Return whether it has loaded everything; None if it is gone."""
+        try:
+            while self.orders.recv(1, socket.MSG_DONTWAIT):
+                self.loaded = True
+        except BlockingIOError:  # nothing more is said, and the other end is there
+            return self.loaded
+        except OSError:
+            return None
+        return None
 
     def stop(self) -> None:
         """End the host."""

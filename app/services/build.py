@@ -239,6 +239,7 @@ def build_services(
             store,
             data.readable,
             drawing.ledger_clock,
+            calculates=processes.calculator.is_ready,
             directories=written_directories(settings),
             anchor_shares_device=shares_device(settings),
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class HealthService:
         Which data sets cannot be read.
     ledger_clock
         Whether the clock may date releases.
+    calculates
+        Whether the calculating processes have loaded what they need.
     directories
         Where the service writes, by what is there.
     anchor_shares_device
@@ -53,12 +55,14 @@ class HealthService:
         readable: ReadableData,
         ledger_clock: LedgerClock,
         *,
+        calculates: Callable[[], bool],
         directories: Mapping[str, Path],
         anchor_shares_device: bool,
     ) -> None:
         self._store = store
         self._readable = readable
         self._ledger_clock = ledger_clock
+        self._calculates = calculates
         self._directories = directories
         self._anchor_shares_device = anchor_shares_device
         self._stopping = False
@@ -87,6 +91,8 @@ class HealthService:
             self._require_room(what, directory)
         if self._store.failing:
             raise Problem("not-ready", "The last write to the ledger failed.")
+        if not self._calculates():
+            raise Problem("not-ready", "The calculating processes are still starting.")
         if unreadable := self._readable.unreadable:
             raise Problem("not-ready", _told(unreadable), unreadable_datasets=unreadable)
         return Readiness(

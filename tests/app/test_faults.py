@@ -141,6 +141,7 @@ def test_a_commit_that_cannot_be_taken_back_is_a_failed_one_all_the_same(
             store,
             readable,
             LedgerClock(store, most_behind_s=300),
+            calculates=lambda: True,
             directories={"data directory": home.directory},
             anchor_shares_device=False,
         )

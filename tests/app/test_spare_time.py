@@ -195,6 +195,26 @@ def test_a_host_that_is_still_loading_leaves_with_its_server() -> None:
     wait(lambda: host.process.poll() == 0)
 
 
+def test_a_host_is_ready_when_it_has_loaded_and_no_sooner(forks: Forks, crew: Crew) -> None:
+    loading = Forks("tests.app.never_loaded", quiet=False)
+    assert not loading.is_ready()
+    wait(forks.is_ready)
+    assert forks.is_ready(), "it says so once, and that is not forgotten"
+    assert patiently(crew).there(), "an order comes after it"
+    assert not loading.is_ready(), "as long as that has taken"
+    loading.close()
+
+
+def test_a_host_that_is_lost_is_started_again_by_a_look(forks: Forks) -> None:
+    wait(forks.is_ready)
+    lost = host_of(forks).process
+    lost.kill()
+    lost.wait()
+    assert not forks.is_ready()
+    assert host_of(forks).process.pid != lost.pid
+    wait(forks.is_ready)
+
+
 def test_a_twin_that_is_lost_is_replaced(forks: Forks, crew: Crew) -> None:
     patiently(crew)
     (twin,) = children_of(host_of(forks).process.pid)

@@ -18,6 +18,7 @@ import uvicorn
 
 from app.domain.problems import PROBLEMS
 from app.main import create_app
+from app.processes import calculations
 from tests.app.chosen import chosen
 from tests.speed import PATIENCE_S
 
@@ -73,7 +74,7 @@ def running(data_dir: Path, **settings: Any) -> Iterator[Service]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + PATIENCE_S
-    while not server.started:
+    while not (server.started and calculations.FORKS.is_ready()):
         if not thread.is_alive() or time.monotonic() > deadline:
             raise RuntimeError("the server did not start")
         time.sleep(0.01)

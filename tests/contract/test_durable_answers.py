@@ -19,6 +19,7 @@ from fastapi import FastAPI
 
 from app.constants import Constants
 from app.domain.reviews import PlanState
+from app.processes.program import Forks
 from app.settings import Settings
 from app.store import inspecting
 from app.store.ledger.pauses import Paused
@@ -459,6 +460,23 @@ def test_a_disk_that_is_filling_up_is_not_ready(
                 detail = assert_problem(answer, 503, "not-ready")["detail"]
                 assert detail.startswith("The disk of the data directory is full: less than ")
                 assert str(tmp_path) not in detail
+
+
+def test_a_server_whose_calculations_would_wait_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first preview would wait for the host to load."""
+    loading = Forks("tests.app.never_loaded", quiet=False)
+    with running(tmp_path / "data") as server:
+        assert httpx.get(f"{server.url}/readyz").status_code == 200
+        with monkeypatch.context() as patch:
+            patch.setattr("app.processes.calculations.FORKS", loading)
+            for _ in range(2):
+                body = assert_problem(httpx.get(f"{server.url}/readyz"), 503, "not-ready")
+                assert "calculating processes" in body["detail"]
+            assert httpx.get(f"{server.url}/livez").status_code == 200
+            loading.close()
+        assert httpx.get(f"{server.url}/readyz").status_code == 200
 
 
 def test_another_schema_is_not_ready(tmp_path: Path) -> None:

@@ -98,6 +98,9 @@ class Calculator(Protocol):
     def start(self) -> None:
         """Begin to load what calculations need."""
 
+    def is_ready(self) -> bool:
+        """Return whether that has been loaded."""
+
     def run(
         self,
         function: Callable[..., T],
