@@ -26,7 +26,7 @@ from scipy.special import ndtr
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Plan
-from mechanisms.domain import NumberColumn, Schema
+from mechanisms.domain import NumberColumn, Schema, Typical
 from mechanisms.perturbation.thresholds import Law, residuals
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import Randomness, system_randomness
@@ -62,6 +62,8 @@ class Setting:
     error: float = 0.1
     """The deviation of residuals, in scaled units."""
     adjacency: Adjacency = Adjacency.REPLACE_ONE
+    stated: bool = False
+    """Whether what is typical of each column is public: its mean and deviation."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,9 +92,23 @@ class Setting:
     def schema(self) -> Schema:
         """Return the public facts."""
         flagged = self.names[: self.flags]
-        columns = {name: _FLAG if name in flagged else _UNIT for name in (*self.names, "y")}
+        number = replace(_UNIT, typical=self._typical) if self.stated else _UNIT
+        columns = {name: _FLAG if name in flagged else number for name in self.names}
+        columns["y"] = replace(_UNIT, typical=self._typical_target) if self.stated else _UNIT
         known = self.rows if self.adjacency is Adjacency.REPLACE_ONE else None
         return Schema(columns, self.adjacency, known, max_rows=10 * self.rows)
+
+    @property
+    def _typical(self) -> Typical:
+        centre = _OFF_CENTRE if self.spread < 1 else 0
+        return Typical(_hundredths(centre), _hundredths(self.spread / np.sqrt(3)))
+
+    @property
+    def _typical_target(self) -> Typical:
+        """Return what it is where all slopes are equal."""
+        slope = self.length / len(self.names)
+        variance = len(self.names) * (slope * self.spread) ** 2 / 3 + self.error**2
+        return Typical(Fraction(0), _hundredths(np.sqrt(variance)))
 
     def sample(self, rng: np.random.Generator) -> tuple[ArrayData, Values]:
         """Return a data set and its scaled least squares, the constant first."""
@@ -120,6 +136,11 @@ class Setting:
         constant = coefficients["(intercept)"] + slopes[: self.flags].sum() / 2
         slopes[: self.flags] /= 2
         return np.array([constant, *slopes])
+
+
+def _hundredths(number: float) -> Fraction:
+    """Return a number as a curator would state it: to two decimals."""
+    return Fraction(round(100 * number), 100)
 
 
 ADD = Adjacency.ADD_REMOVE
@@ -166,6 +187,17 @@ LAWS: tuple[Setting, ...] = tuple(
     for law, error in product(get_args(Law), (0.05, 0.2))
 )
 """Residuals of other laws and deviations."""
+HIGH: tuple[Setting, ...] = tuple(
+    Setting(rows, coefficients, bound, "4", law=law, error=error)
+    for rows, coefficients, bound in ((1_000, 2, 1.0), (10_000, 4, 1.0), (10_000, 12, 10.0))
+    for law, error in (("normal", 0.1), *product(get_args(Law), (0.05, 0.2)))
+) + (
+    Setting(235, 2, 5.0, "4"),
+    Setting(100_000, 4, epsilon="4"),
+    Setting(3_000, 6, epsilon="8", spread=0.5),
+    Setting(2_000, 3, 2.0, "4", spread=0.4, flags=1),
+)
+"""Larger epsilon, where less noise leaves more of the bias of Huber's loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +257,12 @@ def main() -> None:
     )
     parser.add_argument("--draws", type=int, default=80, help="data sets of each setting")
     parser.add_argument("--fresh", action="store_true", help="only the settings in FRESH")
+    parser.add_argument("--stated", action="store_true", help="what is typical is public")
     given = parser.parse_args()
     sys.stdout.write(f"rows ...  {' '.join(CANDIDATES)}\n")
-    for row in study(FRESH if given.fresh else FOUND_ON + FRESH + LAWS, given.draws):
+    settings = FRESH if given.fresh else FOUND_ON + FRESH + LAWS + HIGH
+    settings = tuple(replace(each, stated=given.stated) for each in settings)
+    for row in study(settings, given.draws):
         one = row.setting
         asked = f"{one.rows:,} {one.coefficients} {one.bound:g} {one.epsilon} {one.adjacency.value}"
         design = f"{one.spread:g} {one.rho:g} {one.flags} {one.length:g} {one.law} {one.error:g}"

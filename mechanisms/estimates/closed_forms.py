@@ -75,9 +75,8 @@ from mechanisms.exact.floats import Floats
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.functional.sanitized import answer_slopes
 from mechanisms.parted import parts_of
-from mechanisms.perturbation.choice import moment_spread
 from mechanisms.perturbation.linear import design_by_cells
-from mechanisms.perturbation.thresholds import Law, cut, question_of
+from mechanisms.perturbation.thresholds import Law, cut, moment_spread, question_of
 from mechanisms.statistics.cells.parting import Parting
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.quantile import scale_of

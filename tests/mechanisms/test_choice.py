@@ -11,14 +11,22 @@ from scipy.optimize import minimize
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
-from mechanisms.domain import NumberColumn, Schema
+from mechanisms.domain import NumberColumn, Schema, Typical
+from mechanisms.objectives.huber import huber_loss
 from mechanisms.perturbation.thresholds import (
+    MOMENTS,
     THRESHOLDS,
+    Candidate,
     Law,
     Population,
+    all_errors,
+    chosen_threshold,
     cut,
+    expected_errors,
     fit_errors,
     least_regret,
+    populations,
+    question_of,
     residuals,
 )
 from mechanisms.privacy import Adjacency, Epsilon
@@ -65,6 +73,82 @@ def test_many_rows_go_to_least_squares() -> None:
     plan = calibrate(regression(1), schema_of(Adjacency.REPLACE_ONE, 10**6, 1), Epsilon.parse("4"))
     assert plan.mechanism == "functional"
     assert plan.reason.startswith("functional ")
+
+
+def test_moments_are_not_taken_where_a_loss_errs_less_in_every_population() -> None:
+    """As a choice in two steps would: first the loss of least regret, then it or moments."""
+    asked, schema = regression(3, bound=1.0), schema_of(Adjacency.REPLACE_ONE, 10_000, 3)
+    errors = all_errors(asked, schema, Epsilon.parse("4"), "auto")
+    wide = zip(errors[Fraction(1)], errors[MOMENTS], strict=True)
+    assert all(of_a_fit < of_moments for of_a_fit, of_moments in wide)
+    first = chosen_threshold(asked, schema, Epsilon.parse("4"), "auto")
+    pair: dict[Candidate, list[float]] = {each: errors[each] for each in (MOMENTS, first)}
+    assert least_regret(pair) == MOMENTS
+    plan = calibrate(asked, schema, Epsilon.parse("4"))
+    assert plan.mechanism == PERTURBED
+
+
+def test_the_choice_is_the_candidate_of_least_regret_of_all() -> None:
+    for rows, features, epsilon in ((500, 2, "0.5"), (10_000, 5, "2"), (10**6, 1, "4")):
+        asked, schema = regression(features), schema_of(Adjacency.REPLACE_ONE, rows, features)
+        best = least_regret(all_errors(asked, schema, Epsilon.parse(epsilon), "auto"))
+        plan = calibrate(asked, schema, Epsilon.parse(epsilon))
+        taken = plan.details["threshold"] if plan.mechanism == PERTURBED else plan.mechanism
+        assert taken == best
+
+
+def stated(mean: str, std: str) -> NumberColumn:
+    typical = Typical(Fraction(mean), Fraction(std))
+    return NumberColumn(Fraction(-1), Fraction(1), typical=typical)
+
+
+def test_populations_are_those_that_are_typical() -> None:
+    """Of narrow features a smaller threshold errs least: noise is larger and bias is not."""
+    plain = schema_of(Adjacency.REPLACE_ONE, 10_000, 5)
+    columns = {name: stated("0.3", "0.14") for name in plain.columns}
+    known = Schema({**columns, "y": stated("0", "0.4")}, plain.adjacency, plain.rows)
+    asked = regression(5)
+    found = populations(asked, known)
+    ((spread, centre),) = {(one.spread, one.centre) for one in found}
+    assert (spread, centre) == (pytest.approx(0.14 * 3**0.5, rel=0.1), pytest.approx(0.3, abs=0.07))
+    scales = sorted({one.scale for one in found})
+    assert scales == pytest.approx([0.1, 0.2, 0.4], rel=0.1)
+    assert len({one.spread for one in populations(asked, plain)}) == 2
+    some = Schema({**columns, "x0": plain.columns["x0"]}, plain.adjacency, plain.rows)
+    assert len({one.spread for one in populations(asked, some)}) == 2, "not of each"
+    narrow, unknown = (
+        calibrate(asked, schema, ONE).details["threshold"]
+        for schema in (Schema({**columns, "y": stated("0", "0.2")}, plain.adjacency, 10_000), plain)
+    )
+    assert isinstance(narrow, float)
+    assert isinstance(unknown, float)
+    assert narrow < unknown
+
+
+@pytest.mark.parametrize("threshold", [Fraction(1, 16), Fraction(1, 4)])
+@pytest.mark.parametrize("law", ["normal", "heavy"])
+def test_without_noise_hubers_line_of_a_sample_differs_as_computed(
+    law: Law, threshold: Fraction
+) -> None:
+    """At a large epsilon what is left is by how much it differs from least squares."""
+    one = Population(law, 0.1)
+    asked, schema = regression(2), schema_of(Adjacency.REPLACE_ONE, 2_000, 2)
+    question = question_of(asked, schema, Epsilon.parse("1000"), "linf")
+    loss = huber_loss(3, threshold, schema.adjacency, asked.exact_bound)
+    (expected,) = expected_errors(question, loss, [one], threshold=threshold)
+    rng, squares = np.random.default_rng(4), []
+    for _ in range(60):
+        x = np.column_stack([np.ones(2_000), rng.uniform(-1, 1, (2_000, 2))])
+        y = 0.1 * rng.choice(residuals(law), 2_000)
+        least = np.linalg.lstsq(x, y, rcond=None)[0]
+        line = least.copy()
+        for _ in range(30):
+            off = y - x @ line
+            within = np.abs(off) < float(threshold)
+            psi = np.clip(off, -float(threshold), float(threshold))
+            line += np.linalg.solve((x[within].T @ x[within]), x.T @ psi)
+        squares.append(((line - least) ** 2).sum())
+    assert expected == pytest.approx(np.sqrt(np.mean(squares)), rel=0.25)
 
 
 def test_thresholds_fall_with_the_noise() -> None:
