@@ -12,28 +12,24 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Literal, Self
 
-from mechanisms.contract import ErrorLaw, FieldHint, InvalidStatisticError, Json, NearZero, meaning
+from mechanisms.contract import ErrorLaw, FieldHint, InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.fractions import as_written
 from mechanisms.probes import FACING, STEEP, Probe
-from mechanisms.statistics.designs.boxes import require_bound, require_coefficients
-from mechanisms.statistics.designs.features import Features, count_columns, plain_names
+from mechanisms.statistics.designs.features import Features, count_columns
 from mechanisms.statistics.designs.regression import (
     BASE_MEASURE_HINT,
     HINTS,
+    INTERCEPT,
     BaseMeasureName,
+    OfFeatures,
     base_measure_field,
-    designed,
     features_field,
     formula_field,
-    settle,
-    spelled,
 )
 from mechanisms.statistics.designs.rows import CodeRows
 from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
-from mechanisms.statistics.questions import Question, Viewed
-from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
-from mechanisms.views import RowView
+from mechanisms.statistics.weights import LOSS_WEIGHTS
 
 LARGEST_RIDGE = 1e100
 
@@ -48,7 +44,7 @@ _PROBED: Json = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinearRegression(Question):
+class LinearRegression(OfFeatures):
     """Coefficients (target units per unit of a column) of a linear regression."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -73,6 +69,7 @@ class LinearRegression(Question):
         "functional_columns": 64,
         "exponential_coefficients": 12,
     }
+    has_bound: ClassVar[bool] = True
     example: ClassVar[Json] = {
         "kind": "linear_regression",
         "target": "foodexp",
@@ -102,7 +99,6 @@ class LinearRegression(Question):
         ),
     }
     error_law: ClassVar[ErrorLaw] = "squared loss"
-    near_zero: ClassVar[NearZero] = "no effect"
     chosen_by_error: ClassVar[bool] = True
     follows_from_moments: ClassVar[bool] = True
 
@@ -116,12 +112,7 @@ class LinearRegression(Question):
             "How many coefficients depends on the mechanism: see `limits` of the catalog."
         ),
     )
-    intercept: bool = field(
-        default=True,
-        metadata=meaning(
-            "Whether a constant is fitted too; it counts as a coefficient.", example=True
-        ),
-    )
+    intercept: bool = field(default=True, metadata=INTERCEPT)
     bound: float = field(
         default=10.0,
         metadata=meaning(
@@ -163,35 +154,14 @@ class LinearRegression(Question):
     base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
     weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
 
-    def __post_init__(self) -> None:
-        Question.__post_init__(self)
-        settle(self)
-
     def spelled(self, schema: Schema, /) -> Mapping[str, object]:
         """Return the fields that have several spellings, each in one."""
         loss = {"loss": "huber"} if self.is_huber else {}
-        return {**spelled(self, schema), **loss}
-
-    def designed(self, view: RowView, /) -> Viewed[Self]:
-        """Return the regression on plain columns of a wider view."""
-        return designed(self, view)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the features' names, once they are plain columns."""
-        return plain_names(self.features)
-
-    @property
-    def divided_by(self) -> tuple[tuple[str, ...], ...]:
-        """Return each feature twice: a slope is divided by its variance."""
-        return tuple((name, name) for name in self.names)
+        return {**OfFeatures.spelled(self, schema), **loss}
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        require_coefficients(self.scaling(schema).dimension)
-        if self.weights is not None:
-            require_weights(schema, self.weights)
-        require_bound(self.bound)
+        self.require_usual(schema, self.scaling(schema).dimension)
         if self.threshold != "auto":
             self._require_threshold(schema)
         if self.ridge is not None and self.is_huber:
@@ -236,14 +206,6 @@ class LinearRegression(Question):
     def estimand(self) -> Self:
         """Return the question with squared loss: Huber's line is off from it by its bias."""
         return replace(self, loss="squared", threshold="auto")
-
-    def answer_numbers(self, _schema: Schema, /) -> int:
-        """Return about how many numbers an answer has: one for each coefficient."""
-        return len(self.features or ()) + 1
-
-    def relation(self) -> tuple[str, tuple[str, ...]] | None:
-        """Return the target as explained by the features."""
-        return str(self.target), self.names
 
     def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
         """Return up to what equally strong features explain of a target of its width."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,40 +31,32 @@ from mechanisms.contract import (
     FieldHint,
     InvalidStatisticError,
     Json,
-    NearZero,
     meaning,
     require_column,
 )
 from mechanisms.domain import EXACT_ROWS, CategoryColumn, NumberColumn, Schema, exact
-from mechanisms.exact.fractions import as_written
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.tree import coefficient_name
 from mechanisms.probes import STEEP, Probe
 from mechanisms.statistics.cells.possible import require_both
 from mechanisms.statistics.cells.spelling import condition_of, spelled_condition
 from mechanisms.statistics.conditions import Condition
-from mechanisms.statistics.designs.boxes import (
-    MAX_COEFFICIENTS,
-    require_bound,
-    require_coefficients,
-)
-from mechanisms.statistics.designs.features import Features, count_columns, names_in, plain_names
+from mechanisms.statistics.designs.features import Features, names_in
 from mechanisms.statistics.designs.regression import (
+    BOUND,
     HINTS,
+    INTERCEPT,
     SHARE_HINT,
-    designed,
+    OfFeatures,
     features_field,
     formula_field,
     require_share,
-    settle,
     share_field,
-    spelled,
 )
 from mechanisms.statistics.designs.rows import code_chunk, with_weights
 from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
-from mechanisms.statistics.questions import Question, Viewed, widened
-from mechanisms.statistics.weights import LOSS_WEIGHTS, Weights, require_weights, weights_of
-from mechanisms.views import RowView
+from mechanisms.statistics.questions import widened
+from mechanisms.statistics.weights import LOSS_WEIGHTS, Weights, weights_of
 
 _LARGEST_LOGIT = Fraction(4)  # it moves the odds by a factor of 3000 between the bounds
 _PROBED: Json = {
@@ -77,14 +69,10 @@ _PROBED: Json = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogisticRegression(Question):
+class LogisticRegression(OfFeatures):
     """Coefficients (log-odds per unit of a column) of a 0/1 target on features."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
-    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "objective_perturbation": ("linf", "l2", "l1"),
-    }
-    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
     example: ClassVar[Json] = {
         "kind": "logistic_regression",
         "target": {"column": "median_house_value", "op": ">=", "value": 200000},
@@ -97,7 +85,6 @@ class LogisticRegression(Question):
         "q": SHARE_HINT,
     }
     error_law: ClassVar[ErrorLaw] = "logistic loss"
-    near_zero: ClassVar[NearZero] = "no effect"
     ratios: ClassVar[str] = "odds_ratios"
     compares_target: ClassVar[bool] = True
 
@@ -112,28 +99,12 @@ class LogisticRegression(Question):
         default=None,
         metadata=features_field("At most 100 coefficients."),
     )
-    intercept: bool = field(
-        default=True,
-        metadata=meaning(
-            "Whether a constant is fitted too; it counts as a coefficient.", example=True
-        ),
-    )
-    bound: float | None = field(
-        default=None,
-        metadata=meaning(
-            "Limit of the l1 norm of the coefficients in scaled columns (each on [-1, 1]), the "
-            "intercept included. Between 0.000001 and 1000000. Null is no limit.",
-            example=10,
-        ),
-    )
+    intercept: bool = field(default=True, metadata=INTERCEPT)
+    bound: float | None = field(default=None, metadata=BOUND)
     q: float | Literal["auto"] = field(default="auto", metadata=share_field())
 
     formula: str | None = field(default=None, metadata=formula_field())
     weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
-
-    def __post_init__(self) -> None:
-        Question.__post_init__(self)
-        settle(self)
 
     def spelled(self, schema: Schema, /) -> Mapping[str, object]:
         """Return the fields that have several spellings, each in one; the target among them.
@@ -145,7 +116,7 @@ class LogisticRegression(Question):
         if condition is not None:
             rest = {name: each for name, each in self.derive.items() if name != self.target}
             asked = replace(self, target=condition, derive=rest)
-        fields, target = spelled(asked, schema), asked.target
+        fields, target = OfFeatures.spelled(asked, schema), asked.target
         if isinstance(target, Condition):
             asked.rule(wider)
             target = spelled_condition(target, wider)
@@ -176,29 +147,12 @@ class LogisticRegression(Question):
         texts = [each if isinstance(each, str) else each.expr for each in self.derive.values()]
         return found.union(names_in(self.features or ()), *(parse(each).columns for each in texts))
 
-    def designed(self, view: RowView, /) -> Viewed[Self]:
-        """Return the regression on plain columns of a wider view."""
-        return designed(self, view)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the features' names, once they are plain columns."""
-        return plain_names(self.features)
-
-    @property
-    def divided_by(self) -> tuple[tuple[str, ...], ...]:
-        """Return each feature twice: a slope is divided by its variance."""
-        return tuple((name, name) for name in self.names)
-
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         rule = self.rule(schema)
         if rule.column in self.names:
             raise InvalidStatisticError("the target is also a feature", field_name="features")
-        require_coefficients(self.scaling(schema).dimension)
-        if self.weights is not None:
-            require_weights(schema, self.weights)
-        require_bound(self.bound, may_be_null=True)
+        self.require_usual(schema, self.scaling(schema).dimension)
         require_share(self.q)
 
     def rule(self, schema: Schema) -> Condition:
@@ -223,10 +177,6 @@ class LogisticRegression(Question):
             raise InvalidStatisticError(_not_boolean(name, column), field_name="target")
         return Condition(column=name, op="==", value=True)
 
-    def answer_numbers(self, _schema: Schema, /) -> int:
-        """Return about how many numbers an answer has: two for each feature, and a constant."""
-        return 2 * len(self.features or ()) + 1
-
     def relation(self) -> tuple[str, tuple[str, ...]] | None:
         """Return the target as explained by the features."""
         target = self.target
@@ -237,15 +187,6 @@ class LogisticRegression(Question):
         return coefficient_ranges(
             self.scaling(schema), largest=_LARGEST_LOGIT, bound=self.exact_bound
         )
-
-    def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
-        """Return about how many milliseconds of one core a plan takes."""
-        return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
-
-    @property
-    def exact_bound(self) -> Fraction | None:
-        """Return B as the decimal it was written as; None for no limit."""
-        return None if self.bound is None else as_written(self.bound)
 
     def scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates."""

@@ -20,33 +20,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-from mechanisms.contract import FieldHint, InvalidStatisticError, Json, NearZero, meaning
+from mechanisms.contract import FieldHint, InvalidStatisticError, Json, meaning
 from mechanisms.domain import Schema
 from mechanisms.exact.fractions import as_written, has_decimals
 from mechanisms.probes import AMONG, FACING, Probe
 from mechanisms.statistics.designs.boxes import (
     MAX_COEFFICIENTS,
-    require_bound,
-    require_coefficients,
 )
-from mechanisms.statistics.designs.features import Features, count_columns, plain_names
+from mechanisms.statistics.designs.features import Features
 from mechanisms.statistics.designs.regression import (
     BASE_MEASURE_HINT,
     HINTS,
+    INTERCEPT,
     BaseMeasureName,
+    OfFeatures,
     base_measure_field,
-    designed,
     features_field,
     formula_field,
-    settle,
-    spelled,
 )
 from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
-from mechanisms.statistics.questions import Question, Viewed
-from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
-from mechanisms.views import RowView
+from mechanisms.statistics.weights import LOSS_WEIGHTS
 
 MOST_DECIMALS = 9
 
@@ -61,7 +56,7 @@ _PROBED: Json = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuantileRegression(Question):
+class QuantileRegression(OfFeatures):
     """Coefficients (target units per unit of a column) of a conditional quantile."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
@@ -81,6 +76,7 @@ class QuantileRegression(Question):
         "kng_coefficients": 4,
         "exponential_coefficients": 4,
     }
+    has_bound: ClassVar[bool] = True
     example: ClassVar[Json] = {
         "kind": "quantile_regression",
         "target": "foodexp",
@@ -99,7 +95,6 @@ class QuantileRegression(Question):
         "base_measure": BASE_MEASURE_HINT,
         "tau": FieldHint("Level", "Between 0 and 1; 0.5 fits the median. Empty: 0.5."),
     }
-    near_zero: ClassVar[NearZero] = "no effect"
     lies_among_values: ClassVar[bool] = True
     no_inference: ClassVar[str] = (
         "standard errors of a quantile regression take the density of the residuals at 0, which is "
@@ -116,12 +111,7 @@ class QuantileRegression(Question):
             "At most 4 coefficients by `kng` and `exponential`, 100 by `objective_perturbation`."
         ),
     )
-    intercept: bool = field(
-        default=True,
-        metadata=meaning(
-            "Whether a constant is fitted too; it counts as a coefficient.", example=True
-        ),
-    )
+    intercept: bool = field(default=True, metadata=INTERCEPT)
     tau: float = field(
         default=0.5,
         metadata=meaning(
@@ -141,54 +131,17 @@ class QuantileRegression(Question):
     base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
     weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
 
-    def __post_init__(self) -> None:
-        Question.__post_init__(self)
-        settle(self)
-
-    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
-        """Return the fields that have several spellings, each in one."""
-        return spelled(self, schema)
-
-    def designed(self, view: RowView, /) -> Viewed[Self]:
-        """Return the regression on plain columns of a wider view."""
-        return designed(self, view)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the features' names, once they are plain columns."""
-        return plain_names(self.features)
-
-    @property
-    def divided_by(self) -> tuple[tuple[str, ...], ...]:
-        """Return each feature twice: a slope is divided by its variance."""
-        return tuple((name, name) for name in self.names)
-
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        require_coefficients(self.scaling(schema).dimension)
-        if self.weights is not None:
-            require_weights(schema, self.weights)
-        require_bound(self.bound)
+        self.require_usual(schema, self.scaling(schema).dimension)
         if not 0 < self.tau < 1:  # also refuses NaN
             raise InvalidStatisticError("tau must lie strictly between 0 and 1", field_name="tau")
         if not has_decimals(self.exact_tau, MOST_DECIMALS):
             raise InvalidStatisticError("tau must have at most 9 decimals", field_name="tau")
 
-    def answer_numbers(self, _schema: Schema, /) -> int:
-        """Return about how many numbers an answer has: one for each coefficient."""
-        return len(self.features or ()) + 1
-
-    def relation(self) -> tuple[str, tuple[str, ...]] | None:
-        """Return the target as explained by the features."""
-        return str(self.target), self.names
-
     def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
         """Return up to what equally strong features explain of a target of its width."""
         return coefficient_ranges(self.scaling(schema), largest=Fraction(1), bound=self.exact_bound)
-
-    def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
-        """Return about how many milliseconds of one core a plan takes."""
-        return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
 
     def scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates."""

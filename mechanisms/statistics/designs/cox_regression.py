@@ -29,7 +29,6 @@ from mechanisms.contract import (
     FieldHint,
     InvalidStatisticError,
     Json,
-    NearZero,
     Outcome,
     meaning,
     require_column,
@@ -43,29 +42,22 @@ from mechanisms.statistics.cells.axes import Edges, about_cells, axis_of
 from mechanisms.statistics.cells.spelling import spelled_edges
 from mechanisms.statistics.curves.counts import equal_cells, place_text
 from mechanisms.statistics.curves.survival import Clock
-from mechanisms.statistics.designs.boxes import (
-    MAX_COEFFICIENTS,
-    require_bound,
-    require_coefficients,
-)
 from mechanisms.statistics.designs.features import (
     Features,
     count_columns,
-    plain_names,
     settled_features,
 )
 from mechanisms.statistics.designs.formula import read_formula
 from mechanisms.statistics.designs.regression import (
     HINTS,
     SHARE_HINT,
-    designed,
+    OfFeatures,
     features_field,
     of_formula,
     offset_bounds,
     require_offset,
     require_share,
     share_field,
-    spelled,
 )
 from mechanisms.statistics.designs.scaling import (
     RegressionScaling,
@@ -73,9 +65,8 @@ from mechanisms.statistics.designs.scaling import (
     coefficient_ranges,
     public_log,
 )
-from mechanisms.statistics.questions import Question, Viewed, widened
-from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
-from mechanisms.views import RowView
+from mechanisms.statistics.questions import Question, widened
+from mechanisms.statistics.weights import LOSS_WEIGHTS
 
 _LARGEST_RATE = Fraction(3)  # it moves the hazard by a factor of 400 between the bounds
 _START = Fraction(2)
@@ -93,14 +84,10 @@ _PROBED: Json = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoxRegression(Question):
+class CoxRegression(OfFeatures):
     """Hazard ratios of a time to an event, with a baseline that is constant within intervals."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
-    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "objective_perturbation": ("linf", "l2", "l1"),
-    }
-    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
     example: ClassVar[Json] = {
         "kind": "cox_regression",
         "time": "median_house_value",
@@ -138,7 +125,6 @@ class CoxRegression(Question):
         ),
         "q": SHARE_HINT,
     }
-    near_zero: ClassVar[NearZero] = "no effect"
     ratios: ClassVar[str] = "hazard_ratios"
     reason_of_bias: ClassVar[str] = (
         "cumulative hazards beyond the ceiling are clipped. A larger ceiling clips less, and takes "
@@ -261,36 +247,19 @@ class CoxRegression(Question):
         wider = widened(self, schema)
         given = {**self.edges, str(self.time): self._edges(wider)}
         edges = {name: spelled_edges(each, name, wider) for name, each in given.items()}
-        return {**spelled(self, schema), "edges": edges}
-
-    def designed(self, view: RowView, /) -> Viewed[Self]:
-        """Return the regression on plain columns of a wider view."""
-        return designed(self, view)
+        return {**OfFeatures.spelled(self, schema), "edges": edges}
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the columns of the time and the event."""
         return str(self.time), str(self.event)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the features' names, once they are plain columns."""
-        return plain_names(self.features)
-
-    @property
-    def divided_by(self) -> tuple[tuple[str, ...], ...]:
-        """Return each feature twice: a slope is divided by its variance."""
-        return tuple((name, name) for name in self.names)
-
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         self._check_columns(schema)
-        require_coefficients(self.scaling(schema).dimension)
-        if self.weights is not None:
-            require_weights(schema, self.weights)
+        self.require_usual(schema, self.scaling(schema).dimension)
         if not (_LEAST_CEILING <= self.ceiling <= LARGEST_CEILING):
             raise InvalidStatisticError("must lie between 1 and 20", field_name="ceiling")
-        require_bound(self.bound, may_be_null=True)
         require_share(self.q)
 
     def _check_columns(self, schema: Schema) -> None:
@@ -369,11 +338,6 @@ class CoxRegression(Question):
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
         return 10 + 0.01 * count_columns(self.features or (), schema) ** 2
-
-    @property
-    def exact_bound(self) -> Fraction | None:
-        """Return B as the decimal it was written as; None for no limit."""
-        return None if self.bound is None else as_written(self.bound)
 
     @property
     def exact_ceiling(self) -> Fraction:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -20,40 +20,29 @@ from mechanisms.contract import (
     FieldHint,
     InvalidStatisticError,
     Json,
-    NearZero,
     Outcome,
     meaning,
     require_column,
 )
 from mechanisms.domain import CategoryColumn, Schema
 from mechanisms.exact.floats import Floats
-from mechanisms.exact.fractions import as_written
 from mechanisms.probes import STEEP, Probe
-from mechanisms.statistics.designs.boxes import (
-    MAX_COEFFICIENTS,
-    require_bound,
-    require_coefficients,
-)
-from mechanisms.statistics.designs.features import Features, count_columns, plain_names
+from mechanisms.statistics.designs.features import Features, count_columns
 from mechanisms.statistics.designs.regression import (
     HINTS,
     SHARE_HINT,
-    designed,
+    OfFeatures,
     features_field,
     formula_field,
     require_share,
-    settle,
     share_field,
-    spelled,
 )
 from mechanisms.statistics.designs.scaling import (
     RegressionScaling,
     ScaledColumn,
     coefficient_ranges,
 )
-from mechanisms.statistics.questions import Question, Viewed
-from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
-from mechanisms.views import RowView
+from mechanisms.statistics.weights import LOSS_WEIGHTS
 from mechanisms.words import no_value
 
 _LARGEST_LOGIT = Fraction(4)  # it moves the odds by a factor of 3000 between the
@@ -68,14 +57,10 @@ _PROBED: Json = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultinomialRegression(Question):
+class MultinomialRegression(OfFeatures):
     """Coefficients (log-odds against a reference, per unit of a column) of a category."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
-    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "objective_perturbation": ("linf", "l2", "l1"),
-    }
-    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
     example: ClassVar[Json] = {
         "kind": "multinomial_regression",
         "target": "ocean_proximity",
@@ -90,7 +75,6 @@ class MultinomialRegression(Question):
             "Reference", "The value that all others are compared with. Empty: the first.", rare=True
         ),
     }
-    near_zero: ClassVar[NearZero] = "no effect"
     ratios: ClassVar[str] = "odds_ratios"
     explains_category: ClassVar[bool] = True
 
@@ -131,35 +115,10 @@ class MultinomialRegression(Question):
     formula: str | None = field(default=None, metadata=formula_field())
     weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
 
-    def __post_init__(self) -> None:
-        Question.__post_init__(self)
-        settle(self)
-
-    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
-        """Return the fields that have several spellings, each in one."""
-        return spelled(self, schema)
-
-    def designed(self, view: RowView, /) -> Viewed[Self]:
-        """Return the regression on plain columns of a wider view."""
-        return designed(self, view)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the features' names, once they are plain columns."""
-        return plain_names(self.features)
-
-    @property
-    def divided_by(self) -> tuple[tuple[str, ...], ...]:
-        """Return each feature twice: a slope is divided by its variance."""
-        return tuple((name, name) for name in self.names)
-
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         levels = self.levels(schema)
-        require_coefficients(len(levels) * self.plain_scaling(schema).dimension)
-        if self.weights is not None:
-            require_weights(schema, self.weights)
-        require_bound(self.bound, may_be_null=True)
+        self.require_usual(schema, len(levels) * self.plain_scaling(schema).dimension)
         require_share(self.q)
 
     def levels(self, schema: Schema) -> tuple[str, ...]:
@@ -203,14 +162,10 @@ class MultinomialRegression(Question):
         return found
 
     def answer_numbers(self, schema: Schema, /) -> int:
-        """Return about how many numbers an answer has: as a logistic one, for each level."""
+        """Return about how many numbers an answer has: those of a logistic one for each level."""
         column = schema.columns.get(str(self.target))
         levels = len(column.values) - 1 if isinstance(column, CategoryColumn) else 1
-        return levels * (2 * len(self.features or ()) + 1)
-
-    def relation(self) -> tuple[str, tuple[str, ...]] | None:
-        """Return the target as explained by the features."""
-        return str(self.target), self.names
+        return levels * OfFeatures.answer_numbers(self, schema)
 
     def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
         """Return up to log-odds of 4, shared by equally strong features."""
@@ -222,11 +177,6 @@ class MultinomialRegression(Question):
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
         return 10 + 0.01 * count_columns(self.features or (), schema) ** 2
-
-    @property
-    def exact_bound(self) -> Fraction | None:
-        """Return B as the decimal it was written as; None for no limit."""
-        return None if self.bound is None else as_written(self.bound)
 
     def plain_scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates of one level."""

@@ -15,37 +15,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from mechanisms.contract import (
     FieldHint,
     InvalidStatisticError,
     Json,
-    NearZero,
     meaning,
     require_numbers,
 )
 from mechanisms.domain import CODE_MAX, NumberColumn, Schema
-from mechanisms.exact.fractions import as_written
 from mechanisms.probes import FACING, Probe
-from mechanisms.statistics.designs.boxes import (
-    MAX_COEFFICIENTS,
-    require_bound,
-    require_coefficients,
-)
-from mechanisms.statistics.designs.features import Features, count_columns, plain_names
+from mechanisms.statistics.designs.features import Features
 from mechanisms.statistics.designs.regression import (
+    BOUND,
     HINTS,
+    INTERCEPT,
     SHARE_HINT,
-    designed,
+    OfFeatures,
     features_field,
     formula_field,
     offset_bounds,
     require_offset,
     require_share,
-    settle,
     share_field,
-    spelled,
 )
 from mechanisms.statistics.designs.scaling import (
     RegressionScaling,
@@ -53,9 +46,7 @@ from mechanisms.statistics.designs.scaling import (
     coefficient_ranges,
     public_log,
 )
-from mechanisms.statistics.questions import Question, Viewed
-from mechanisms.statistics.weights import LOSS_WEIGHTS, require_weights
-from mechanisms.views import RowView
+from mechanisms.statistics.weights import LOSS_WEIGHTS
 
 _LARGEST_RATE = Fraction(3)  # it moves the mean by a factor of 400 between the bounds
 _BELOW = Fraction(2)
@@ -69,14 +60,10 @@ _PROBED: Json = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoissonRegression(Question):
+class PoissonRegression(OfFeatures):
     """Coefficients (of the log of the mean, per unit of a column) of a count on features."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
-    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "objective_perturbation": ("linf", "l2", "l1"),
-    }
-    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
     example: ClassVar[Json] = {
         "kind": "poisson_regression",
         "target": "households",
@@ -94,7 +81,6 @@ class PoissonRegression(Question):
         ),
         "q": SHARE_HINT,
     }
-    near_zero: ClassVar[NearZero] = "no effect"
     ratios: ClassVar[str] = "rate_ratios"
 
     kind: Literal["poisson_regression"] = "poisson_regression"
@@ -108,12 +94,7 @@ class PoissonRegression(Question):
     features: Features | None = field(
         default=None, metadata=features_field("At most 100 coefficients.")
     )
-    intercept: bool = field(
-        default=True,
-        metadata=meaning(
-            "Whether a constant is fitted too; it counts as a coefficient.", example=True
-        ),
-    )
+    intercept: bool = field(default=True, metadata=INTERCEPT)
     offset: str | None = field(
         default=None,
         metadata=meaning(
@@ -122,43 +103,14 @@ class PoissonRegression(Question):
             example="log_days",
         ),
     )
-    bound: float | None = field(
-        default=None,
-        metadata=meaning(
-            "Limit of the l1 norm of the coefficients in scaled columns (each on [-1, 1]), the "
-            "intercept included. Between 0.000001 and 1000000. Null is no limit.",
-            example=10,
-        ),
-    )
+    bound: float | None = field(default=None, metadata=BOUND)
     q: float | Literal["auto"] = field(default="auto", metadata=share_field())
     formula: str | None = field(default=None, metadata=formula_field(offset=True))
     weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
 
-    def __post_init__(self) -> None:
-        Question.__post_init__(self)
-        settle(self)
-
-    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
-        """Return the fields that have several spellings, each in one."""
-        return spelled(self, schema)
-
-    def designed(self, view: RowView, /) -> Viewed[Self]:
-        """Return the regression on plain columns of a wider view."""
-        return designed(self, view)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the features' names, once they are plain columns."""
-        return plain_names(self.features)
-
-    @property
-    def divided_by(self) -> tuple[tuple[str, ...], ...]:
-        """Return each feature twice: a slope is divided by its variance."""
-        return tuple((name, name) for name in self.names)
-
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
-        require_coefficients(self.scaling(schema).dimension)
+        self.require_usual(schema, self.scaling(schema).dimension)
         target = self.counted(schema)
         if target.lower < 0 or target.timed is not None:
             raise InvalidStatisticError(
@@ -168,9 +120,6 @@ class PoissonRegression(Question):
         if self.target in self.names:
             raise InvalidStatisticError("the target is also a feature", field_name="features")
         require_offset(schema, self.offset, [str(self.target)], self.names)
-        if self.weights is not None:
-            require_weights(schema, self.weights)
-        require_bound(self.bound, may_be_null=True)
         require_share(self.q)
 
     def counted(self, schema: Schema) -> NumberColumn:
@@ -178,28 +127,11 @@ class PoissonRegression(Question):
         [column] = require_numbers(schema, [str(self.target)], "target")
         return column
 
-    def answer_numbers(self, _schema: Schema, /) -> int:
-        """Return about how many numbers an answer has: two for each feature, and a constant."""
-        return 2 * len(self.features or ()) + 1
-
-    def relation(self) -> tuple[str, tuple[str, ...]] | None:
-        """Return the target as explained by the features."""
-        return str(self.target), self.names
-
     def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
         """Return up to 3 in the log of the mean, shared by equally strong features."""
         return coefficient_ranges(
             self.scaling(schema), largest=_LARGEST_RATE, bound=self.exact_bound
         )
-
-    def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
-        """Return about how many milliseconds of one core a plan takes."""
-        return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
-
-    @property
-    def exact_bound(self) -> Fraction | None:
-        """Return B as the decimal it was written as; None for no limit."""
-        return None if self.bound is None else as_written(self.bound)
 
     def scaling(self, schema: Schema) -> RegressionScaling:
         """Return the public maps between columns and scaled coordinates.

@@ -5,21 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 from mechanisms.contract import (
     FieldHint,
     InvalidStatisticError,
     Json,
+    NearZero,
     Statistic,
     meaning,
     require_numbers,
 )
 from mechanisms.domain import Schema
+from mechanisms.exact.fractions import as_written
 from mechanisms.statistics.cells.spelling import Derived
+from mechanisms.statistics.designs.boxes import (
+    MAX_COEFFICIENTS,
+    require_bound,
+    require_coefficients,
+)
 from mechanisms.statistics.designs.features import (
     Feature,
+    Features,
     Terms,
+    count_columns,
+    plain_names,
     settled_features,
     spelled_features,
     terms_of,
@@ -27,6 +37,7 @@ from mechanisms.statistics.designs.features import (
 from mechanisms.statistics.designs.formula import Formula, read_formula
 from mechanisms.statistics.designs.scaling import RegressionScaling, ScaledColumn
 from mechanisms.statistics.questions import Question, Viewed, widened
+from mechanisms.statistics.weights import require_weights
 from mechanisms.views import RowView
 
 BaseMeasureName = Literal["auto", "flat"]
@@ -52,6 +63,12 @@ SHARE_HINT = FieldHint(
 )
 SMALLEST_Q, LARGEST_Q = 0.001, 0.999
 BASE_MEASURE_HINT = FieldHint("Base measure", "Only for the mechanism kng.", rare=True)
+INTERCEPT = meaning("Whether a constant is fitted too; it counts as a coefficient.", example=True)
+BOUND = meaning(
+    "Limit of the l1 norm of the coefficients in scaled columns (each on [-1, 1]), the intercept "
+    "included. Between 0.000001 and 1000000. Null is no limit.",
+    example=10,
+)
 
 
 class OnFeatures(Statistic, Protocol):
@@ -75,6 +92,76 @@ class Regression(OnFeatures, Protocol):
     def formula(self) -> str | None: ...
     @property
     def target(self) -> object: ...
+
+
+class OfFeatures(Question):
+    """A question whose answer has a coefficient for each of its features."""
+
+    __slots__ = ()
+    mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "objective_perturbation": ("linf", "l2", "l1"),
+    }
+    limits: ClassVar[Mapping[str, int]] = {"coefficients": MAX_COEFFICIENTS}
+    near_zero: ClassVar[NearZero] = "no effect"
+    has_bound: ClassVar[bool] = False
+    """Whether coefficients are within a bound in any case."""
+    features: Features | None
+    bound: float | None
+    weights: str | None
+
+    def __post_init__(self) -> None:
+        Question.__post_init__(self)
+        settle(cast("Regression", self))
+
+    def spelled(self, schema: Schema, /) -> Mapping[str, object]:
+        """Return the fields that have several spellings, each in one."""
+        features = spelled_features(self.features or (), widened(cast("Statistic", self), schema))
+        return {**Question.spelled(self, schema), "features": features}
+
+    def designed(self, view: RowView, /) -> Viewed[Any]:
+        """Return the regression on plain columns of a wider view."""
+        return designed(cast("OnFeatures", self), view)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the features' names, once they are plain columns."""
+        return plain_names(self.features)
+
+    @property
+    def divided_by(self) -> tuple[tuple[str, ...], ...]:
+        """Return each feature twice: a slope is divided by its variance."""
+        return tuple((name, name) for name in self.names)
+
+    @property
+    def exact_bound(self) -> Fraction | None:
+        """Return B as the decimal it was written as; None for no limit."""
+        return None if self.bound is None else as_written(self.bound)
+
+    def require_usual(self, schema: Schema, coefficients: int) -> None:
+        """Refuse too many coefficients, and weights or a bound that do not fit.
+
+        Raises
+        ------
+        InvalidStatisticError
+            As said.
+        """
+        require_coefficients(coefficients)
+        if self.weights is not None:
+            require_weights(schema, self.weights)
+        require_bound(self.bound, may_be_null=not self.has_bound)
+
+    def answer_numbers(self, _schema: Schema, /) -> int:
+        """Return about how many numbers an answer has, ratios among them where it has any."""
+        each = 2 if self.ratios else 1
+        return each * len(self.features or ()) + 1
+
+    def relation(self) -> tuple[str, tuple[str, ...]] | None:
+        """Return the target as explained by the features."""
+        return str(cast("Regression", self).target), self.names
+
+    def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
+        """Return about how many milliseconds of one core a plan takes."""
+        return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
 
 
 R = TypeVar("R", bound=OnFeatures)
@@ -209,18 +296,6 @@ def offset_bounds(schema: Schema, offset: str | None) -> tuple[Fraction, Fractio
         return Fraction(0), Fraction(0)
     [column] = require_numbers(schema, [offset], "offset")
     return column.midpoint, column.half_width
-
-
-def spelled(statistic: Any, schema: Schema) -> Mapping[str, object]:
-    """Return the fields of a regression that have several spellings, each in one.
-
-    Raises
-    ------
-    InvalidStatisticError
-        They do not fit the schema.
-    """
-    features = spelled_features(statistic.features or (), widened(statistic, schema))
-    return {**Question.spelled(statistic, schema), "features": features}
 
 
 def designed(statistic: R, view: RowView) -> Viewed[R]:
