@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from math import floor, sqrt
 from typing import Any, cast
 
@@ -528,6 +529,7 @@ def _exactly(value: float, std: float, half: float) -> Number:
 
 # Agreement of counts
 
+_WEIGHTS = 1 << 20
 Law = tuple[float, float, float]
 """A count, the standard deviation of its noise, and half the width of its 95% interval."""
 
@@ -580,6 +582,8 @@ def agreed(
 ) -> Agreed:
     """Return counts that agree with one another, by least squares, as whole numbers.
 
+    Counts are added and compared as rationals: a tie is one on every machine.
+
     Parameters
     ----------
     counted
@@ -598,8 +602,8 @@ def agreed(
         total, total_std, total_half = _summed(cells)
         numbers = [value for value, _, _ in cells]
         if at in agreeing:
-            moved = (n - total) / len(cells)
-            numbers = rounded([value + moved for value in numbers], int(rows))
+            moved = (n - Fraction(total)) / len(cells)
+            numbers = rounded([Fraction(value) + moved for value in numbers], int(rows))
             total, total_std, total_half = rows, std, half
         found[at] = Table(
             cells=numbers,
@@ -619,24 +623,33 @@ def _summed(cells: Sequence[Law]) -> Law:
     return sum(value for value, _, _ in cells), root * std, root * half
 
 
-def _mean_of(laws: Sequence[Law]) -> Law:
-    """Return the mean of independent counts by weights 1 / variance; (0, 0, 0) of none."""
+def _mean_of(laws: Sequence[Law]) -> tuple[Fraction, float, float]:
+    """Return the mean of independent counts by weights 1 / variance; (0, 0, 0) of none.
+
+    Weights are whole parts of the largest, so that laws whose variances differ by an error of
+    floats have the same.
+    """
     if not laws:
-        return 0.0, 0.0, 0.0
+        return Fraction(0), 0.0, 0.0
     exact = next((law for law in laws if law[1] <= _NOTHING), None)
     if exact is not None:
-        return exact
-    weights = [1 / std**2 for _, std, _ in laws]
+        return Fraction(exact[0]), exact[1], exact[2]
+    least = min(std for _, std, _ in laws)
+    weights = [max(round(_WEIGHTS * (least / std) ** 2), 1) for _, std, _ in laws]
     whole = sum(weights)
-    value = sum(w * law[0] for w, law in zip(weights, laws, strict=True)) / whole
-    spread = [(w * law[2] / whole) ** 2 for w, law in zip(weights, laws, strict=True)]
-    return value, sqrt(1 / whole), sqrt(sum(spread))
+    shares = [weight / whole for weight in weights]
+    value = sum(
+        (weight * Fraction(law[0]) for weight, law in zip(weights, laws, strict=True)), Fraction(0)
+    )
+    variance = sum((share * law[1]) ** 2 for share, law in zip(shares, laws, strict=True))
+    spread = sum((share * law[2]) ** 2 for share, law in zip(shares, laws, strict=True))
+    return value / whole, sqrt(variance), sqrt(spread)
 
 
-def rounded(numbers: Sequence[float], total: int) -> list[float]:
+def rounded(numbers: Sequence[Fraction], total: int) -> list[float]:
     """Return whole numbers near these that add up to a total, by largest remainders.
 
-    >>> rounded([1.5, 2.25, 3.25], 7)
+    >>> rounded([Fraction(3, 2), Fraction(9, 4), Fraction(13, 4)], 7)
     [2.0, 2.0, 3.0]
     """
     whole = [floor(number) for number in numbers]
