@@ -477,12 +477,11 @@ class Statistic(Protocol):
     by name; ``advice`` says when a mechanism serves better. ``probes`` are questions about pairs
     of neighbours, for audits of running desks.
 
-    *Of its answers.* ``clamped_to`` are values that numbers are clamped to besides the ends of
-    intervals; None where nothing is clamped. ``column_by_column``: each column has a number of its
-    own, which needs no other column. ``has_cells``: its columns make cells, one of which may be of
-    missing values. ``counts_records``: its numbers count records, or are ``in_unit_of_column``.
-    ``ratios`` is the member with the exponentials of slopes; empty where they mean nothing. Where a
-    person may have more rows than ``most_rows_per_person`` it is refused.
+    *Of its answers.* ``clamped_to``: values to which numbers are clamped besides intervals' ends;
+    None for no clamping. ``column_by_column``: each column's number needs no other column.
+    ``has_cells``: its columns make cells, one perhaps of missing values. ``counts_records``: its
+    numbers count records, or are ``in_unit_of_column``. ``ratios``: the member with exponentials of
+    slopes, if any. Refused where a person may have more rows than ``most_rows_per_person``.
 
     *Of its errors.* ``error_law`` says where they come from, ``near_zero`` what a number near 0
     means, ``reason_of_bias`` why answers without noise are off. ``lies_among_values``: an answer is
@@ -491,11 +490,11 @@ class Statistic(Protocol):
     ``follows_from_moments``: released moments determine it, given what it asks besides columns.
     ``has_inference``: every answer has intervals; ``no_inference``: why none has.
 
-    *In words.* ``name`` is what people call it; ``name_on_diagonal`` the entries of a column with
-    itself. ``precedes_columns``: "mean income by sex". ``stated_fields``: stated though empty.
+    *In words.* ``name``: what people call it, ``named_by`` a field's value, ``name_on_diagonal`` of
+    a column with itself. ``precedes_columns``: "mean income by sex". ``stated_fields``: also empty.
 
-    *In forms.* ``hints`` are labels and help of its own fields. ``suggested``: an empty form asks
-    for it. Its target may be a comparison (``compares_target``), or is a category
+    *In forms.* ``hints`` are its fields' labels and help. ``suggested``: an empty form asks for it.
+    Its target may be a comparison (``compares_target``), or is one of a category's values
     (``explains_category``). ``usually_conditioned``: conditions are among its first fields.
     """
 
@@ -524,6 +523,7 @@ class Statistic(Protocol):
     has_inference: ClassVar[bool]
     no_inference: ClassVar[str]
     name: ClassVar[str]
+    named_by: ClassVar[Mapping[str, Mapping[str, str]]]
     name_on_diagonal: ClassVar[str]
     precedes_columns: ClassVar[bool]
     stated_fields: ClassVar[frozenset[str]]

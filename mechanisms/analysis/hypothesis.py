@@ -76,6 +76,16 @@ _IN_WORDS: Mapping[str, str] = {
     "signed_rank": "symmetry around a value (Wilcoxon’s signed ranks)",
     "correlation": "two columns are uncorrelated",
 }
+_NAMES: Mapping[str, str] = {
+    "t": "Student’s t test",
+    "welch": "Welch’s t test",
+    "anova": "analysis of variance",
+    "chi_square": "chi-square test",
+    "proportion": "test of proportions",
+    "rank_sum": "rank sum test",
+    "signed_rank": "signed rank test",
+    "correlation": "correlation test",
+}
 MOST_BINS = 200
 _READING_MS, _MS_PER_CELL = 20.0, 8.0  # measured; of a simulated law of sums, and of each cell
 _TWO_COLUMNS = frozenset({"chi_square", "correlation"})
@@ -103,6 +113,7 @@ class HypothesisTest(Question):
     probes: ClassVar[tuple[Probe, ...]] = (
         Probe({"kind": "test", "test": "t", "columns": ["x"]}, ENDS),
     )
+    named_by: ClassVar[Mapping[str, Mapping[str, str]]] = {"test": _NAMES}
     hints: ClassVar[Mapping[str, FieldHint]] = {
         "test": FieldHint("Test", "Which hypothesis is tested, and how.", options=_IN_WORDS),
         "groups": FieldHint("Compared groups", "A category or boolean column.", columns="groups"),

@@ -79,8 +79,12 @@ def names() -> set[str]:
     enums = {str(each) for kinds in (EntryKind, Role, Adjacency, Decision) for each in kinds}
     states = {str(each) for each in ReleaseState} | {"awaiting_review", "running"}
     others = {"active", "archived", "deleted", "revoked", *get_args(verdicts.Verdict)}
+    called = {
+        name for each in STATISTICS.values() for some in each.named_by.values()
+        for name in some.values()
+    }  # fmt: skip
     others |= {CANNOT_BE_SAID, "95% noise interval", "95% confidence interval"}  # of app.tidy
-    return {
+    return called | {
         words(each)
         for each in {*KINDS, *audit.KINDS, *DECISIONS, *offered, *enums, *states, *others}
     }

@@ -50,6 +50,8 @@ def asked(statistic: Mapping[str, Any], say: Say = str) -> str:
     'mean income by sex and region'
     >>> asked({"kind": "cox_regression", "time": "months", "event": "died", "features": ["age"]})
     'Cox regression of months, died on age'
+    >>> asked({"kind": "test", "test": "welch", "columns": ["income"], "groups": "sex"})
+    'Welch’s t test of income by sex'
     """
     if "parts" in statistic:
         return "; ".join(asked(part["statistic"], say) for part in statistic["parts"])
@@ -60,8 +62,9 @@ def asked(statistic: Mapping[str, Any], say: Say = str) -> str:
     if statistic.get("features") and not statistic.get("formula"):
         features = _several(statistic["features"], say)
         text = say(marked("%(text)s on %(columns)s")) % {"text": text, "columns": features}
-    if statistic.get("by"):
-        *first, last = map(_named, statistic["by"])
+    compared = [statistic["groups"]] if statistic.get("groups") else []
+    if by := [*compared, *(statistic.get("by") or ())]:
+        *first, last = map(_named, by)
         both = {"first": ", ".join(first), "last": last}
         groups = say(marked("%(first)s and %(last)s")) % both if first else last
         text = say(marked("%(text)s by %(columns)s")) % {"text": text, "columns": groups}
@@ -73,7 +76,13 @@ def asked(statistic: Mapping[str, Any], say: Say = str) -> str:
 
 
 def _kind_of(statistic: Mapping[str, Any]) -> str:
-    return words(str(statistic["kind"]))
+    found = (called.get(str(statistic.get(name))) for name, called in _named_by(statistic).items())
+    return next(filter(None, found), words(str(statistic["kind"])))
+
+
+def _named_by(statistic: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+    kind = STATISTICS.get(str(statistic["kind"]))
+    return {} if kind is None else kind.named_by
 
 
 def _counted(statistic: Mapping[str, Any]) -> Sequence[object]:
@@ -200,8 +209,9 @@ def _statistic(statistic: Mapping[str, Any]) -> Iterator[str]:
     for name, edges in (statistic.get("edges") or {}).items():
         yield f"edges of {name} = {_value(edges)}"
     usual = _defaults(str(statistic["kind"]))
+    told = _TOLD | _named_by(statistic).keys()
     for name, value in statistic.items():
-        if name not in _TOLD and value not in (None, (), [], {}, usual.get(name)):
+        if name not in told and value not in (None, (), [], {}, usual.get(name)):
             yield f"{name.replace('_', ' ')} = {_value(value)}"
 
 

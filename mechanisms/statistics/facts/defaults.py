@@ -47,6 +47,7 @@ class Facts:
     no_inference: ClassVar[str] = ""
 
     name: ClassVar[str] = ""
+    named_by: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     name_on_diagonal: ClassVar[str] = ""
     precedes_columns: ClassVar[bool] = False
     stated_fields: ClassVar[frozenset[str]] = frozenset()
