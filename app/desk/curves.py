@@ -1,8 +1,9 @@
-"""Charts of curves: a panel for each group, with the same axes.
+"""Charts of curves, with the same axes for all groups.
 
-A row of a curve knows where it is (:attr:`app.tidy.keys.Key.at`). A curve that falls in steps is
-drawn by them, with its band; one of false and true positives by both rates, with their intervals
-and the diagonal of a score that predicts nothing.
+A row of a curve knows where it is (:attr:`app.tidy.keys.Key.at`). Curves that fall in steps are
+drawn by them, with their bands, a few groups in one panel: by their distance they are compared.
+One of false and true positives has a panel of its own, with the intervals of both rates and the
+diagonal of a score that predicts nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from app.web.languages import marked
 
 MOST = 12
 """More panels than this make an unreadable picture; the table next to it has all numbers."""
-_LEFT, _RIGHT, _TITLE, _HEIGHT, _PANEL = 12.0, 95.0, 22, 180, 250
+TOGETHER = 4
+"""Curves in one panel, at most: as many as have colours and dashes of their own."""
+_LEFT, _RIGHT, _TITLE, _HEIGHT, _BELOW = 12.0, 95.0, 22, 180, 48
+_SAMPLE = 4.0  # percent of the width; of a line in the legend
 _INK, _SOFT, _LINE, _MARK, _BAND = "#1c2126", "#566069", "#d5dadf", "#1d4f8c", "#b4cdea"
+_STYLES = ((_MARK, ""), ("#a3480a", "7 4"), ("#1c6b3c", "2 3"), ("#6b3fa0", "9 3 2 3"))
 _WIDTHS = {"axis": (_SOFT, 1.0), "tick": (_LINE, 1.0), "line": (_MARK, 2.0), "cap": (_INK, 1.0)}
 
 Places = Sequence[tuple[float, Mapping[str, Row]]]
@@ -38,22 +43,25 @@ def of_groups(rows: Sequence[Row]) -> Mapping[tuple[object, ...], Places]:
 
 def drawn(rows: Sequence[Row], labels: Labels) -> tuple[Sequence[Markup], int, str, int]:
     """Return the parts of the curves' picture, its height, its caption, and how many it shows."""
-    curves = of_groups(rows)
+    curves = [*of_groups(rows).values()]
     parts: list[Markup] = []
-    shown = 0
-    rates = all("true_positive" in names for each in curves.values() for _, names in each)
-    ends = [at for each in curves.values() for at, _ in each]
+    rates = all("true_positive" in names for each in curves for _, names in each)
+    ends = [at for each in curves for at, _ in each]
     across = Scale(0.0, 1.0, _LEFT, _RIGHT)
     if not rates:
         across = Scale(min(0.0, *ends), max(ends), _LEFT, _RIGHT)
-    panels = [*curves.values()][:MOST]
-    for panel, places in enumerate(panels):
-        top = _PANEL * panel
-        up = Scale(0.0, 1.0, top + _TITLE + _HEIGHT, top + _TITLE)
-        parts.append(_text(0, top + 14, _title(places, labels), weight=600))
+    size = 1 if rates else TOGETHER
+    panels = [curves[at : at + size] for at in range(0, len(curves), size)][:MOST]
+    top = 0
+    for panel in panels:
+        parts += _legend(panel, labels, top)
+        top += _TITLE * len(panel) + _HEIGHT
+        up = Scale(0.0, 1.0, top, top - _HEIGHT)
         parts += _axes(across, up)
-        parts += _rates(places, across, up) if rates else _steps(places, across, up)
-        shown += sum(map(len, (names for _, names in places)))
+        for style, places in enumerate(panel):
+            parts += _rates(places, across, up) if rates else _steps(places, across, up, style)
+        top += _BELOW
+    shown = sum(len(names) for panel in panels for places in panel for _, names in places)
     said = (
         marked(
             "Dots: true against false positives at each threshold; bars: their 95% intervals, "
@@ -62,7 +70,21 @@ def drawn(rows: Sequence[Row], labels: Labels) -> tuple[Sequence[Markup], int, s
         if rates
         else marked("Line: survival; shaded: its 95% band, sampling and noise together.")
     )
-    return parts, _PANEL * len(panels), said, shown
+    return parts, top, said, shown
+
+
+def _legend(panel: Sequence[Places], labels: Labels, top: int) -> Iterator[Markup]:
+    """Yield the name of each curve, with a piece of its line where there are several."""
+    for style, places in enumerate(panel):
+        middle, several = top + _TITLE * style + 10, len(panel) > 1
+        if several:
+            colour, dashes = _STYLES[style]
+            yield Markup(
+                '<line class="line curve-{}" x1="0%" y1="{}" x2="{}%" y2="{}" stroke="{}"'
+                ' stroke-width="2" stroke-dasharray="{}"/>'
+            ).format(style, middle, _SAMPLE, middle, colour, dashes)
+        start = _SAMPLE + 1 if several else 0.0
+        yield _text(start, middle + 4, _title(places, labels), weight=600)
 
 
 def _title(places: Places, labels: Labels) -> str:
@@ -74,7 +96,7 @@ def _title(places: Places, labels: Labels) -> str:
     return "True against false positives" if "true_positive" in places[0][1] else "Survival"
 
 
-def _steps(places: Places, across: Scale, up: Scale) -> Iterator[Markup]:
+def _steps(places: Places, across: Scale, up: Scale, style: int) -> Iterator[Markup]:
     """Yield a band and a line that fall at each place."""
     survival = [(at, names["survival"]) for at, names in places if "survival" in names]
     ends = [(1.0, 1.0), *(_ends(row) for _, row in survival)]
@@ -83,8 +105,8 @@ def _steps(places: Places, across: Scale, up: Scale) -> Iterator[Markup]:
     line = [(across.at(at), up.at(height)) for at, height in _stairs(x, heights)]
     lower = [(across.at(at), up.at(low)) for at, low in _stairs(x, [low for low, _ in ends])]
     upper = [(across.at(at), up.at(high)) for at, high in _stairs(x, [high for _, high in ends])]
-    yield _shape("polygon", "band", [*lower, *reversed(upper)], up)
-    yield _shape("polyline", "line", line, up)
+    yield _shape("polygon", "band", [*lower, *reversed(upper)], up, style)
+    yield _shape("polyline", "line", line, up, style)
 
 
 def _ends(row: Row) -> tuple[float, float]:
@@ -126,16 +148,28 @@ def _axes(across: Scale, up: Scale) -> Iterator[Markup]:
     yield _line(across.start, up.start, across.end, up.start, "axis")
 
 
-def _shape(shape: str, kind: str, points: Sequence[tuple[float, float]], up: Scale) -> Markup:
+def _shape(
+    shape: str, kind: str, points: Sequence[tuple[float, float]], up: Scale, style: int = 0
+) -> Markup:
     """Return a line or an area; only a picture that is stretched takes percents in points."""
-    height = round(up.start) + 1
-    stroke = ("none", 0.0) if kind == "band" else _WIDTHS[kind]
-    fill = _BAND if kind == "band" else "none"
+    height, (colour, dashes) = round(up.start) + 1, _STYLES[style]
+    if kind == "band":
+        painted = (colour if style else _BAND, 0.2 if style else 0.6, "none", 0.0, "")
+    else:
+        painted = ("none", 1.0, colour, _WIDTHS[kind][1], dashes)
     return Markup(
         '<svg class="path" width="100%" height="{0}" viewBox="0 0 100 {0}"'
-        ' preserveAspectRatio="none"><{1} class="{2}" points="{3}" fill="{4}" fill-opacity="0.6"'
-        ' stroke="{5}" stroke-width="{6}" vector-effect="non-scaling-stroke"/></svg>'
-    ).format(height, Markup(shape), kind, " ".join(f"{x},{y}" for x, y in points), fill, *stroke)  # noqa: S704
+        ' preserveAspectRatio="none"><{1} class="{2} curve-{3}" points="{4}" fill="{5}"'
+        ' fill-opacity="{6}" stroke="{7}" stroke-width="{8}" stroke-dasharray="{9}"'
+        ' vector-effect="non-scaling-stroke"/></svg>'
+    ).format(
+        height,
+        Markup(shape),  # noqa: S704
+        kind,
+        style,
+        " ".join(f"{x},{y}" for x, y in points),
+        *painted,
+    )
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:

@@ -35,7 +35,7 @@ class Key:
     terms
         The columns, the coefficient or the level that it is of; empty for a count.
     subject
-        The column that a quantile is of.
+        The column that a quantile is of; of a curve, what its places are.
     where
         The conditions of its part in a stack, as the question has them.
     at
@@ -201,10 +201,10 @@ def _row(part: Any, _: object, here: Key) -> Iterator[Key]:
 
 def _curve(part: Any, _: object, here: Key) -> Iterator[Key]:
     """Yield the keys of the numbers at a place of a curve: the first of them says where."""
-    (_, place), *rest = part.items()  # the place is a decimal text, as a level is
+    (axis, place), *rest = part.items()  # the place is a decimal text, as a level is
     for name, _number in rest:
         terms = (f"{name.replace('_', ' ')} at {place}",)
-        yield here.below(name, measure="curve", terms=terms, at=float(place))
+        yield here.below(name, measure="curve", terms=terms, subject=axis, at=float(place))
 
 
 def _component(part: Any, _: object, here: Key) -> Iterator[Key]:

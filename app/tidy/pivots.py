@@ -2,10 +2,10 @@
 
     numbers of one statistic  --dimensions-->  what distinguishes them  --pivot-->  rows x columns
 
-A *dimension* is what numbers of an answer differ in: a group's column, or which number it is where
-there are several. One dimension may be across, the others are down. A part of a stack is a table of
-its own. The same table is HTML on pages (a template's work), CSV and an Excel workbook with all
-digits, Markdown, LaTeX and a Word document.
+A *dimension* is what numbers of an answer differ in: a group's column, a place on a curve, or which
+number it is where there are several. One dimension may be across, the others are down. A part of a
+stack is a table of its own, and so is a curve. The same table is HTML on pages (a template's work),
+CSV and an Excel workbook with all digits, Markdown, LaTeX and a Word document.
 
 CSV text that is data in every program: the one place where CSV files are written.
 
@@ -219,12 +219,18 @@ def pivots_of(
         The dimension that shall be across, an empty text for none. Without it, it is the last one
         of at most :data:`MOST_ACROSS` values; a table that has no such dimension goes without.
     """
-    shown = [row for row in rows if row.key.measure != "fit"]
     found = []
-    for _, part in groupby(shown, key=lambda row: row.key.part):
+    for _, part in groupby(rows, key=lambda row: row.key.part):
         like = list(part)
-        if any(row.key.labels or row.key.kind in _MATRICES for row in like):
-            found.append(_pivot(like, columns, across))
+        if on_curves := [row for row in like if row.key.at is not None]:
+            others = [row for row in like if row.key.at is None]
+            of_groups = [row for row in others if row.key.labels]
+            tables = [of_groups, [row for row in others if not row.key.labels], on_curves]
+        else:
+            like = [row for row in like if row.key.measure != "fit"]
+            grouped = any(row.key.labels or row.key.kind in _MATRICES for row in like)
+            tables = [like] if grouped else []
+        found += [_pivot(each, columns, across) for each in tables if each]
     return tuple(found)
 
 
@@ -236,6 +242,8 @@ def _pivot(
     paths = [_path(row.key, names[at], labels) for at, row in enumerate(rows)]
     values = {each: dict.fromkeys(path.get(each, "") for path in paths) for each in _all(paths)}
     several = [each for each in values if len(values[each]) > 1] or [next(reversed(values))]
+    if across is None and rows[0].key.at is not None:
+        across = NUMBER  # a life table
     over = _across(several, {each: len(values[each]) for each in several}, across)
     down = [each for each in several if each != over]
     cells: dict[tuple[str, ...], dict[str, Row]] = {}
@@ -279,8 +287,12 @@ def _across(several: Sequence[str], sizes: Mapping[str, int], wanted: str | None
 
 
 def _path(key: Key, name: str, labels: Labels) -> Path:
+    groups = {column: label(column, value, labels) for column, value in key.labels.items()}
+    if key.at is not None:
+        number, _, place = name.rpartition(" at ")
+        return {**groups, key.subject: place, NUMBER: number}
     path = dict(zip((COLUMN, WITH), key.terms, strict=False)) if _is_entry(key) else {NUMBER: name}
-    return path | {column: label(column, value, labels) for column, value in key.labels.items()}
+    return path | groups
 
 
 def _is_entry(key: Key) -> bool:

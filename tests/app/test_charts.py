@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.desk.charts import Scale
+from app.desk.curves import TOGETHER
 from app.desk.figures import MOST, Columns, figure
 from app.tidy.keys import Key
 from app.tidy.rows import Row, rows_of, spaced, within
@@ -263,12 +264,18 @@ def _curve(groups: Sequence[str], name: str, **numbers: float) -> tuple[Row, ...
     return rows_of({"statistic": {"kind": "k"}, "value": value, "inference": inference})
 
 
-def test_a_survival_curve_is_drawn_with_its_band_in_a_panel_for_each_group() -> None:
+def test_survival_curves_are_drawn_with_their_bands_in_one_panel() -> None:
     found = figure(_curve(["a", "<b>"], "time", at_risk=9.0, survival=0.5), "Survival", {})
     assert found is not None
     assert found.svg.count("<polygon") == found.svg.count("<polyline") == 2
     assert "arm=a" in found.svg
     assert "arm=&lt;b&gt;" in found.svg
+    axes = found.svg.count('<line class="axis"')
+    assert axes == 1
+    # a legend's line and the curve have one style, and the next curve another
+    styles = re.findall(r'class="line (curve-\d)"[^>]*stroke="([^"]*)"', str(found.svg))
+    assert len(styles) == 4
+    assert len(set(styles)) == 2
     assert found.left_out == 0
     assert "band" in found.caption
     # it begins at 1, and falls where the first place is, a quarter of the way
@@ -277,6 +284,14 @@ def test_a_survival_curve_is_drawn_with_its_band_in_a_panel_for_each_group() -> 
     corners = [tuple(map(float, each.split(","))) for each in line[1].split()]
     assert corners[0][1] == corners[1][1] < corners[2][1]
     assert corners[1][0] == corners[2][0] == pytest.approx(12 + (95 - 12) / 4, abs=0.01)
+
+
+def test_more_curves_than_have_styles_of_their_own_take_further_panels() -> None:
+    groups = [f"g{number}" for number in range(TOGETHER + 1)]
+    found = figure(_curve(groups, "time", survival=0.5), "Survival", {})
+    assert found is not None
+    assert found.svg.count('<line class="axis"') == 2
+    assert found.svg.count("<polyline") == TOGETHER + 1
 
 
 def test_rates_are_drawn_against_one_another_with_the_diagonal() -> None:

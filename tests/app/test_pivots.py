@@ -23,7 +23,7 @@ from app.tidy.pivots import (
     as_word,
     pivots_of,
 )
-from app.tidy.rows import Row
+from app.tidy.rows import Row, rows_of
 
 COLUMNS: dict[str, dict[str, Any]] = {
     "income": {"type": "number", "unit_of_measure": "EUR"},
@@ -69,6 +69,30 @@ def test_groups_are_rows_and_columns_and_each_number_is_in_one_cell() -> None:
     spans = [[rows for _, rows in names] for names, _ in found.first(4)]
     assert spans == [[2, 1], [0, 1], [2, 1], [0, 1]]
     assert [len(names) for names, _ in found.first(1)] == [2]
+
+
+def test_a_curve_is_a_life_table_next_to_the_numbers_that_have_no_place_on_it() -> None:
+    value = {
+        "groups": [
+            {"by": {"sex": sex}, "value": {"curve": [
+                {"time": str(at), "at_risk": 10.0 - at, "survival": 1 - at / 10} for at in (1, 2)
+            ]}}
+            for sex in SEXES
+        ],
+        "log_rank": {"statistic": 4.0, "p_value": 0.05},
+    }  # fmt: skip
+    rows = rows_of({"statistic": {"kind": "kaplan_meier", "by": ["sex"]}, "value": value})
+    test, life = pivots_of(rows, COLUMNS)
+    assert [names for names, _ in values(test)] == [("log rank statistic",), ("log rank p value",)]
+    assert (life.down, life.across, life.heads) == (
+        ["sex", "time"], "number", ["at risk", "survival"],
+    )  # fmt: skip
+    assert values(life) == [
+        (("women", "1"), [9, 0.9]),
+        (("women", "2"), [8, 0.8]),
+        (("men", "1"), [9, 0.9]),
+        (("men", "2"), [8, 0.8]),
+    ]
 
 
 def test_rows_are_sorted_by_a_column_and_what_is_no_number_comes_last() -> None:
