@@ -25,8 +25,9 @@ that is less). A reconciled count is nearer to the truth on average, by an amoun
 form gives: its stated standard deviation is the estimate's. Its interval is that of the estimate,
 cut off at 0 and at the number of rows, and widened to the count.
 
-*Selected tables.* :class:`SelectingDraw` proves what they cost. In accounts with a delta that is
-what any epsilon-DP draw costs, ``epsilon**2 / 2``.
+*Selected tables.* :class:`SelectingDraw` proves what they cost. In accounts with a delta the
+tables have Gaussian noise. The choice costs ``(share epsilon)**2 / 2`` there and the tables what is
+left of ``epsilon**2 / 2``, so that both together cost what any epsilon-DP draw costs.
 
 *Levels* (:mod:`mechanisms.tables.levels`). The tables of every level of a hierarchy are margins
 like others: a level is a function of the record, so a record is in one cell of each. Neighbors'
@@ -95,6 +96,10 @@ THEOREM_OF_SELECTING = (
     f"{THEOREM}; McKenna & Sheldon 2020, Theorem 1 (permute-and-flip); Dwork & Roth 2014, "
     "Corollary 3.15 (composition)"
 )
+THEOREM_OF_SELECTING_IN_ZCDP = (
+    f"{THEOREM_OF_GAUSSIAN}; McKenna & Sheldon 2020, Theorem 1 (permute-and-flip); Bun & Steinke "
+    "2016, Proposition 1.4 and Lemma 1.7 (composition)"
+)
 HALF_WIDTH = log(20) / sqrt(2)
 """Of a 95% interval, in standard deviations of a Laplace variable."""
 _GAUSSIAN = "gaussian"
@@ -114,10 +119,11 @@ _USUAL_RECORDS = 1 << 13
 class MarginNoise:
     """The parameters of tables: the noise, its shares of epsilon, its lattice or its variances.
 
-    Those of tables that are selected follow from the choice: ``law`` is "selected".
+    Those of tables that are selected follow from the choice: ``law`` is "selected", or "selected
+    gaussian".
     """
 
-    law: Literal["laplace", "cube", "gaussian", "selected"]
+    law: Literal["laplace", "cube", "gaussian", "selected", "selected gaussian"]
     epsilon: Fraction
     shares: tuple[int, ...] = ()
     refinement: int = 1
@@ -150,8 +156,9 @@ class MarginNoise:
 
     def drawing(self, statistic: MarginStatistic, schema: Schema) -> Drawing:
         """Return how the tables are drawn."""
-        if self.law == "selected":
-            draw = SelectingDraw(statistic, schema, self.epsilon)
+        if self.law in ("selected", "selected gaussian"):
+            gaussian = self.law != "selected"
+            draw = SelectingDraw(statistic, schema, self.epsilon, gaussian=gaussian)
             return Drawing(draw=draw, preview=lambda _rows: None)
         found = self.on(statistic.workload(schema), changes_of(facts_of(statistic, schema)))
         measurement = weighed(found, statistic, schema)
@@ -172,12 +179,18 @@ def measurement_of(
 ) -> Measurement:
     """Return what is measured for tables: the same for the draw, and for what follows from it."""
     workload, changes = statistic.workload(schema), changes_of(facts_of(statistic, schema))
-    own = _own_epsilon(statistic, epsilon) * (1 - statistic.selecting)
-    if mechanism == _GAUSSIAN:
-        found: Measurement = GaussianResiduals.calibrated(workload, changes, own**2 / 2)
-    else:
-        found = pure_measurement(workload, changes, own)
+    own = _own_epsilon(statistic, epsilon)
+    found = _measured(workload, changes, own, statistic.selecting, gaussian=mechanism == _GAUSSIAN)
     return weighed(found, statistic, schema)
+
+
+def _measured(
+    workload: Workload, changes: Changes, epsilon: Fraction, share: Fraction, *, gaussian: bool
+) -> Measurement:
+    """Return what is measured at what a choice at this share of epsilon has left: often all."""
+    if gaussian:
+        return GaussianResiduals.calibrated(workload, changes, epsilon**2 * (1 - share**2) / 2)
+    return pure_measurement(workload, changes, epsilon * (1 - share))
 
 
 def _own_epsilon(statistic: MarginStatistic, epsilon: PrivacyLoss) -> Fraction:
@@ -237,18 +250,22 @@ def calibrate_best(
     """Return the plan with the smaller sum of cell variances, both at the same cost in zCDP."""
     tables = _tables(statistic, schema, "margins", norm)
     if tables.selecting:
-        return _selecting_plan(tables, schema, epsilon, "margins")
+        # a tree of few pairs: Gaussian noise is the smaller one, whichever they are
+        return _selecting_plan(tables, schema, epsilon, _GAUSSIAN)
     offered = {
         name: measurement_of(tables, schema, epsilon, name) for name in (_GAUSSIAN, "margins")
     }
     scores = {name: score(each, "sum") for name, each in offered.items()}
     taken, other = sorted(offered, key=scores.__getitem__)
     plan = _plan(tables, schema, epsilon, offered[taken])
+    reason = f"The smaller variance at the same charge. {plan.reason}"
+    # at an enormous epsilon both have hardly any noise, and one a variance below the floats
+    if not scores[taken]:
+        return replace(plan, reason=reason)
     ratio = sqrt(scores[other] / scores[taken])
     compared = Alternative(
         mechanism=other, norm=None, comparison=f"{ratio:.3g} times the standard deviation"
     )
-    reason = f"The smaller variance at the same charge. {plan.reason}"
     return replace(plan, reason=reason, alternatives=(compared,))
 
 
@@ -300,34 +317,28 @@ def _plan(
 def _selecting_plan(
     statistic: MarginStatistic, schema: Schema, epsilon: PrivacyLoss, mechanism: str
 ) -> Plan:
-    """Return the plan of tables that are selected where they are drawn.
-
-    Raises
-    ------
-    InvalidStatisticError
-        The noise is Gaussian.
-    """
-    if mechanism == _GAUSSIAN:
-        raise InvalidStatisticError(
-            '"select": "auto" is drawn by margins, which costs epsilon**2 / 2 in accounts that '
-            "have a delta",
-            field_name="mechanism",
-        )
+    """Return the plan of tables that are selected where they are drawn."""
+    gaussian = mechanism == _GAUSSIAN
     workload, changes = statistic.workload(schema), changes_of(schema)
+    kind = _KINDS[GaussianResiduals if gaussian else LaplaceMargins]
+    reached = [kind.sensitivity(changes), str(changes.l1)]
     columns = len(workload.sizes)
     return Plan(
-        mechanism="margins",
+        mechanism=mechanism,
         norm=None,
         statistic=cast(Statistic, statistic),
         schema=schema,
-        parameters=MarginNoise(law="selected", epsilon=epsilon.fraction),
+        parameters=MarginNoise(
+            law="selected gaussian" if gaussian else "selected", epsilon=epsilon.fraction
+        ),
         guarantee=Guarantee(
             epsilon=epsilon,
             adjacency=schema.adjacency,
-            sensitivity=str(changes.l1),
-            sensitivity_unit="records, in the l1 norm of each table, and in the score of each pair",
-            theorem=THEOREM_OF_SELECTING,
-            definition=PURE,
+            sensitivity="; ".join(dict.fromkeys(reached)),
+            sensitivity_unit=f"records, {kind.unit}; in the score of each pair",
+            theorem=THEOREM_OF_SELECTING_IN_ZCDP if gaussian else THEOREM_OF_SELECTING,
+            definition=ZCDP if gaussian else PURE,
+            rho=pure_rho(epsilon) if gaussian else None,
         ),
         grid={"step": {"count": 1.0}},
         reason="A tree of pairs is drawn by permute-and-flip, then measured with discrete noise.",
@@ -493,19 +504,27 @@ class SelectingDraw:
 
     The choice is (share epsilon)-DP (:mod:`mechanisms.tables.planning`), and the tables of any tree
     cost what is left of epsilon. Together that is epsilon: adaptive composition (Dwork & Roth 2014,
-    Theorem 3.14 and Corollary 3.15).
+    Theorem 3.14 and Corollary 3.15). With Gaussian noise the choice costs ``share**2 epsilon**2 /
+    2`` at most in zCDP, the tables of any tree ``(1 - share**2) epsilon**2 / 2``, and both the sum
+    (Bun & Steinke 2016, Lemma 1.7).
     """
 
     statistic: MarginStatistic
     schema: Schema
     epsilon: Fraction
+    gaussian: bool = False
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""
         workload, changes = self.statistic.workload(self.schema), changes_of(self.schema)
         counts = self.statistic.counted(data, self.schema)
         share = self.statistic.selecting
-        choice = TreeChoice.calibrated(workload.sizes, changes, self.epsilon * share)
+        own = self.epsilon * share
+        choice = (
+            TreeChoice.in_zcdp(workload.sizes, changes, own**2 / 2)
+            if self.gaussian
+            else TreeChoice.calibrated(workload.sizes, changes, own)
+        )
         people = self.schema.rows if changes.records_known else None
         pairs = choice.draw(counts, people, randomness)
         # the pairs are public now
@@ -513,7 +532,7 @@ class SelectingDraw:
         names = self.statistic.names(self.schema)
         chosen = [[names[i] for i in pair] for pair in pairs]
         statistic = self.statistic.answered({"tables": [{"columns": each} for each in chosen]})
-        measurement = pure_measurement(tree, changes, self.epsilon * (1 - share))
+        measurement = _measured(tree, changes, self.epsilon, share, gaussian=self.gaussian)
         measured = measurement.draw({pair: counts[pair] for pair in pairs}, randomness)
         outcome = MarginDraw(statistic, self.schema, measurement).finished(measured)
         return replace(outcome, facts={"select": {"chosen": chosen}})

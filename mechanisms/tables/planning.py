@@ -36,6 +36,11 @@ steps compose adaptively (Dwork & Roth 2014, Theorem 3.14 and Corollary 3.15): e
 m_i (:mod:`mechanisms.tables.laplace`), epsilon_2 for the tree. For units of at most k rows,
 calibrate at epsilon / k.
 
+*In accounts that have a delta* each of the d margins and d - 1 draws is a pure draw of its own, at
+epsilon' and epsilon'', and costs half the square of that (Bun & Steinke 2016, Proposition 1.4).
+Costs add up (Lemma 1.7, which is adaptive): ``(d epsilon'^2 + (d - 1) epsilon''^2) / 2``. So at
+the cost of one epsilon-DP draw each is by a factor of the root of their number more exact.
+
 All numbers are whole or rational, and coins are exact.
 """
 
@@ -50,6 +55,7 @@ from typing import Protocol
 
 import numpy as np
 
+from mechanisms.geometry.spaces import upper_root
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.intervals import permute_and_flip
 from mechanisms.tables.characters import CubeCharacters, binary
@@ -219,6 +225,31 @@ class TreeChoice:
             Workload.of_order(sizes, 1), changes, epsilon / 2, "largest"
         )
         return cls(singles, epsilon / 2 / (len(sizes) - 1) / (2 * changes.l1))
+
+    @classmethod
+    def in_zcdp(cls, sizes: Sequence[int], changes: Changes, rho: Fraction) -> TreeChoice:
+        """Return a choice that costs rho at most: half for the margins, half for the pairs.
+
+        Raises
+        ------
+        ValueError
+            rho is not positive, or there are fewer than two columns.
+        """
+        if rho <= 0:
+            raise ValueError("rho must be positive")
+        columns = len(sizes)
+        # Half of rho pays for that many draws: epsilon'**2 / 2 each, rounded down.
+        one, pair = (1 / upper_root(each / rho) for each in (columns, columns - 1))
+        return cls(
+            cls.calibrated(sizes, changes, 2 * columns * one).singles, pair / (2 * changes.l1)
+        )
+
+    @property
+    def rho(self) -> Fraction:
+        """Return what it costs in zCDP, draw by draw."""
+        columns, delta = len(self.singles.workload.sizes), 2 * self.singles.changes.l1
+        one = self.singles.epsilon / columns
+        return (columns * one**2 + (columns - 1) * (self.rate * delta) ** 2) / 2
 
     def draw(
         self, counts: Mapping[ColumnSet, Counts], people: int | None, randomness: Randomness

@@ -19,7 +19,7 @@ from mechanisms.derivations import derive
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
 from mechanisms.margins.release import measurement_of
 from mechanisms.margins.synthetic import synthesize
-from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.privacy import PURE, ZCDP, Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.facts.readings import Released
@@ -165,9 +165,10 @@ def test_intervals_hold_the_exact_counts(adjacency: Adjacency) -> None:
     assert held > 0.93 * total
 
 
+@pytest.mark.parametrize("zcdp", [False, True])
 @pytest.mark.parametrize("adjacency", BOTH)
-def test_a_plan_is_read_as_it_was_written(adjacency: Adjacency) -> None:
-    facts = schema(adjacency)
+def test_a_plan_is_read_as_it_was_written(adjacency: Adjacency, zcdp: bool) -> None:
+    facts = schema(adjacency, zcdp=zcdp)
     plan = calibrate(ASKED, facts, Epsilon.parse("1"))
     again = read_plan(json.loads(json.dumps(written_plan(plan))), ASKED, facts)
     one, other = (each.draw(DATA, seeded_randomness(3)).value for each in (plan, again))
@@ -176,16 +177,52 @@ def test_a_plan_is_read_as_it_was_written(adjacency: Adjacency) -> None:
     assert plan.preview(None) is None
 
 
-def test_an_account_with_a_delta_pays_for_a_pure_draw() -> None:
-    facts = schema(zcdp=True)
-    plan = calibrate(ASKED, facts, Epsilon.parse("1"))
-    assert plan.mechanism == "margins"
-    assert (
-        plan.guarantee.definition
-        == calibrate(ASKED, schema(), Epsilon.parse("1")).guarantee.definition
-    )
-    with pytest.raises(InvalidStatisticError, match="is drawn by margins"):
-        calibrate(ASKED, facts, Epsilon.parse("1"), mechanism="gaussian")
+@pytest.mark.parametrize("adjacency", BOTH)
+def test_an_account_with_a_delta_pays_exactly_for_the_choice_and_gaussian_tables(
+    adjacency: Adjacency,
+) -> None:
+    facts, epsilon = schema(adjacency, zcdp=True), Epsilon.parse("2")
+    plan = calibrate(ASKED, facts, epsilon)
+    assert (plan.mechanism, plan.guarantee.definition) == ("gaussian", ZCDP)
+    assert plan.guarantee.zcdp == epsilon.fraction**2 / 2
+    asked = replace(ASKED, margins=(("a", "b"), ("a", "c"), ("c", "d")))
+    tables: Any = measurement_of(asked, facts, epsilon, "gaussian")
+    choice = TreeChoice.in_zcdp((3, 3, 2, 2), tables.changes, (epsilon.fraction / 5) ** 2 / 2)
+    paid = tables.rho + choice.rho
+    assert 0 <= plan.guarantee.zcdp - paid < 1e-20
+    # each draw by itself, and not their sum, is what the pure parts cost
+    pure = TreeChoice.calibrated((3, 3, 2, 2), tables.changes, epsilon.fraction / 5)
+    assert choice.rate > pure.rate
+    assert choice.singles.epsilon > pure.singles.epsilon
+    assert pure.rho < choice.rho
+    stored, _ = release(facts)
+    assert stored.mechanism == "gaussian"
+    alone = calibrate(ASKED, facts, epsilon, mechanism="margins")
+    assert (alone.mechanism, alone.guarantee.definition) == ("margins", PURE)
+
+
+@pytest.mark.parametrize("adjacency", BOTH)
+def test_gaussian_tables_that_are_selected_are_what_the_stated_noise_says(
+    adjacency: Adjacency,
+) -> None:
+    """Errors over draws have the stated spread, and it is smaller than that of a pure draw."""
+    facts, exact, errors, stated = schema(adjacency, zcdp=True), {}, [], []
+    for seed in range(40):
+        stored, outcome = release(facts, epsilon="1", seed=seed)
+        for table, noise in zip(stored.value["tables"], outcome.noise.std["tables"], strict=True):
+            names = tuple(table["columns"])
+            if names not in exact:
+                whole, _ = release(facts, Tables(columns=NAMES, margins=(names,)), epsilon="9000")
+                exact[names] = [cell["count"] for cell in whole.value["tables"][0]["cells"]]
+            cells = zip(exact[names], table["cells"], noise["cells"], strict=True)
+            for number, cell, std in cells:
+                errors.append(cell["count"] - number)
+                stated.append(std["count"])
+    ratio = np.std(errors) / np.sqrt(np.mean(np.square(stated)))
+    assert 0.6 < ratio < 1.1  # whole counts that agree are nearer than the estimates
+    pure, _ = release(schema(adjacency), epsilon="1")
+    assert pure.noise is not None
+    assert np.mean(stated) < 0.8 * pure.noise.std["tables"][0]["cells"][0]["count"]
 
 
 @in_one(
@@ -218,9 +255,12 @@ def test_a_filter_selects_the_records_that_count() -> None:
     assert len(stored.details["select"]["chosen"]) == 3
 
 
+@pytest.mark.parametrize("zcdp", [False, True])
 @pytest.mark.parametrize("adjacency", BOTH)
-def test_what_follows_from_the_answer_reads_its_own_tables(adjacency: Adjacency) -> None:
-    facts = schema(adjacency)
+def test_what_follows_from_the_answer_reads_its_own_tables(
+    adjacency: Adjacency, zcdp: bool
+) -> None:
+    facts = schema(adjacency, zcdp=zcdp)
     stored, _ = release(facts)
     made = synthesize(ASKED, stored.value, facts, rows=500, seed=1)
     assert [list(fit.columns) for fit in made.fits] == stored.details["select"]["chosen"]
