@@ -47,6 +47,7 @@ from mechanisms.inference.bought import (
     WithCurvature,
     WithNeighbours,
 )
+from mechanisms.inference.design import WithDesign
 from mechanisms.inference.moments import OfMoments, ReadOffMoments
 from mechanisms.kng import linear as kng_linear
 from mechanisms.kng.geometric_median import MedianParameters
@@ -283,6 +284,7 @@ PARAMETERS: Mapping[str, type[Any]] = {
     "clip/stated": StatedClip,
     "inference/moments": ReadOffMoments,
     "inference/curvature": WithCurvature,
+    "inference/design": WithDesign,
     "inference/neighbours": WithNeighbours,
     "inference/neighbours/known": KnownNeighbours,
     "inference/neighbours/counted": CountedNeighbours,

@@ -234,7 +234,7 @@ def _calibrate_part(
             epsilon,
             mechanism=part.mechanism,
             norm=part.norm,
-            inference=inference if is_offered(part.statistic) else None,
+            inference=inference if is_offered(part.statistic, schema) else None,
         )
     except InvalidStatisticError as error:
         if error.field_name == "inference":  # it is the stack's own field
@@ -257,8 +257,8 @@ def _joined(parts: Sequence[Noise | None]) -> Noise | None:
 def _part_facts(part: Part, plan: Plan, *, inferred: bool) -> dict[str, object]:
     """Return the public facts about a part, except its grid."""
     facts: dict[str, object] = {}
-    if inferred and not is_offered(part.statistic):
-        facts["no_inference"] = why_none(part.statistic, plan.schema.protects)
+    if inferred and not is_offered(part.statistic, plan.schema):
+        facts["no_inference"] = why_none(part.statistic, plan.schema)
     return {
         "kind": part.statistic.kind,
         "mechanism": plan.mechanism,

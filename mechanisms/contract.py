@@ -175,7 +175,7 @@ class Term:
     reason
         Why there is no estimate, in a sentence for people.
     std_error
-        Half the width of the middle 68.3% of where the population's number may be.
+        Half the width of the middle 68.3% of where the population's may be; None: cannot be said.
     confidence_95
         Where the population's number is, sampling error and privacy noise together.
     noise_95
@@ -190,7 +190,7 @@ class Term:
 
     term: str
     estimate: Any
-    std_error: float
+    std_error: float | None
     confidence_95: tuple[Any, Any]
     noise_95: tuple[Any, Any] | None = None
     reason: str | None = None
@@ -487,12 +487,11 @@ class Statistic(Protocol):
     means, ``reason_of_bias`` why answers without noise are off. ``lies_among_values``: an answer is
     one of the rows' values, or between two. ``rows_for_each_draw``: each simulated draw needs its
     own rows. ``chosen_by_error``: "auto" is the mechanism of least error, and not the first.
-    ``follows_from_moments``: released moments determine it, given what it asks besides columns.
-    ``has_inference``: every answer has intervals; ``no_inference``: why none has.
+    ``follows_from_moments``: moments of its columns determine it, given the rest. ``by_design``:
+    what a weighted one is. ``has_inference``: all have intervals; ``no_inference``: why none has.
 
     *In words.* ``name``: what people call it, ``named_by`` a field's value, ``name_on_diagonal`` of
     a column with itself. ``precedes_columns``: "mean income by sex". ``stated_fields``: also empty.
-
     *In forms.* ``hints`` are its fields' labels and help. ``suggested``: an empty form asks for it.
     Its target may be a comparison (``compares_target``), or is one of a category's values
     (``explains_category``). ``usually_conditioned``: conditions are among its first fields.
@@ -522,6 +521,7 @@ class Statistic(Protocol):
     follows_from_moments: ClassVar[bool]
     has_inference: ClassVar[bool]
     no_inference: ClassVar[str]
+    by_design: ClassVar[Literal["mean", "total"] | None]
     name: ClassVar[str]
     named_by: ClassVar[Mapping[str, Mapping[str, str]]]
     name_on_diagonal: ClassVar[str]
@@ -542,8 +542,8 @@ class Statistic(Protocol):
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core it takes to plan or preview this.
 
-        The service calls it before a plan exists. The result is arbitrary for a question that does
-        not fit the schema, because that is refused at once; ``mechanism`` may be "auto".
+        It is called before a plan exists, and arbitrary for a question that does not fit the
+        schema, because that is refused at once; ``mechanism`` may be "auto".
         """
 
     def possible_ranges(self, schema: Schema, rows: float, /) -> Json | None:

@@ -574,6 +574,26 @@ class Nested:
     codes: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """How the records were sampled, as their curator declares publicly.
+
+    ``weight`` is the column by which each counts. ``strata`` is a category, and ``replicates`` are
+    columns of weights by which the variance of sampling is estimated, times ``scale``
+    (:mod:`mechanisms.inference.design`).
+    """
+
+    weight: str
+    strata: str | None = None
+    replicates: tuple[str, ...] = ()
+    scale: Fraction | None = None
+
+    @property
+    def factor(self) -> Fraction:
+        """Return the scale of the replicates: one by their number where none is declared."""
+        return Fraction(1, len(self.replicates)) if self.scale is None else self.scale
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The public facts a mechanism may depend on.
@@ -589,6 +609,7 @@ class Schema:
     ``nested`` says which columns are levels above others, by name; they are not stored.
     ``zcdp`` says that the account is kept in zCDP (:mod:`mechanisms.accounting`), so that a release
     need not be pure.
+    ``design`` says how the records were sampled, where that is declared.
     """
 
     columns: Mapping[str, Column]
@@ -601,6 +622,7 @@ class Schema:
     factors: Mapping[str, Factors] = field(default_factory=dict)
     zcdp: bool = False
     nested: Mapping[str, Nested] = field(default_factory=dict)
+    design: Design | None = None
 
     @property
     def as_stored(self) -> Mapping[str, Column]:

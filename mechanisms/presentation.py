@@ -111,7 +111,7 @@ def _ratio(term: Term, statistic: Statistic) -> Term | None:
         term=f"{ratios} of {name}",
         place=(*above, statistic.ratios, name),
         estimate=ratio,
-        std_error=min(ratio * term.std_error, 1e300),
+        std_error=None if term.std_error is None else min(ratio * term.std_error, 1e300),
         confidence_95=_exp_both(term.confidence_95),
         noise_95=None if term.noise_95 is None else _exp_both(term.noise_95),
     )

@@ -32,6 +32,7 @@ from mechanisms.domain import Schema
 from mechanisms.filtered import plan_filtered
 from mechanisms.grouped import plan_grouped
 from mechanisms.inference.bought import WithInference, require_offered, why_none
+from mechanisms.inference.design import is_designed
 from mechanisms.people import plan_for_people
 from mechanisms.perturbation.choice import Chosen
 from mechanisms.privacy import PrivacyLoss
@@ -85,11 +86,11 @@ def calibrate_by(
 ) -> Plan:
     """Return the plan of a release by one of these mechanisms: see ``catalog.calibrate``."""
     if inference is not None:
-        require_offered(statistic, schema.protects)
+        require_offered(statistic, schema)
     plan = _calibrated(
         mechanisms, statistic, schema, epsilon, mechanism=mechanism, norm=norm, inference=inference
     )
-    why = why_none(statistic, schema.protects) if inference is None else ""
+    why = why_none(statistic, schema) if inference is None else ""
     return replace(plan, details={**plan.details, "no_inference": why}) if why else plan
 
 
@@ -135,6 +136,9 @@ def _calibrated(
         )
     elif mechanism == "auto" and inference is None and schema.zcdp and IN_ZCDP in offered:
         calibrate = gaussian.calibrate_best
+    elif mechanism == "auto" and inference and schema.zcdp and is_designed(statistic, schema):
+        # its noise by R replicates is sqrt(R) times as large, and that of the norms R times
+        calibrate = WithInference(gaussian.calibrate_best, inference)
     else:
         calibrate = calibrate_with(next(iter(offered)) if mechanism == "auto" else mechanism)
     plan = partial(_plan_of_rows, calibrate)

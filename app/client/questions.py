@@ -542,14 +542,19 @@ def parted(
 ) -> tuple[dict[str, object], dict[str, object]]:
     """Return a statistic with the fields that belong in it, and the members next to it.
 
-    A field that is None is left out: the service has its default. One column, condition or level
-    may stand for a list of it, and a share of epsilon for an ``inference``:
+    A field that is None is left out: the service has its default. But ``weights=None`` is said, and
+    each record then counts once, whatever the data set's design declares. One column, condition or
+    level may stand for a list of it, and a share of epsilon for an ``inference``:
 
     >>> parted("quantile", {"column": "income", "levels": 0.5, "by": "sex", "inference": "1/3"})[1]
     {'inference': {'share': '1/3'}}
     """
     asked = {"kind": statistic} if isinstance(statistic, str) else dict(statistic)
-    given = {name: _in_full(name, value) for name, value in fields.items() if value is not None}
+    given = {
+        name: _in_full(name, value)
+        for name, value in fields.items()
+        if value is not None or name == "weights"
+    }
     options = {name: value for name, value in given.items() if name in _BESIDE}
     return {**asked, **{name: given[name] for name in given.keys() - options.keys()}}, options
 

@@ -440,7 +440,7 @@ def _inferred(row: tidy.Row) -> tuple[str, ...]:
     return (
         " ".join([*map(str, row.key.labels.values()), *[row.statistic] * ratio, row.term]),
         tidy.CANNOT_BE_SAID if row.note else _text(estimate),
-        _text(error),
+        tidy.CANNOT_BE_SAID if error is None and row.confidence else _text(error),
         f"{estimate / error:.2f}" if tested else "",
         _interval(row.confidence),
         _interval(row.noise),

@@ -344,13 +344,22 @@ def _missing(name: str, kind: str, schema: Schema) -> list[Field]:
     ]
 
 
+EACH_ONCE = "\N{ZERO WIDTH SPACE}null"
+"""The choice that says null of weights; no column has this name, as names are printable."""
+
+
 def _weights(name: str, _: str, schema: Schema) -> list[Field]:
     weighing = [
         each
         for each, column in schema.columns.items()
         if isinstance(column, NumberColumn) and column.lower >= 0 and not column.boolean
     ]
-    options = [("", marked("each record counts once")), *_named(weighing)]
+    once, design = marked("each record counts once"), schema.design
+    usual = [("", once)]
+    if design is not None:
+        declared = marked("by the declared weight, %(weight)s", weight=design.weight)
+        usual = [("", declared), (EACH_ONCE, once)]
+    options = [*usual, *_named(weighing)]
     return [
         Field(
             name=name,

@@ -14,7 +14,7 @@ from math import nan
 from typing import Any
 
 from app.desk.building import conditions_in, prefix_of, questions_in
-from app.desk.controls import DATE_PARTS, EDGES, OUTSIDE, Field, hint_of
+from app.desk.controls import DATE_PARTS, EACH_ONCE, EDGES, OUTSIDE, Field, hint_of
 from app.desk.forms import Form
 from app.desk.questions import WITHOUT_VALUE, derived_in, fields_of
 from app.domain.problems import Problem, invalid_request
@@ -68,6 +68,8 @@ def _statistic_of(form: Form, schema: Schema) -> dict[str, Any]:
         value = _BY_SHAPE[field.shape](form, field) if read is None else read(form, field, schema)
         if value not in (None, "", [], {}):
             asked[field.name] = value
+    if asked.get("weights") == EACH_ONCE:
+        asked["weights"] = None
     if edges := dict(_edges_of(form, schema)):
         asked[EDGES] = edges
     if own := {
@@ -420,6 +422,10 @@ def _each(name: str, values: Sequence[Any]) -> Pairs:
     return [(name, _written(value)) for value in values]
 
 
+def _written_weights(name: str, weights: str | None) -> Pairs:
+    return [(name, EACH_ONCE if weights is None else weights)]
+
+
 def _joined(name: str, values: Sequence[Any]) -> Pairs:
     return [(name, ", ".join(map(_written, values)))]
 
@@ -535,6 +541,7 @@ def _written_known(name: str, known: Mapping[str, Mapping[str, Any]]) -> Pairs:
 
 
 _WRITTEN: Mapping[str, Callable[[str, Any], Pairs]] = {
+    "weights": _written_weights,
     "features": _each,
     "by": _written_by,
     "target": _written_target,

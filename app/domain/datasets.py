@@ -18,6 +18,7 @@ from app.domain.columns import (
     CategorySpec,
     ColumnSpec,
     InvalidSpecError,
+    NumberSpec,
     is_text,
     json_number,
     number_at,
@@ -25,6 +26,7 @@ from app.domain.columns import (
     type_of,
 )
 from app.domain.units import UnitSpec, parse_unit
+from mechanisms.domain import Design
 from mechanisms.privacy import Adjacency
 from mechanisms.words import header_text
 
@@ -77,7 +79,8 @@ class ColumnsSpec:
     """The declared columns, in order, with the adjacency and the public row bound.
 
     ``derived`` are those computed from them, each from columns before it. ``unit`` says who a
-    person is, where one may have several rows. ``text`` says how a CSV file is written.
+    person is, where one may have several rows. ``text`` says how a CSV file is written, and
+    ``design`` how the rows were sampled.
 
     A column that another is ``within`` is a *level*: a category that is neither read from the file
     nor stored, but made of the other whenever it is asked about.
@@ -87,7 +90,7 @@ class ColumnsSpec:
     InvalidSpecError
         No columns, a name that is not printable text of at most 100
         characters, ``"drop"`` under replace-one, a ``max_rows`` that is
-        absent under add-remove or not positive, or a unit that does not fit.
+        absent under add-remove or not positive, or a unit or design that does not fit.
     """
 
     columns: Mapping[str, ColumnSpec]
@@ -96,6 +99,7 @@ class ColumnsSpec:
     derived: Mapping[str, DerivedSpec] = field(default_factory=dict)
     unit: UnitSpec | None = None
     text: TextFile = TextFile()
+    design: Design | None = None
 
     @property
     def levels(self) -> Mapping[str, str]:
@@ -148,6 +152,8 @@ class ColumnsSpec:
         if self.unit is not None:
             kinds = {name: type_of(each) for name, each in self.own.items()}
             faults += _unit_faults(self.unit, kinds, self.adjacency)
+        if self.design is not None:
+            faults += _design_faults(self.design, self.stored)
         refuse([*faults, *_source_faults(self.headers, self.unit)])
 
 
@@ -269,6 +275,66 @@ def _unit_faults(
         yield InvalidSpecError(place, detail)
 
 
+# How rows were sampled
+
+MOST_REPLICATES = 500
+_WEIGHTS = "must be a number column with a lower bound of 0 or more, and without missing cells"
+
+
+def _design_faults(
+    design: Design, stored: Mapping[str, ColumnSpec | DerivedSpec]
+) -> Iterator[InvalidSpecError]:
+    if not _weighs(stored.get(design.weight)):
+        yield InvalidSpecError("design.weight", _WEIGHTS)
+    strata = None if design.strata is None else stored.get(design.strata)
+    if design.strata is not None and not (
+        isinstance(strata, CategorySpec) and strata.missing != "keep"
+    ):
+        yield InvalidSpecError(
+            "design.strata", "must be a category that rows are stored with, without missing cells"
+        )
+    several = len(set(design.replicates))
+    if design.replicates and not 2 <= several == len(design.replicates) <= MOST_REPLICATES:
+        yield InvalidSpecError(
+            "design.replicates", f"must be 2 to {MOST_REPLICATES} columns, each named once"
+        )
+    for place, name in enumerate(design.replicates):
+        if not _weighs(stored.get(name)):
+            yield InvalidSpecError(f"design.replicates[{place}]", _WEIGHTS)
+    if design.scale is not None and not (design.replicates and design.scale > 0):
+        yield InvalidSpecError("design.scale", "must be more than 0, and is that of replicates")
+
+
+def _weighs(column: ColumnSpec | DerivedSpec | None) -> bool:
+    match column:
+        case NumberSpec():
+            return column.lower >= 0 and column.missing != "keep"
+        case DerivedSpec():
+            return column.lower >= 0 and not (column.boolean or column.optional)
+    return False
+
+
+def design_json(design: Design) -> dict[str, object]:
+    """Return how rows were sampled as the spec has it, ready for JSON."""
+    found: dict[str, object] = {"weight": design.weight}
+    if design.strata is not None:
+        found["strata"] = design.strata
+    if design.replicates:
+        found |= {"replicates": list(design.replicates), "scale": json_number(design.factor)}
+    return found
+
+
+def parse_design(fields: Mapping[str, Any]) -> Design:
+    """Return the inverse of :func:`design_json`; a scale may be left out."""
+    scale = fields.get("scale")
+    return Design(
+        weight=fields["weight"],
+        strata=fields.get("strata"),
+        replicates=tuple(fields.get("replicates") or ()),
+        scale=None if scale is None else number_at("design.scale", scale),
+    )
+
+
 def column_named(name: str) -> str:
     """Return which column a message is about, to be put behind it; a name is public if it is one.
 
@@ -286,12 +352,13 @@ def parse_columns(
     derived: Mapping[str, Mapping[str, object]] | None = None,
     unit: Mapping[str, object] | None = None,
     text: Mapping[str, Any] | None = None,
+    design: Mapping[str, Any] | None = None,
 ) -> ColumnsSpec:
     """Read the ``columns`` of a data set spec, as they stand in JSON.
 
     ``derived`` are those computed from them, as :func:`derived_json` returns them, and ``unit``
     is as :func:`app.domain.units.unit_json` returns it. ``text`` has the fields of
-    :class:`TextFile` that are not the default.
+    :class:`TextFile` that are not the default, and ``design`` is as :func:`design_json` returns it.
 
     Raises
     ------
@@ -320,6 +387,7 @@ def parse_columns(
         derived=made,
         unit=people,
         text=TextFile(**(text or {})),
+        design=None if design is None else parse_design(design),
     )
 
 

@@ -89,6 +89,7 @@ def schema_of(spec: ColumnsSpec, *, rows: int | None, zcdp: bool = False) -> Sch
         optional=spec.optional,
         zcdp=zcdp,
         nested={level: _nested(spec, level, below) for level, below in spec.levels.items()},
+        design=spec.design,
     )
 
 

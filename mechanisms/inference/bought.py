@@ -34,8 +34,6 @@ from functools import partial
 from math import inf, log2
 from typing import Any, ClassVar, cast
 
-import numpy as np
-
 from mechanisms.contract import (
     Calibrate,
     Data,
@@ -49,19 +47,23 @@ from mechanisms.contract import (
     Statistic,
 )
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.exact.floats import Floats
 from mechanisms.exact.fractions import as_written, decimal_text
 from mechanisms.functional.linear import coordinate_noise
-from mechanisms.functional.sanitized import equations
 from mechanisms.geometry.advisor import advise
 from mechanisms.geometry.smooth import TAIL
-from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.inference.curvature import (
     LEAST_THRESHOLD,
     Curvature,
     Curved,
     Disturbed,
     noise_ratio,
+)
+from mechanisms.inference.design import (
+    MOST_SUMS,
+    WithDesign,
+    is_designed,
+    noise_for,
+    sums_of,
 )
 from mechanisms.inference.evidence import Simulation
 from mechanisms.inference.likelihoods import Counts, Information, Levels, Noised, Times
@@ -86,14 +88,11 @@ from mechanisms.inference.neighbours import (
     surely,
 )
 from mechanisms.inference.neighbours import METHOD as NEIGHBOURS
-from mechanisms.inference.regression import METHOD as LINEAR
-from mechanisms.inference.regression import Fits, Spectra, Sums
+from mechanisms.inference.regression import MomentsBeside
 from mechanisms.kng.quantile import JointRate, calibrate_quantile
 from mechanisms.knorm import (
     THEOREM,
     AddedNoise,
-    IntegerNoise,
-    draw_coordinates,
     guarantee_of,
     integer_noise,
     plan_form,
@@ -105,23 +104,19 @@ from mechanisms.privacy import (
     EpsilonShare,
     Guarantee,
     PrivacyLoss,
-    Protected,
     pure_rho,
     split,
 )
 from mechanisms.randomness import Randomness
-from mechanisms.statistics.additive import AdditiveForm
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.covariance import moment_layout
 from mechanisms.statistics.designs.cox_regression import CoxRegression
 from mechanisms.statistics.designs.multinomial_regression import MultinomialRegression
 from mechanisms.statistics.designs.poisson_regression import PoissonRegression
-from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile, joint_sensitivity
-from mechanisms.statistics.second_order import Layout
 from mechanisms.statistics.stack import Stack
 
 COMPOSITION = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
@@ -180,10 +175,12 @@ class WithInference:
             # Planned again at all of epsilon: here standard errors cost nothing.
             whole = self.calibrate(statistic, schema, epsilon, norm)
             return sanitized(cast(LinearRegression, statistic), schema, epsilon, whole)
+        if is_designed(statistic, schema):
+            return _designed(statistic, schema, epsilon, own, plan)
         return _OFFERED[type(statistic)].buy(statistic, schema, epsilon, own, plan)
 
 
-def require_offered(statistic: Statistic, protects: Protected) -> None:
+def require_offered(statistic: Statistic, schema: Schema) -> None:
     """Refuse standard errors where answers of this kind have none.
 
     Raises
@@ -191,16 +188,18 @@ def require_offered(statistic: Statistic, protects: Protected) -> None:
     InvalidStatisticError
         As said, and why.
     """
-    if protects.rows > 1:
+    if schema.protects.rows > 1:
         raise _refused(NOT_FOR_SEVERAL)
-    if not is_offered(statistic):
-        raise _refused(why_none(statistic, protects))
+    if not is_offered(statistic, schema):
+        raise _refused(why_none(statistic, schema))
 
 
-def is_offered(statistic: Statistic) -> bool:
+def is_offered(statistic: Statistic, schema: Schema) -> bool:
     """Return whether answers of this kind have standard errors, or have them where asked for."""
     if isinstance(statistic, Stack):
-        return any(is_offered(part.statistic) for part in statistic.parts)
+        return any(is_offered(part.statistic, schema) for part in statistic.parts)
+    if is_designed(statistic, schema):
+        return True
     if statistic.no_inference or _is_weighted(statistic):
         return False
     known = statistic.has_inference or is_read_off_moments(statistic)
@@ -208,18 +207,19 @@ def is_offered(statistic: Statistic) -> bool:
 
 
 def _is_weighted(statistic: Statistic) -> bool:
-    return getattr(statistic, "weights", None) is not None
+    return bool(getattr(statistic, "weights", None))
 
 
-def why_none(statistic: Statistic, protects: Protected) -> str:
+def why_none(statistic: Statistic, schema: Schema) -> str:
     """Return why an answer has no standard errors, or how to ask for them; empty if it has them."""
-    if isinstance(statistic, Stack) and not is_offered(statistic):
-        whys = dict.fromkeys(why_none(part.statistic, protects) for part in statistic.parts)
+    offered = is_offered(statistic, schema)
+    if isinstance(statistic, Stack) and not offered:
+        whys = dict.fromkeys(why_none(part.statistic, schema) for part in statistic.parts)
         return f"no part has standard errors: {'; '.join(whys)}"
-    if not is_offered(statistic):
+    if not offered:
         usual = "with weights" if _is_weighted(statistic) else f"for {statistic.kind}"
         return statistic.no_inference or f"standard errors are not offered {usual}"
-    if protects.rows > 1:
+    if schema.protects.rows > 1:
         return NOT_FOR_SEVERAL
     return "" if statistic.has_inference else HOW_TO_ASK
 
@@ -236,7 +236,8 @@ def spent_on_numbers(
 
     By the functional mechanism those cost nothing, and neither do they where they are not bought.
     """
-    if inference is None or mechanism == "functional" or _offer_of(statistic) is None:
+    bought = _offer_of(statistic) is not None or _is_weighted(statistic)
+    if inference is None or mechanism == "functional" or not bought:
         return epsilon
     return split(epsilon, [1 - inference, inference])[0]
 
@@ -335,6 +336,30 @@ def _enough(ratio: float, epsilon: PrivacyLoss, *, clearly: float) -> dict[str, 
     if enough > MAX_EPSILON_NANOS / 10**9:
         return {"enough_epsilon": None}
     return {"enough_epsilon": decimal_text(as_written(float(f"{enough:.2g}")))}
+
+
+def _designed(
+    statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, own: EpsilonShare, plan: Plan
+) -> Plan:
+    """Return the plan of weighted numbers, and of what their errors by the design need."""
+    sums = sums_of(statistic, schema)
+    space = sums.space
+    if space.dimension > MOST_SUMS:
+        raise _refused(f"standard errors by the design are of at most {MOST_SUMS} sums")
+    noise, sensitivity, theorem = noise_for(space, own, gaussian=not plan.guarantee.is_pure)
+    return replace(
+        plan,
+        parameters=WithDesign(plan.parameters, noise, str(own)),
+        guarantee=_composed(
+            plan.guarantee,
+            epsilon,
+            sensitivity=sensitivity,
+            theorem=theorem,
+            rho=pure_rho(own),
+        ),
+        expected_ms=plan.expected_ms + _MS_PER_CELL * schema.row_bound * space.dimension,
+        details={**plan.details, "inference": {**facts_of(sums.method, own), **sums.facts()}},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,42 +601,6 @@ class InferredDraw:
 # Second releases
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _MomentsBeside:
-    """The moments of a linear regression's columns."""
-
-    scaling: RegressionScaling
-    layout: Layout
-    form: AdditiveForm
-    noise: IntegerNoise
-    method: str = LINEAR
-    usual_weight: ClassVar[float] = 1.0
-
-    @property
-    def space(self) -> AdjacentOutputSpace:
-        """Return the adjacent output space of the moments."""
-        return self.form.space
-
-    def draw(
-        self, _theta: Sequence[Fraction], data: Data, randomness: Randomness
-    ) -> list[Fraction]:
-        """Return the noisy moments."""
-        return draw_coordinates(self.form, self.noise, data, randomness)
-
-    def possible(self, vector: Sequence[Fraction], simulated: Simulation) -> tuple[Spectra, Floats]:
-        """Return the spectra of 2 X'X, and scores 2 X'e."""
-        sums = self.layout.sums(vector)
-        sanitized = equations(self.scaling, sums)
-        if sanitized.yy is None:
-            raise ValueError("all squares are released")
-        # All from one noisy vector: the sums' noises belong together.
-        jets = [*sanitized.jets(), sanitized.yy, sums[0, 0]]
-        fits = Fits.of(Sums.of(sanitized, simulated.possible(jets)), simulated)
-        errors = simulated.normals("errors", self.scaling.dimension)
-        scores = fits.spectra.times(2 * np.sqrt(fits.variance[:, None]) * errors, 0.5)
-        return Spectra(values=2 * fits.spectra.values, vectors=fits.spectra.vectors), scores
-
-
 def _curvature(
     statistic: LogisticRegression, schema: Schema, _threshold: Fraction | None, noise: Noised
 ) -> Curvature:
@@ -619,10 +608,10 @@ def _curvature(
     return Curvature.of(statistic.scaling(schema), schema, noise, read=read)
 
 
-def _moments_beside(statistic: LinearRegression, schema: Schema, noise: Noised) -> _MomentsBeside:
+def _moments_beside(statistic: LinearRegression, schema: Schema, noise: Noised) -> MomentsBeside:
     columns = (*statistic.names, str(statistic.target))
     form = Moments(columns=columns).additive(schema)
-    return _MomentsBeside(
+    return MomentsBeside(
         scaling=statistic.scaling(schema),
         layout=moment_layout(columns, schema),
         form=form,

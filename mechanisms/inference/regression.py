@@ -14,15 +14,17 @@ least squares. Sums whose X'X is not positive definite do not determine theta.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, cast
+from fractions import Fraction
+from typing import ClassVar, Self, cast
 
 import numpy as np
 
-from mechanisms.contract import Inference, Outcome, Statistic, Term
+from mechanisms.contract import Data, Inference, Outcome, Statistic, Term
 from mechanisms.exact.floats import Floats
 from mechanisms.functional.sanitized import SanitizedEquations, equations
+from mechanisms.geometry.spaces import AdjacentOutputSpace
 from mechanisms.inference.evidence import (
     Answers,
     Evidence,
@@ -31,8 +33,12 @@ from mechanisms.inference.evidence import (
     scaled_theta,
     term,
 )
+from mechanisms.knorm import IntegerNoise, draw_coordinates
+from mechanisms.randomness import Randomness
+from mechanisms.statistics.additive import AdditiveForm
 from mechanisms.statistics.designs.scaling import RegressionScaling
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.statistics.second_order import Layout
 
 # Least squares of many simulated sums at once
 
@@ -184,3 +190,42 @@ def _fit(
             edges=True,
         ),
     )
+
+
+# Its second release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MomentsBeside:
+    """The moments of a linear regression's columns."""
+
+    scaling: RegressionScaling
+    layout: Layout
+    form: AdditiveForm
+    noise: IntegerNoise
+    method: str = METHOD
+    usual_weight: ClassVar[float] = 1.0
+
+    @property
+    def space(self) -> AdjacentOutputSpace:
+        """Return the adjacent output space of the moments."""
+        return self.form.space
+
+    def draw(
+        self, _theta: Sequence[Fraction], data: Data, randomness: Randomness
+    ) -> list[Fraction]:
+        """Return the noisy moments."""
+        return draw_coordinates(self.form, self.noise, data, randomness)
+
+    def possible(self, vector: Sequence[Fraction], simulated: Simulation) -> tuple[Spectra, Floats]:
+        """Return the spectra of 2 X'X, and scores 2 X'e."""
+        sums = self.layout.sums(vector)
+        sanitized = equations(self.scaling, sums)
+        if sanitized.yy is None:
+            raise ValueError("all squares are released")
+        # All from one noisy vector: the sums' noises belong together.
+        jets = [*sanitized.jets(), sanitized.yy, sums[0, 0]]
+        fits = Fits.of(Sums.of(sanitized, simulated.possible(jets)), simulated)
+        errors = simulated.normals("errors", self.scaling.dimension)
+        scores = fits.spectra.times(2 * np.sqrt(fits.variance[:, None]) * errors, 0.5)
+        return Spectra(values=2 * fits.spectra.values, vectors=fits.spectra.vectors), scores

@@ -35,6 +35,7 @@ from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.weights import (
     WEIGHTS,
+    Weighing,
     private_rows,
     require_weights,
     weighted_counts,
@@ -65,6 +66,7 @@ class Count(Question):
         "a count is of the records of this data set, and estimates no number of a population: a "
         "share is the mean of a derived yes-or-no column, which has intervals"
     )
+    by_design: ClassVar[Literal["mean", "total"] | None] = "total"
     stated_fields: ClassVar[frozenset[str]] = frozenset({"where"})
     usually_conditioned: ClassVar[bool] = True
 
@@ -78,7 +80,7 @@ class Count(Question):
         ),
     )
 
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -63,6 +63,7 @@ from mechanisms.statistics.questions import Question, Viewed, widened
 from mechanisms.statistics.weights import (
     HELD_PARTS,
     WEIGHTS,
+    Weighing,
     Weights,
     private_rows,
     require_weights,
@@ -146,7 +147,7 @@ class Histogram(Question):
         ),
     )
 
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
     ranges: bool = field(
         default=False,
         metadata=meaning(
@@ -361,7 +362,7 @@ class RangeCounts(Question):
     columns: tuple[str, ...] = field(metadata=meaning("One number column."))
     edges: Mapping[str, Edges] = field(metadata=meaning("Its edges."))
     outside: Outside | Mapping[str, Outside] = field(metadata=meaning("See the histogram."))
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

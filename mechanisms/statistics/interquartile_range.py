@@ -47,7 +47,7 @@ from mechanisms.statistics.quantile import (
     base_measure_field,
 )
 from mechanisms.statistics.questions import Question
-from mechanisms.statistics.weights import WEIGHTS
+from mechanisms.statistics.weights import WEIGHTS, Weighing
 
 LOWER, UPPER = 0.25, 0.75
 _Z = 1.959964  # the 97.5% quantile of a normal variable
@@ -80,7 +80,7 @@ class InterquartileRange(Question):
     kind: Literal["interquartile_range"] = "interquartile_range"
     column: str = field(metadata=meaning("A number or boolean column."))
     base_measure: BaseMeasure = field(default="auto", metadata=base_measure_field())
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

@@ -29,7 +29,7 @@ from mechanisms.statistics.designs.regression import (
 )
 from mechanisms.statistics.designs.rows import CodeRows
 from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
-from mechanisms.statistics.weights import LOSS_WEIGHTS
+from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing
 
 LARGEST_RIDGE = 1e100
 
@@ -152,7 +152,7 @@ class LinearRegression(OfFeatures):
 
     formula: str | None = field(default=None, metadata=formula_field())
     base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
-    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
+    weights: Weighing = field(default=None, metadata=LOSS_WEIGHTS)
 
     def spelled(self, schema: Schema, /) -> Mapping[str, object]:
         """Return the fields that have several spellings, each in one."""

@@ -56,7 +56,7 @@ from mechanisms.statistics.designs.regression import (
 from mechanisms.statistics.designs.rows import code_chunk, with_weights
 from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
 from mechanisms.statistics.questions import widened
-from mechanisms.statistics.weights import LOSS_WEIGHTS, Weights, weights_of
+from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing, Weights, weights_of
 
 _LARGEST_LOGIT = Fraction(4)  # it moves the odds by a factor of 3000 between the bounds
 _PROBED: Json = {
@@ -104,7 +104,7 @@ class LogisticRegression(OfFeatures):
     q: float | Literal["auto"] = field(default="auto", metadata=share_field())
 
     formula: str | None = field(default=None, metadata=formula_field())
-    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
+    weights: Weighing = field(default=None, metadata=LOSS_WEIGHTS)
 
     def spelled(self, schema: Schema, /) -> Mapping[str, object]:
         """Return the fields that have several spellings, each in one; the target among them.

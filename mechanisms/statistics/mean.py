@@ -45,6 +45,7 @@ from mechanisms.statistics.second_order import Jet, MomentReader
 from mechanisms.statistics.total import centred_space, linear_form
 from mechanisms.statistics.weights import (
     WEIGHTS,
+    Weighing,
     private_rows,
     require_weights,
     weighted_form,
@@ -70,6 +71,7 @@ class Mean(Question):
     probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "mean", "columns": ["x", "y"]}, ENDS),)
     error_law: ClassVar[ErrorLaw] = "linear where rows are known"
     precedes_columns: ClassVar[bool] = True
+    by_design: ClassVar[Literal["mean", "total"] | None] = "mean"
     suggested: ClassVar[bool] = True
 
     hints: ClassVar[Mapping[str, FieldHint]] = {"clip": CLIP_HINT}
@@ -78,7 +80,7 @@ class Mean(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once.")
     )
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
     clip: Clip = field(default="none", metadata=CLIP)
 
     def check(self, schema: Schema) -> None:

@@ -41,7 +41,7 @@ from mechanisms.statistics.designs.regression import (
     formula_field,
 )
 from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
-from mechanisms.statistics.weights import LOSS_WEIGHTS
+from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing
 
 MOST_DECIMALS = 9
 
@@ -129,7 +129,7 @@ class QuantileRegression(OfFeatures):
 
     formula: str | None = field(default=None, metadata=formula_field())
     base_measure: BaseMeasureName = field(default="auto", metadata=base_measure_field())
-    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
+    weights: Weighing = field(default=None, metadata=LOSS_WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

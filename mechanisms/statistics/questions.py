@@ -44,6 +44,7 @@ from mechanisms.statistics.cells.spelling import (
 )
 from mechanisms.statistics.conditions import PRESENCE, Condition, selecting_ms, values_ms
 from mechanisms.statistics.facts.defaults import Facts
+from mechanisms.statistics.weights import UNWEIGHTED
 from mechanisms.views import RowView, added_json
 
 _MS_PER_GROUP = 0.1  # of a plan
@@ -112,6 +113,7 @@ class Question(Facts):
             "derive": _spelled_derive(self.derive, wider),
             "where": spelled_where(self.where, wider),
             "by": spelled_by(self.by, wider),
+            **_spelled_weights(self, schema),
         }
         return {**found, **_spelled_missing(self, schema, wider)}
 
@@ -230,6 +232,15 @@ class Viewed(Generic[S]):
 
 
 @runtime_checkable
+class Several(Protocol):
+    """Several questions in one."""
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Return them, each as the ``statistic`` of a dataclass."""
+
+
+@runtime_checkable
 class Designed(Protocol):
     """A question that makes columns of its own out of those there are."""
 
@@ -247,6 +258,8 @@ def viewed(statistic: S, schema: Schema) -> Viewed[S]:
     """
     derive: Mapping[str, str | Derived] = getattr(statistic, "derive", {})
     view, facts = _view(statistic, schema, derive), {}
+    if getattr(statistic, "weights", None) == UNWEIGHTED:
+        statistic = replace(statistic, weights=None)  # type: ignore[type-var]
     if derive:
         statistic = replace(statistic, derive={})  # type: ignore[type-var]
         facts = {"derived": added_json(view, list(derive))}
@@ -375,6 +388,29 @@ def _spelled_derive(
         else replace(each, expr=spelled_expression(each.expr, wider))
         for name, each in sorted(derive.items())
     }
+
+
+def weighed(statistic: S, schema: Schema) -> S:
+    """Return a question with the weights of the data set's design, where it says none.
+
+    A question that says null keeps saying so; without a design it says nothing by it.
+    """
+    whole: Any = statistic
+    if isinstance(statistic, Several):
+        parts = (replace(each, statistic=weighed(each.statistic, schema)) for each in whole.parts)
+        return cast(S, replace(whole, parts=tuple(parts)))
+    said = _spelled_weights(statistic, schema)
+    return cast(S, replace(whole, **said)) if said else statistic
+
+
+def _spelled_weights(statistic: object, schema: Schema) -> dict[str, object]:
+    """Return the weights of a question that may have some, as it is meant of a data set."""
+    if not hasattr(statistic, "weights"):
+        return {}
+    said, design = statistic.weights, schema.design
+    if design is None:
+        return {"weights": said or None}
+    return {"weights": design.weight if said is None else said}
 
 
 def _spelled_missing(statistic: Question, schema: Schema, wider: Schema) -> Mapping[str, object]:

@@ -29,7 +29,7 @@ from mechanisms.statistics.facts.readings import Reading, covers, of_columns
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.variance import MAX_COLUMNS, Variance
-from mechanisms.statistics.weights import WEIGHTS
+from mechanisms.statistics.weights import WEIGHTS, Weighing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Std(Question):
             f"Number or boolean columns, each named once; at most {MAX_COLUMNS}.",
         )
     )
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
     clip: Clip = field(default="none", metadata=CLIP)
 
     @property

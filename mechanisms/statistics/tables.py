@@ -48,6 +48,7 @@ from mechanisms.statistics.questions import Question, widened
 from mechanisms.statistics.weights import (
     HELD_PARTS,
     WEIGHTS,
+    Weighing,
     Weights,
     require_weights,
     weights_of,
@@ -214,7 +215,7 @@ class Tables(Question):
         ),
     )
 
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
     hierarchy: str | None = field(
         default=None,
         metadata=meaning(

@@ -62,6 +62,7 @@ from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import MomentReader
 from mechanisms.statistics.weights import (
     WEIGHTS,
+    Weighing,
     private_rows,
     require_weights,
     weighted_form,
@@ -93,6 +94,7 @@ class Sum(Question):
         "a sum is of the records of this data set, and estimates no number of a population: a mean "
         "does, and has intervals"
     )
+    by_design: ClassVar[Literal["mean", "total"] | None] = "total"
     stated_fields: ClassVar[frozenset[str]] = frozenset({"where"})
 
     hints: ClassVar[Mapping[str, FieldHint]] = {"clip": CLIP_HINT}
@@ -101,7 +103,7 @@ class Sum(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once.")
     )
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
     clip: Clip = field(default="none", metadata=CLIP)
 
     def check(self, schema: Schema) -> None:

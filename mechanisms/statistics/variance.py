@@ -39,7 +39,13 @@ from mechanisms.statistics.second_order import (
     covariance_error,
     public_or_joint_details,
 )
-from mechanisms.statistics.weights import WEIGHTS, private_rows, require_weights, weighted_form
+from mechanisms.statistics.weights import (
+    WEIGHTS,
+    Weighing,
+    private_rows,
+    require_weights,
+    weighted_form,
+)
 
 MAX_COLUMNS = 1000
 
@@ -66,7 +72,7 @@ class Variance(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once; at most 1000.")
     )
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
     clip: Clip = field(default="none", metadata=CLIP)
 
     def check(self, schema: Schema) -> None:

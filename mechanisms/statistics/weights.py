@@ -52,7 +52,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial, wraps
-from typing import Protocol, TypeVar, cast
+from typing import Annotated, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,14 +83,42 @@ from mechanisms.statistics.additive import AdditiveForm, Coordinates, Leaf, Tree
 
 Integers = NDArray[np.int64]
 
+UNWEIGHTED = ""
+"""What a question holds that says null: each record counts once, whatever the design says."""
+
+
+class _Stated:
+    """Tells null, which a question says, from a field that it leaves out.
+
+    Validation leaves defaults alone. The schema is one of pydantic's, which is not imported here.
+    """
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: Callable[[object], dict[str, object]]
+    ) -> dict[str, object]:
+        """Return what reads a column's name, or null."""
+        told = {"type": "no-info", "function": _told}
+        return {"type": "function-after", "function": told, "schema": handler(source)}
+
+
+def _told(name: str | None) -> str:
+    return UNWEIGHTED if name is None else name
+
+
+Weighing = Annotated[str | None, _Stated()]
+"""A column of weights; None where nothing is said, and :data:`UNWEIGHTED` for null."""
+
+_NULL = (
+    "Left out: by the weight that the data set's design declares, else each counts once. Null: "
+    "each counts once."
+)
 WEIGHTS = meaning(
     "A number column by which each record counts, its lower bound 0 or more: survey weights, "
-    "hours, population. Null: each counts once.",
+    f"hours, population. {_NULL}",
     example="weight",
 )
 LOSS_WEIGHTS = meaning(
-    "A number column, its lower bound 0 or more, by which each record's loss counts. Null: each "
-    "counts once.",
+    f"A number column, its lower bound 0 or more, by which each record's loss counts. {_NULL}",
     example="weight",
 )
 NOTE = "In a preview every record has the largest weight."

@@ -526,3 +526,22 @@ def test_a_condition_without_its_column_is_not_left_out(
     asked = {"columns": ["income"], "epsilon": "0.1", "wanted": "epsilon", **filled}
     wrong = analyst.send(form_of(analyst, dataset, "sum"), "Preview", status=422, **asked)
     assert _fault(wrong, ident(place))
+
+
+def test_the_declared_weight_is_the_usual_choice_and_none_can_be_chosen(
+    analyst: Browsing, admin: httpx.Client
+) -> None:
+    own = upload(admin, columns=COLUMNS, name="by design", design={"weight": "food"})["id"]
+    assert "by default records count by food" in analyst.open(f"/desk/datasets/{own}").text
+    page = form_of(analyst, own, "mean")
+    options = page.tree.xpath("//select[@name='weights']/option")
+    assert [each.text_content().strip() for each in options][:2] == [
+        "by the declared weight, food", "each record counts once",
+    ]  # fmt: skip
+    for chosen, said in ((options[0], "food"), (options[1], None)):
+        filled = {"columns": ["income"], "epsilon": "0.1", "wanted": "epsilon"}
+        filled |= {"weights": chosen.get("value") or ""}
+        confirm = analyst.send(form_of(analyst, own, "mean"), "Release", **filled)
+        done = analyst.send(confirm, "Release")
+        asked = admin.get(f"/v1/releases/{done.path.rsplit('/', 1)[1]}").json()["statistic"]
+        assert asked["weights"] == said

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from typing import Annotated, Any, Union, get_args
 
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
+from app.services.plans.questions import statistic_json
 from mechanisms.analysis.hypothesis import HypothesisTest
 from mechanisms.catalog import MECHANISMS, STATISTICS, calibrate, offers
 from mechanisms.contract import InvalidStatisticError
@@ -20,6 +21,7 @@ from mechanisms.statistics.count import Count
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.stack import MechanismName, Part, Stack
+from mechanisms.statistics.weights import UNWEIGHTED
 from tests.tiers import in_one
 
 SCHEMA = Schema({"x": NumberColumn(Fraction(0), Fraction(1))}, Adjacency.REPLACE_ONE, 10)
@@ -134,14 +136,17 @@ def test_statistics_are_request_models() -> None:
     assert MODEL.validate_json(text, strict=True) == Histogram(
         columns=("x",), edges={"x": (0, 0.5, 1)}
     )
+    # null is said of weights: left out, they are those of the data set's design
     again = json.dumps(asdict(count))
-    assert MODEL.validate_json(again, strict=True) == count
+    assert MODEL.validate_json(again, strict=True) == replace(count, weights=UNWEIGHTED)
+    left_out = json.dumps({k: v for k, v in asdict(count).items() if k != "weights"})
+    assert MODEL.validate_json(left_out, strict=True) == count
     truth = MODEL.validate_json(
         '{"kind":"count","where":[{"column":"b","op":"==","value":true}]}', strict=True
     )
     assert truth.where[0].value is True
     stack = Stack(parts=(Part(statistic=count, share=0.5), Part(statistic=truth, norm="l1")))
-    assert MODEL.validate_json(json.dumps(asdict(stack)), strict=True) == stack
+    assert MODEL.validate_json(json.dumps(statistic_json(stack)), strict=True) == stack
     for bad in (
         '{"kind":"mean"}',
         '{"kind":"mean","columns":["x"],"more":1}',

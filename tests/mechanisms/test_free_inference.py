@@ -75,7 +75,7 @@ def test_every_kind_has_standard_errors_or_says_why_not(kind: str) -> None:
     facts, mechanism = proof.schema(adjacency, 40), proof.mechanism
     alone = calibrate(statistic, facts, EPSILON, mechanism=mechanism)
     why = alone.details.get("no_inference", "")
-    if not is_offered(statistic):
+    if not is_offered(statistic, facts):
         assert why
         assert isinstance(statistic, Stack) or why == statistic.no_inference
         with pytest.raises(InvalidStatisticError) as refused:

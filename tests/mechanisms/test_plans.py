@@ -202,8 +202,9 @@ def test_sums_of_groups_that_are_one_vector_are_read_again() -> None:
     assert drawn(read_again(plan), data) == drawn(plan, data)
 
 
-ELSEWHERE = {"by/sums", "clip/private", "clip/stated", "ranges"}
-"""Those of no offer's first question: written and read below, in test_clipping and test_ranges."""
+ELSEWHERE = {"by/sums", "clip/private", "clip/stated", "ranges", "inference/design"}
+"""Those of no offer's first question: written and read below, in test_clipping, test_ranges and
+test_design_errors."""
 
 
 def test_all_parameters_are_stored_by_some_offer() -> None:

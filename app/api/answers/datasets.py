@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from app.api.answers.ledger import DatasetBudgetAnswer, budget_fields
 from app.api.answers.paging import Answer, json_page_of
-from app.domain.datasets import StatedPeople, columns_json, derived_json
+from app.domain.datasets import StatedPeople, columns_json, derived_json, design_json
 from app.domain.policies import policy_json
 from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
@@ -38,6 +38,8 @@ class DatasetAnswer(Answer):
     """Who a person is, as in the spec; null where one row is one person."""
     protects: str
     """Who is protected by its releases, in words."""
+    design: dict[str, Any] | None = Field(default=None, exclude_if=lambda said: said is None)
+    """How the rows were sampled, as in the spec; absent where nothing is said of it."""
     columns: dict[str, dict[str, Any]]
     """The columns by name, as in the spec. A derived one has its bounds and, as `expr`, what it is
     made of."""
@@ -190,6 +192,7 @@ def dataset_answer(view: DatasetView) -> DatasetAnswer:
         max_rows=facts.columns.max_rows,
         unit=None if facts.columns.unit is None else unit_json(facts.columns.unit),
         protects=facts.schema.protects.words,
+        design=None if facts.columns.design is None else design_json(facts.columns.design),
         columns=columns_json(facts.columns) | derived_json(facts.columns),
         status=record.status.value,
         account=record.account,

@@ -179,9 +179,9 @@ class TermAnswer(Answer):
     nothing can be said of it."""
     reason: str | None = Field(default=None, exclude_if=lambda said: said is None)
     """Why `estimate` is null, in a sentence; absent where it is not."""
-    std_error: float
+    std_error: float | None
     """Its standard error: half the width of the middle 68.3% of where the population's may be; in
-    days or seconds where the number is a date or a moment."""
+    days or seconds where the number is a date or a moment. null where it cannot be said."""
     confidence_95: list[float | str]
     """Low and high: where the population's number is, sampling and privacy noise together."""
     noise_95: list[float | str] | None

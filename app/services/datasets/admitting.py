@@ -16,7 +16,9 @@ from app.domain.datasets import (
     TextFile,
     columns_json,
     derived_json,
+    design_json,
     parse_columns,
+    parse_design,
     with_levels,
 )
 from app.domain.policies import Policy, policy_json
@@ -40,6 +42,7 @@ def declared_columns(
     adjacency: Adjacency,
     max_rows: int | None,
     unit: Mapping[str, object] | None = None,
+    design: Mapping[str, object] | None = None,
 ) -> ColumnsSpec:
     """Return the columns of a spec, and those it derives from them, as they stand in JSON.
 
@@ -49,6 +52,8 @@ def declared_columns(
         By name: ``expr``, and ``lower`` and ``upper`` where they are narrowed.
     unit
         Who a person is: ``column``, ``max_rows`` and perhaps ``reduce``.
+    design
+        How rows were sampled: ``weight``, and perhaps ``strata``, ``replicates`` and ``scale``.
 
     Raises
     ------
@@ -68,7 +73,8 @@ def declared_columns(
     except InvalidSpecError as error:
         faults = [*error.more, *_derived_faults(columns, wanted)]
         raise InvalidSpecError(error.field_name, error.detail, faults) from None
-    return with_derived(spec, wanted)
+    made = with_derived(spec, wanted)
+    return made if design is None else replace(made, design=parse_design(design))
 
 
 def _derived_faults(
@@ -247,6 +253,8 @@ def _declared(new: NewDataset, origin: Origin) -> Mapping[str, object]:
     }
     if new.columns.unit is not None:
         spec["unit"] = unit_json(new.columns.unit)
+    if new.columns.design is not None:
+        spec["design"] = design_json(new.columns.design)
     if new.columns.text != TextFile():
         spec["text"] = asdict(new.columns.text)
     return spec

@@ -111,6 +111,7 @@ def facts_of(record: DatasetRecord) -> DatasetFacts:
         derived=spec.get("derive"),
         unit=spec.get("unit"),
         text=spec.get("text"),
+        design=spec.get("design"),
     )
     delta = delta_of(spec.get("delta"))
     return DatasetFacts(

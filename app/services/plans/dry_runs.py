@@ -31,7 +31,7 @@ from app.services.plans.answers import (
 )
 from app.services.plans.missing import with_typical
 from app.services.plans.plans import PlanService, estimate_of, make_plan
-from app.services.plans.questions import Question, asked_json
+from app.services.plans.questions import Question, asked_json, weighed_for
 from app.tidy.pivots import csv_text
 from mechanisms.contract import with_drawn
 from mechanisms.domain import CategoryColumn, Column, zone_named
@@ -68,7 +68,7 @@ class DryRunService:
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         self._plans.require_askable(question)
         asked, question = (
-            question,
+            weighed_for(question, facts.schema),
             await self._plans.spelled(facts, question, person=caller.person, free=True),
         )
         made = min(assumed.rows_of(facts.schema), MOST_ROWS) * len(facts.schema.columns)

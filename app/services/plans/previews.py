@@ -19,7 +19,7 @@ from app.services.plans.answers import noise_json, plan_json
 from app.services.plans.lanes import FREE_S, OutOfTimeError, at_most
 from app.services.plans.missing import warned, with_typical
 from app.services.plans.plans import Offer, PlanService, estimate_of, make_plan
-from app.services.plans.questions import Question, asked_json
+from app.services.plans.questions import Question, asked_json, weighed_for
 from mechanisms.contract import Noise
 from mechanisms.domain import Schema
 from mechanisms.estimates.accuracy import USUALLY_TRIED, AskedAt, is_searched, smallest_epsilon
@@ -99,7 +99,7 @@ class PreviewService:
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
         self._plans.require_askable(question)
         asked, question = (
-            question,
+            weighed_for(question, facts.schema),
             await self._plans.spelled(facts, question, person=caller.person, free=True),
         )
         expected_ms = question.planning_ms(facts.schema)

@@ -25,8 +25,10 @@ from mechanisms.statistics.questions import (
     canonical_ms,
     deriving,
     planning_ms,
+    weighed,
 )
 from mechanisms.statistics.stack import Stack
+from mechanisms.statistics.weights import UNWEIGHTED
 
 KINDS: Sequence[str] = tuple(STATISTICS)
 """The kind of every statistic on offer."""
@@ -133,6 +135,11 @@ def spelled(question: Question, schema: Schema) -> Question:
     return replace(question, statistic=statistic, mechanism=mechanism)
 
 
+def weighed_for(question: Question, schema: Schema) -> Question:
+    """Return a question with the weights that it is meant with, said: as it is stored and shown."""
+    return replace(question, statistic=weighed(question.statistic, schema))
+
+
 def spelling_ms(question: Question) -> float:
     """Return about how many milliseconds of one core :func:`spelled` takes."""
     asked = question.statistic
@@ -187,6 +194,8 @@ def _told(fields: Mapping[str, Any]) -> dict[str, object]:
         for name, value in fields.items()
         if (value or name not in rare) and _USUAL.get(name) != value
     }
+    if fields.get("weights") == UNWEIGHTED:
+        stated["weights"] = None
     for name in ("where", "target"):
         stated |= {name: _conditions(stated[name])} if name in stated else {}
     if "by" in stated:

@@ -31,6 +31,7 @@ from mechanisms.domain import Schema
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.presentation import counted, shown
 from mechanisms.privacy import NANOS_PER_EPSILON, PURE, ZCDP, Epsilon, definition_of
+from mechanisms.statistics.questions import weighed
 
 _ALL_WORDING = (
     "Post-processing: least squares of the numbers of these releases, by the known law of their "
@@ -73,6 +74,7 @@ class DerivationService:
         """
         record = await self._releases.get(release, caller=caller)
         facts = await self._datasets.present(record.dataset)
+        statistic = weighed(statistic, facts.schema)
         if together_with:
             return await self._all(record, together_with, facts, statistic, caller=caller)
         asked = read_question(record.request)

@@ -29,6 +29,7 @@ from app.services.plans.questions import (
     question_key,
     read_question,
     spelled,
+    weighed_for,
 )
 from app.services.releases.charged_draws import ReadyDraw
 from app.services.releases.draws import DrawService
@@ -204,6 +205,7 @@ class ReleaseService:
             that is raised after it.
         """
         facts = await self._datasets.present(dataset)
+        question = weighed_for(question, facts.schema)
         one = await self._plans.spelled(facts, question, person=caller.person)
         asked = _Asked.under(idem, one, facts.id)
         idem = asked.key

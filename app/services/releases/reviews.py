@@ -29,7 +29,7 @@ from app.services.datasets.readable import ReadableData
 from app.services.people.keys import Caller
 from app.services.plans.answers import status_of
 from app.services.plans.plans import PlanService, charged_plan
-from app.services.plans.questions import Question
+from app.services.plans.questions import Question, weighed_for
 from app.services.releases.jobs import JobRunner
 from app.services.releases.public_moments import LedgerClock, PublicMoments, job_of_record
 from app.store import Charged, Debit, Reader, ReleaseRecord, Store, UnitOfWork
@@ -213,6 +213,7 @@ class ReviewService:
             )
         facts = await self._datasets.present(found.dataset)
         require_askable(facts, kinds=question.kinds, epsilon=question.epsilon)
+        question = weighed_for(question, facts.schema)
         # A review that has begun goes on: planned as one that everything is reviewed under.
         always = replace(facts, policy=replace(facts.policy, review=Review(Epsilon(0))))
         offer = await self._plans.offer(always, question, person=caller.person)

@@ -32,7 +32,7 @@ from app.services.datasets.datasets import (
 from app.services.people.keys import Caller
 from app.services.plans.plans import Offer, PlanService
 from app.services.plans.previews import MOST_PLANNED, PlannedQuestion, PreviewService
-from app.services.plans.questions import Question, read_question
+from app.services.plans.questions import Question, read_question, weighed_for
 from app.services.plans.wording import in_words
 from app.services.releases.releases import Approval, ReleaseService
 from app.services.releases.reviews import ReviewService
@@ -474,7 +474,8 @@ class StudyPlanService:
         found = []
         for place, each in enumerate(planned):
             try:
-                question = await self._priced(facts, each, caller=caller)
+                priced = await self._priced(facts, each, caller=caller)
+                question = weighed_for(priced, facts.schema)
                 asked = replace(question, purpose=question.purpose or purpose)
                 offer = await self._offer(facts, asked, caller=caller)
             except Problem as problem:

@@ -20,7 +20,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, mo
 
 from app.domain.access import AccessList
 from app.domain.columns import InvalidSpecError
-from app.domain.datasets import Encoding, SamePeople, TextFile, column_named
+from app.domain.datasets import (
+    MOST_REPLICATES,
+    Encoding,
+    SamePeople,
+    TextFile,
+    column_named,
+)
 from app.domain.policies import Policy, Review, Role
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.reviews import Decision
@@ -197,6 +203,23 @@ class UnitSpec(RequestBody):
     must be numbers, and `007` is `7`. With `"text"` no id is read as a number."""
 
 
+class DesignSpec(RequestBody):
+    """How the rows were sampled, from public documents of the survey."""
+
+    weight: Name = Field(examples=["weight"])
+    """The column by which each row counts. Statistics that take `weights` use it, unless a question
+    names another or says null."""
+    strata: Name | None = Field(default=None, examples=["region"])
+    """A category: rows were drawn within each of its values, independently."""
+    replicates: list[Name] = Field(
+        default=[], max_length=MOST_REPLICATES, examples=[["rep_1", "rep_2"]]
+    )
+    """Columns of replicate weights. With them standard errors are by replicates, not by strata."""
+    scale: float | None = Field(default=None, examples=[0.5])
+    """What the squared differences of the replicates from their mean are multiplied by. Without
+    it one by their number, as of balanced repeated replication."""
+
+
 class BudgetSpec(RequestBody):
     """What a new account starts with, and how it counts."""
 
@@ -297,6 +320,8 @@ class DatasetSpec(RequestBody):
     narrower `lower` and `upper`. They are stored and may be asked about like any other."""
     unit: UnitSpec | None = Field(default=None, examples=[{"column": "person_id", "max_rows": 5}])
     """Who a person is, where one may have several rows. Without it one row is one person."""
+    design: DesignSpec | None = Field(default=None, examples=[{"weight": "weight"}])
+    """How the rows were sampled: by it answers are weighted, and have standard errors."""
     budget: BudgetSpec | None = Field(default=None, examples=[EXAMPLE["budget"]])
     """What its account may spend. Required unless `account` names an existing budget."""
     account: Printable | None = Field(default=None, max_length=100, examples=["acc_2f7c"])
@@ -350,6 +375,7 @@ class DatasetSpec(RequestBody):
                 adjacency=self.adjacency,
                 max_rows=self.max_rows,
                 unit=self._unit(),
+                design=None if self.design is None else self.design.model_dump(),
             )
         except InvalidSpecError as error:
             raise self._refusal(error) from None

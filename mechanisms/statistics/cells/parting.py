@@ -203,11 +203,7 @@ def columns_named(statistic: object) -> tuple[str, ...]:
     several = [getattr(statistic, name, None) or () for name in ("columns", "features")]
     single = [getattr(statistic, name, None) for name in ("column", "target", "offset", "weights")]
     named = [str(name) for names in several for name in names]
-    named += [
-        each.column if isinstance(each, Condition) else str(each)
-        for each in single
-        if each is not None
-    ]
+    named += [each.column if isinstance(each, Condition) else str(each) for each in single if each]
     return tuple(dict.fromkeys(named))
 
 

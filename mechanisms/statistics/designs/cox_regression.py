@@ -66,7 +66,7 @@ from mechanisms.statistics.designs.scaling import (
     public_log,
 )
 from mechanisms.statistics.questions import Question, widened
-from mechanisms.statistics.weights import LOSS_WEIGHTS
+from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing
 
 _LARGEST_RATE = Fraction(3)  # it moves the hazard by a factor of 400 between the bounds
 _START = Fraction(2)
@@ -200,7 +200,7 @@ class CoxRegression(OfFeatures):
             example="Surv(days, died) ~ age + C(arm)",
         ),
     )
-    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
+    weights: Weighing = field(default=None, metadata=LOSS_WEIGHTS)
 
     def __post_init__(self) -> None:
         Question.__post_init__(self)

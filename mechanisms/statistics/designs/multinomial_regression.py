@@ -42,7 +42,7 @@ from mechanisms.statistics.designs.scaling import (
     ScaledColumn,
     coefficient_ranges,
 )
-from mechanisms.statistics.weights import LOSS_WEIGHTS
+from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing
 from mechanisms.words import no_value
 
 _LARGEST_LOGIT = Fraction(4)  # it moves the odds by a factor of 3000 between the
@@ -113,7 +113,7 @@ class MultinomialRegression(OfFeatures):
     )
     q: float | Literal["auto"] = field(default="auto", metadata=share_field())
     formula: str | None = field(default=None, metadata=formula_field())
-    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
+    weights: Weighing = field(default=None, metadata=LOSS_WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

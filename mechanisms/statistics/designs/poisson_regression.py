@@ -46,7 +46,7 @@ from mechanisms.statistics.designs.scaling import (
     coefficient_ranges,
     public_log,
 )
-from mechanisms.statistics.weights import LOSS_WEIGHTS
+from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing
 
 _LARGEST_RATE = Fraction(3)  # it moves the mean by a factor of 400 between the bounds
 _BELOW = Fraction(2)
@@ -106,7 +106,7 @@ class PoissonRegression(OfFeatures):
     bound: float | None = field(default=None, metadata=BOUND)
     q: float | Literal["auto"] = field(default="auto", metadata=share_field())
     formula: str | None = field(default=None, metadata=formula_field(offset=True))
-    weights: str | None = field(default=None, metadata=LOSS_WEIGHTS)
+    weights: Weighing = field(default=None, metadata=LOSS_WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

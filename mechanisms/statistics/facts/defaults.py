@@ -7,7 +7,7 @@ other module names kinds: it asks the class. :class:`mechanisms.contract.Statist
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from mechanisms.contract import ErrorLaw, FieldHint, Json, NearZero, Place, Reading, Statistic
 from mechanisms.domain import NumberColumn, Schema
@@ -45,6 +45,7 @@ class Facts:
 
     has_inference: ClassVar[bool] = False
     no_inference: ClassVar[str] = ""
+    by_design: ClassVar[Literal["mean", "total"] | None] = None
 
     name: ClassVar[str] = ""
     named_by: ClassVar[Mapping[str, Mapping[str, str]]] = {}
@@ -107,7 +108,7 @@ def most_of(expected: float, rows: float) -> float:
 
 def largest_weight(schema: Schema, weights: str | None) -> float:
     """Return the largest weight of a record, 1 where each counts once."""
-    return 1.0 if weights is None else bounds_of(schema, weights)[1]
+    return bounds_of(schema, weights)[1] if weights else 1.0
 
 
 def bounds_of(schema: Schema, name: str) -> Range:

@@ -1,0 +1,218 @@
+"""Designs over HTTP: declared weights by default, and standard errors by the design."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.contract.service import ask, assert_problem, send_upload, settled, spec, upload
+
+ROWS, REPLICATES = 600, 8
+REP = [f"rep_{place}" for place in range(REPLICATES)]
+COLUMNS: dict[str, Any] = {
+    "income": {"type": "number", "lower": 0, "upper": 100},
+    "owner": {"type": "boolean"},
+    "w": {"type": "number", "lower": 0, "upper": 10},
+    "region": {"type": "category", "values": ["a", "b", "c"]},
+    **{name: {"type": "number", "lower": 0, "upper": 20} for name in REP},
+}
+DESIGN: dict[str, Any] = {"weight": "w", "replicates": REP}
+MEAN: dict[str, Any] = {"kind": "mean", "columns": ["income"]}
+
+
+def numbers() -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    region = rng.integers(0, 3, ROWS)
+    income = np.round(np.clip(rng.normal(30 + 15 * region, 12), 0, 100), 3)
+    weight = np.round(rng.uniform(1, 4, ROWS) * (1 + region), 2).clip(0, 10)
+    pairs = rng.integers(0, 2, (REPLICATES, ROWS // 2))
+    halves = np.stack([pairs, 1 - pairs], axis=2).reshape(REPLICATES, ROWS)  # one of each two rows
+    return {
+        "income": income,
+        "owner": (income > 45).astype(int),
+        "w": weight,
+        "region": np.array(["a", "b", "c"])[region],
+        **{name: 2 * weight * half for name, half in zip(REP, halves, strict=True)},
+    }
+
+
+DATA = numbers()
+FILE = "\n".join(
+    [",".join(DATA), *(",".join(map(str, row)) for row in zip(*DATA.values(), strict=True)), ""]
+)
+
+
+def design_upload(client: httpx.Client, **changes: Any) -> Any:
+    room: dict[str, Any] = {"columns": COLUMNS, "budget": {"epsilon": "10000000"}}
+    overlap = {"reason": "the same rows, under several designs"}
+    return upload(client, FILE, **{**room, "overlap": overlap, **changes})
+
+
+@pytest.fixture(scope="module")
+def dataset(admin: httpx.Client) -> str:
+    made = design_upload(admin, design=DESIGN)
+    assert made["design"] == {"weight": "w", "replicates": REP, "scale": 1 / REPLICATES}
+    assert admin.get(f"/v1/datasets/{made['id']}").json()["design"] == made["design"]
+    return str(made["id"])
+
+
+def answer(client: httpx.Client, dataset: str, statistic: Any, **more: Any) -> dict[str, Any]:
+    body = {"epsilon": "10000", **more}
+    return dict(settled(client, ask(client, dataset, statistic, **body)).json())
+
+
+def test_the_declared_weight_is_taken_unless_a_question_says_null(
+    curator: httpx.Client, dataset: str
+) -> None:
+    weighted = answer(curator, dataset, MEAN)
+    assert weighted["statistic"]["weights"] == "w"
+    assert weighted["value"]["income"] == pytest.approx(
+        np.average(DATA["income"], weights=DATA["w"]), abs=0.01
+    )
+    plain = answer(curator, dataset, {**MEAN, "weights": None})
+    assert plain["statistic"]["weights"] is None
+    assert plain["value"]["income"] == pytest.approx(DATA["income"].mean(), abs=0.01)
+    other = answer(curator, dataset, {**MEAN, "weights": "rep_0"})
+    assert other["statistic"]["weights"] == "rep_0"
+    # what is read again says the same, and two spellings are one question
+    url = weighted["id"]
+    assert curator.get(f"/v1/releases/{url}").json()["statistic"]["weights"] == "w"
+    named = ask(curator, dataset, {**MEAN, "weights": "w"}, epsilon="10000", key="spelled")
+    again = ask(curator, dataset, MEAN, epsilon="10000", key="spelled")
+    assert again.json()["id"] == named.json()["id"]
+    reused = ask(curator, dataset, {**MEAN, "weights": None}, epsilon="10000", key="spelled")
+    assert_problem(reused, 422, "idempotency-key-reused")
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        {"kind": "count"},
+        {"kind": "sum", "columns": ["income"]},
+        {"kind": "histogram", "columns": ["region"]},
+        {"kind": "std", "columns": ["income"]},
+        {"kind": "quantile", "column": "income", "levels": [0.5]},
+        {"kind": "tables", "columns": ["region", "owner"], "margins": "all_one_way"},
+    ],
+    ids=lambda each: str(each["kind"]),
+)
+def test_every_kind_with_weights_takes_it(
+    curator: httpx.Client, dataset: str, statistic: Any
+) -> None:
+    url = f"/v1/datasets/{dataset}/previews"
+    shown = curator.post(url, json={"statistic": statistic, "epsilon": "1"}).json()
+    assert shown["statistic"]["weights"] == "w"
+    assert shown["details"]["weights"]["column"] == "w"
+    asked = {"statistic": {**statistic, "weights": None}, "epsilon": "1"}
+    plain = curator.post(url, json=asked)
+    if statistic["kind"] == "count":  # of all rows, which are public here
+        assert_problem(plain, 422, "invalid-request")
+    else:
+        assert plain.json()["statistic"]["weights"] is None
+        assert "weights" not in plain.json()["details"]
+
+
+def test_parts_of_a_stack_take_it_too(curator: httpx.Client, dataset: str) -> None:
+    parts = [{"statistic": MEAN, "share": 1}, {"statistic": {**MEAN, "weights": None}, "share": 1}]
+    found = answer(curator, dataset, {"kind": "stack", "parts": parts})
+    told = [
+        part["statistic"].get("weights", "said nothing") for part in found["statistic"]["parts"]
+    ]
+    assert told == ["w", None]
+
+
+def test_without_a_design_null_says_nothing(curator: httpx.Client, admin: httpx.Client) -> None:
+    dataset = design_upload(admin)
+    assert "design" not in dataset
+    found = answer(curator, dataset["id"], {**MEAN, "weights": None})
+    assert "weights" not in found["statistic"]
+    assert found["value"]["income"] == pytest.approx(DATA["income"].mean(), abs=0.01)
+
+
+def _variance_of_means(replicates: Any) -> float:
+    means = np.array([np.average(DATA["income"], weights=each) for each in replicates])
+    return float(((means - means.mean()) ** 2).mean())
+
+
+def test_standard_errors_are_by_the_replicates(curator: httpx.Client, dataset: str) -> None:
+    found = answer(curator, dataset, MEAN, inference={"share": "1/2"})
+    (term,) = found["inference"]["terms"]
+    assert term["std_error"] == pytest.approx(
+        _variance_of_means([DATA[r] for r in REP]) ** 0.5, rel=0.02
+    )
+    assert found["details"]["inference"]["variance"] == "replicates"
+    assert found["details"]["inference"]["scale"] == f"1/{REPLICATES}"
+    assert found["inference"]["method"].startswith("design-based")
+    total = answer(
+        curator, dataset, {"kind": "sum", "columns": ["owner"]}, inference={"share": "1/2"}
+    )
+    sums = np.array([DATA[r] @ DATA["owner"] for r in REP])
+    assert total["inference"]["terms"][0]["std_error"] == pytest.approx(sums.std(), rel=0.02)
+    some = {**MEAN, "where": [{"column": "region", "op": "==", "value": "b"}]}
+    inside = answer(curator, dataset, some, inference={"share": "1/2"})
+    chosen = DATA["region"] == "b"
+    means = [np.average(DATA["income"][chosen], weights=DATA[r][chosen]) for r in REP]
+    assert inside["inference"]["terms"][0]["std_error"] == pytest.approx(np.std(means), rel=0.03)
+    grouped = answer(curator, dataset, {**MEAN, "by": ["region"]}, inference={"share": "1/2"})
+    assert [each["by"]["region"] for each in grouped["inference"]["terms"]] == ["a", "b", "c"]
+    assert grouped["inference"]["terms"][1]["std_error"] == pytest.approx(np.std(means), rel=0.03)
+
+
+def test_what_noise_hides_cannot_be_said(curator: httpx.Client, dataset: str) -> None:
+    """At so small an epsilon about half of the variances are not positive."""
+    terms = []
+    for _ in range(12):
+        found = answer(curator, dataset, MEAN, epsilon="0.01", inference={"share": "1/2"})
+        terms += found["inference"]["terms"]
+    unknown = [each for each in terms if each["std_error"] is None]
+    assert unknown
+    assert all(each["confidence_95"] == [0, 100] for each in unknown)
+
+
+def test_other_weights_have_no_standard_errors(curator: httpx.Client, dataset: str) -> None:
+    asked = {**MEAN, "weights": "rep_1"}
+    refused = ask(curator, dataset, asked, epsilon="1", inference={"share": "1/2"})
+    assert_problem(refused, 422, "invalid-request")
+    whole = answer(curator, dataset, {**MEAN, "weights": None}, inference={"share": "1/2"})
+    assert whole["inference"]["cost"] == "0"
+
+
+def test_strata_and_accounts_with_a_delta(curator: httpx.Client, admin: httpx.Client) -> None:
+    design = {"weight": "w", "strata": "region"}
+    budget = {"epsilon": "1000", "delta": "0.000001"}
+    for adjacency in ({}, {"adjacency": "add_remove", "max_rows": 2000}):
+        made = design_upload(admin, design=design, budget=budget, **adjacency)
+        found = answer(curator, made["id"], MEAN, epsilon="30", inference={"share": "1/2"})
+        assert found["mechanism"] == "gaussian"
+        weight, income = DATA["w"], DATA["income"]
+        z = weight * (income - np.average(income, weights=weight))
+        parts = [z[DATA["region"] == name] for name in ("a", "b", "c")]
+        variance = sum(len(each) * each.var(ddof=1) for each in parts) / weight.sum() ** 2
+        (term,) = found["inference"]["terms"]
+        assert term["std_error"] == pytest.approx(variance**0.5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("design", "place"),
+    [
+        ({"weight": "none"}, "design.weight"),
+        ({"weight": "region"}, "design.weight"),
+        ({"weight": "w", "strata": "income"}, "design.strata"),
+        ({"weight": "w", "replicates": ["rep_0"]}, "design.replicates"),
+        ({"weight": "w", "replicates": ["rep_0", "rep_0"]}, "design.replicates"),
+        ({"weight": "w", "replicates": ["rep_0", "region"]}, "design.replicates[1]"),
+        ({"weight": "w", "scale": 1}, "design.scale"),
+        ({"weight": "w", "replicates": REP, "scale": 0}, "design.scale"),
+        ({"weight": "w", "fay": 1}, "design"),
+        ({}, "design.weight"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_its_place(
+    admin: httpx.Client, design: Any, place: str
+) -> None:
+    refused = send_upload(admin, FILE, spec(columns=COLUMNS, design=design))
+    problem = assert_problem(refused, 422, "invalid-request")
+    assert [each["field"] for each in problem["errors"]] == [f"spec.{place}"]
