@@ -39,7 +39,7 @@ from mechanisms.contract import (
     Statistic,
     require_valid,
 )
-from mechanisms.domain import Schema
+from mechanisms.domain import SUM_MAX, Schema
 from mechanisms.exact.floats import Floats, Many
 from mechanisms.geometry.advisor import MOST_TRIES, Advice, adjacent_output_space_svg, advise
 from mechanisms.geometry.laws import noise_law, simulate
@@ -65,6 +65,7 @@ from mechanisms.statistics.curves.counts import (
     changed_arrays,
 )
 from mechanisms.statistics.histogram import RangeCounts
+from mechanisms.statistics.weights import weights_of
 
 _SMOOTH_RATE = Fraction(1, 2**60)  # finer lattices would leave the floats that describe the noise
 _MS_PER_COORDINATE = 0.15  # measured; of the noise of one
@@ -438,7 +439,8 @@ class CountedCells:
             noise=lambda count, seed: self._shaped(_whole_noise(noise, count, seed)),
         )
         read = self.statistic.read(noisy, self.schema)
-        return read if self.schema.protects.rows == 1 else read.of_rows_alone()
+        alike = self.schema.protects.rows == 1 and self.statistic.weights is None
+        return read if alike else read.of_rows_alone()
 
     def draw(self, data: Data, randomness: Randomness) -> Outcome:
         """Return the answer about all records, which are one group."""
@@ -458,8 +460,10 @@ class CountedCells:
         return changed_arrays(sizes, self.statistic.curves(counts, self.schema))
 
     def _shaped(self, counts: Floats) -> Floats:
-        """Return vectors of counts in the shape (vectors, groups, cells, 2)."""
-        return counts.reshape(-1, self.groups, counts.shape[-1] // (2 * self.groups), 2)
+        """Return vectors of counts, or of weights, in the shape (vectors, groups, cells, 2)."""
+        weights = weights_of(self.statistic, self.schema)
+        unit = 1.0 if weights is None else float(weights.largest_share / SUM_MAX)
+        return unit * counts.reshape(-1, self.groups, counts.shape[-1] // (2 * self.groups), 2)
 
 
 def _whole_noise(noise: IntegerNoise, count: int, seed: bytes) -> Floats:

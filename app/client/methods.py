@@ -51,6 +51,18 @@ class TablesKeywords(Selecting, Options, total=False):
     known: object
 
 
+class CovarianceKeywords(Selecting, Options, total=False):
+    """Keywords of ``covariance``."""
+
+    weights: object
+
+
+class CorrelationKeywords(Selecting, Options, total=False):
+    """Keywords of ``correlation``."""
+
+    weights: object
+
+
 class MultinomialRegressionKeywords(Selecting, Options, total=False):
     """Keywords of ``multinomial_regression``."""
 
@@ -95,6 +107,7 @@ class KaplanMeierKeywords(Selecting, Options, total=False):
     time: object
     event: object
     edges: object
+    weights: object
 
 
 class RocKeywords(Selecting, Options, total=False):
@@ -103,6 +116,7 @@ class RocKeywords(Selecting, Options, total=False):
     score: object
     label: object
     edges: object
+    weights: object
 
 
 class SummaryKeywords(Selecting, Options, total=False):
@@ -209,7 +223,7 @@ class Methods:
 
     @Call
     def covariance(
-        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[CovarianceKeywords]
     ) -> Steps[Release]:
         """Release ``covariance``.
 
@@ -219,7 +233,7 @@ class Methods:
 
     @Call
     def correlation(
-        self, /, *columns: str, epsilon: Amount, **fields: Unpack[Selected]
+        self, /, *columns: str, epsilon: Amount, **fields: Unpack[CorrelationKeywords]
     ) -> Steps[Release]:
         """Release ``correlation``.
 

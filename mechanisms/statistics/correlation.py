@@ -12,7 +12,7 @@ correlation, and 0 is answered, with an interval as wide as [-1, 1].
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
 from math import sqrt
@@ -43,6 +43,7 @@ from mechanisms.statistics.facts.readings import Reading, covers, of_matrix
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import Jet, MomentReader, covariance_error
+from mechanisms.statistics.weights import WEIGHTS, private_rows, require_weights, weighted_form
 
 # The variance of a column whose codes differ by about one step; less is noise.
 # A noisy variance may be zero or less: slopes need one of a code step at least.
@@ -71,6 +72,7 @@ class Correlation(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once; 2 to 64.")
     )
+    weights: str | None = field(default=None, metadata=WEIGHTS)
 
     @property
     def divided_by(self) -> tuple[tuple[str, ...], ...]:
@@ -80,6 +82,8 @@ class Correlation(Question):
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         Moments(columns=self.columns).check(schema)
+        if self.weights is not None:
+            require_weights(schema, self.weights)
         if len(self.columns) < self.least_columns:
             raise InvalidStatisticError(
                 "a correlation is of two columns or more: that of one with itself is 1; name "
@@ -141,6 +145,9 @@ class Correlation(Question):
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: the coordinates of ``moments``, the matrix as the answer."""
+        if self.weights is not None:
+            form = replace(self, weights=None).additive(private_rows(schema))
+            return weighted_form(form, schema, self.weights, total=False, squares=True)
         parent = Covariance(columns=self.columns).additive(schema)
         numbers = require_numbers(schema, self.columns, "columns")
         layout = moment_layout(self.columns, schema)

@@ -12,7 +12,7 @@ a whole need not be positive definite.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar, Literal
 
@@ -38,6 +38,7 @@ from mechanisms.statistics.second_order import (
     covariance_error,
     public_or_joint_details,
 )
+from mechanisms.statistics.weights import WEIGHTS, private_rows, require_weights, weighted_form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +63,13 @@ class Covariance(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once; 2 to 64.")
     )
+    weights: str | None = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""
         Moments(columns=self.columns).check(schema)
+        if self.weights is not None:
+            require_weights(schema, self.weights)
         if len(self.columns) < self.least_columns:
             raise InvalidStatisticError(
                 "a covariance is of two columns or more: that of one with itself is its variance; "
@@ -119,6 +123,9 @@ class Covariance(Question):
 
     def additive(self, schema: Schema) -> AdditiveForm:
         """Return the form: the coordinates of ``moments``, the matrix as the answer."""
+        if self.weights is not None:
+            form = replace(self, weights=None).additive(private_rows(schema))
+            return weighted_form(form, schema, self.weights, total=False, squares=True)
         numbers = require_numbers(schema, self.columns, "columns")
         layout = moment_layout(self.columns, schema)
 

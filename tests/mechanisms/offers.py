@@ -43,6 +43,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from mechanisms.analysis.hypothesis import HypothesisTest
 from mechanisms.analysis.pca import PrincipalComponents
 from mechanisms.analysis.summary import Summary
@@ -101,6 +103,15 @@ def _weighted_variance(columns: Mapping[str, Any]) -> float:
     weights, x = columns["w"], columns["x"]
     mean = (weights * x).sum() / weights.sum()
     return float((weights * (x - mean) ** 2).sum() / weights.sum())
+
+
+def _weighted_covariances(columns: Mapping[str, Any]) -> Any:
+    return np.cov(columns["x"], columns["y"], aweights=columns["w"], bias=True)
+
+
+def _weighted_correlations(columns: Mapping[str, Any]) -> Any:
+    found = _weighted_covariances(columns)
+    return found / np.sqrt(np.outer(np.diag(found), np.diag(found)))
 
 
 _CELLS = {"group": ("a", "b", "c"), "yes": ("false", "true"), "kind": ("low", "high")}
@@ -408,6 +419,34 @@ LISTED: tuple[Proof, ...] = (
         noise=True,
         draws=200,
         fewer={"l2": 130, "linf": 100, "optimal": 80},
+    ),
+    Proof(
+        statistic=Covariance(columns=("x", "y"), weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        plain=lambda columns: {"matrix": _weighted_covariances(columns).tolist()},
+        shape={"matrix": [[0.0, 0.0], [0.0, 0.0]]},
+        common=[weighed(4, x=-1, y=-1)] * 3,
+        changed=(weighed(4, x=1, y=1), weighed(4, x=-1, y=-1)),
+        reading=lambda value: value["matrix"][0][0],
+        cuts=(0.0, 0.25, 0.5, 0.75),
+        caught_at=12,
+        draws=200,
+        noise=True,
+    ),
+    Proof(
+        statistic=Correlation(columns=("x", "y"), weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        plain=lambda columns: {"matrix": _weighted_correlations(columns).tolist()},
+        shape={"matrix": [[0.0, 0.0], [0.0, 0.0]]},
+        common=[weighed(4, x=-1, y=-1), weighed(4, x=1, y=1)],
+        changed=(weighed(4, x=1, y=-1), weighed(4, x=-1, y=-1)),
+        reading=lambda value: value["matrix"][0][1],
+        cuts=(-0.5, 0.0, 0.5),
+        caught_at=40,
+        draws=160,
+        noise=True,
     ),
     Proof(
         statistic=Correlation(columns=("x", "y")),
@@ -801,6 +840,39 @@ LISTED: tuple[Proof, ...] = (
         cuts=(0.0, 0.1, 0.2, 0.3),
         caught_at=8,
         draws=60,
+        noise=False,
+    ),
+    Proof(
+        statistic=KaplanMeier(time="x", event="yes", edges={"x": (-1, 0, 1)}, weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        shape={
+            "curve": [
+                {"time": each, "at_risk": 0.0, "events": 0.0, "survival": 0.0} for each in "01"
+            ]
+        },
+        common=[weighed(4, x=1)] * 8,
+        changed=(weighed(4, x=-1, yes=1), weighed(4, x=1)),
+        reading=lambda value: value["curve"][0]["events"],
+        cuts=(0.0, 2.0, 4.0, 6.0),
+        caught_at=16,
+        draws=80,
+        noise=False,
+    ),
+    Proof(
+        statistic=Roc(score="x", label="yes", edges={"x": (-1, 0, 1)}, weights="w"),
+        mechanism="k_norm",
+        columns=WEIGHED,
+        shape={
+            "curve": [{"threshold": "0", "false_positive": 0.0, "true_positive": 0.0}],
+            "area": 0.0,
+        },
+        common=[weighed(4, x=-1)] * 4,
+        changed=(weighed(4, x=1), weighed(4, x=-1)),
+        reading=lambda value: value["curve"][0]["false_positive"],
+        cuts=(0.0, 0.1, 0.2, 0.3),
+        caught_at=16,
+        draws=80,
         noise=False,
     ),
 )

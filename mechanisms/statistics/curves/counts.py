@@ -99,9 +99,10 @@ class ReadGroups(NamedTuple):
     compared: Mapping[str, object]
 
     def of_rows_alone(self) -> ReadGroups:
-        """Return the answers without what takes rows to be drawn independently.
+        """Return the answers without what takes rows to be drawn independently, each alike.
 
-        Those of one person are not, so there are no intervals, and groups are not compared.
+        Those of one person are not, and weighted ones count unequally: there are no intervals, and
+        groups are not compared.
         """
         return ReadGroups([replace(each, inference=None) for each in self.outcomes], {})
 
@@ -110,8 +111,13 @@ class ReadGroups(NamedTuple):
 class ReadFromCounts(Statistic, Protocol):
     """A statistic that is read off the noisy counts of a histogram: of numbers, and of yes or no.
 
-    :mod:`mechanisms.knorm` draws the histogram; groups are further cells of it.
+    :mod:`mechanisms.knorm` draws the histogram; groups are further cells of it. With ``weights`` its
+    counts are sums of weights.
     """
+
+    @property
+    def weights(self) -> str | None:
+        """Return by which column records count; None where each counts once."""
 
     def histogram(self, schema: Schema, /) -> Histogram:
         """Return the question of all counts, without groups: the last column is a boolean one."""
@@ -169,6 +175,7 @@ class OfTwoColumns(Question):
     limits: ClassVar[Mapping[str, int]] = {"cells": MAX_COUNTED}
     counted: ClassVar[tuple[str, str]]
     edges: Mapping[str, Edges]
+    weights: str | None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -191,7 +198,7 @@ class OfTwoColumns(Question):
         first = self.columns[0]
         column = schema.columns.get(first)
         usual = {first: equal_cells(column)} if _has_edges(column) else {}
-        return Histogram(columns=self.columns, edges={**usual, **self.edges})
+        return Histogram(columns=self.columns, edges={**usual, **self.edges}, weights=self.weights)
 
     def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""

@@ -35,6 +35,7 @@ from mechanisms.statistics.curves.counts import (
     share_at,
     spread_of,
 )
+from mechanisms.statistics.weights import WEIGHTS
 
 _METHOD = (
     f"{METHOD}. The intervals of the rates hold at all thresholds together with 95%, that of the "
@@ -92,6 +93,8 @@ class Roc(OfTwoColumns):
             example={"risk": {"step": 0.1}},
         ),
     )
+
+    weights: str | None = field(default=None, metadata=WEIGHTS)
 
     def answer_numbers(self, schema: Schema, /) -> int:
         """Return two numbers for each threshold, and one for the area."""
