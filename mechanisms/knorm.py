@@ -76,6 +76,7 @@ NOISE = (
     "the law of the added noise, known exactly; sampling error is not in it; an interval holds 95% "
     "(on whole numbers at least that; 94% to 97% where a number combines several coordinates)"
 )
+NOISE_OF_WEIGHTS = "the law of the sums of weights that the answer is read off is known exactly"
 NOISE_OF_COUNTS = (
     "the law of the counts that the answer is read off is known exactly; the intervals of the "
     "answer hold for it and for sampling together"
@@ -397,7 +398,10 @@ def plan_counts(
         grid={"read_off": plan.grid},
         expected_ms=plan.expected_ms + _READING_MS + _MS_PER_COUNT * form.space.dimension,
         alternatives=(),
-        details={**plan.details, "noise": NOISE_OF_COUNTS},
+        details={
+            **plan.details,
+            "noise": NOISE_OF_COUNTS if statistic.weights is None else NOISE_OF_WEIGHTS,
+        },
     )
 
 

@@ -158,9 +158,9 @@ def _weighed(weight: Weight, schema: Schema) -> Usefulness:
     said = {"good": "Good", "weak": "Weak", "noise": "Mostly noise"}[verdict]
     place = " in each group" if weight.tests > 1 else ""
     sentence = (
-        f"{said}. With {weight.rows:,} rows{place} the noise makes the standard error "
-        f"{weight.error:.2g} times as large: the test has the power of one with "
-        f"{max(round(weight.worth), 1):,} rows without noise."
+        f"{said}. With {weight.rows:,} rows{place} the noise adds {_added(weight.error)} to the "
+        f"standard error: the test has the power of one with {max(round(weight.worth), 1):,} rows "
+        "without noise."
     )
     if verdict != "good":
         sentence += (
@@ -170,6 +170,16 @@ def _weighed(weight: Weight, schema: Schema) -> Usefulness:
         )
     rows = weight.rows * weight.tests if schema.adjacency is Adjacency.ADD_REMOVE else None
     return Usefulness(verdict, sentence, rows=rows, estimate="approximated")
+
+
+def _added(error: float) -> str:
+    """Return what the noise adds to a standard error, by the factor that both together make.
+
+    >>> _added(1.003), _added(1.25), _added(3.9)
+    ('less than 1%', '25%', '290%')
+    """
+    share = 100 * (error - 1)
+    return "less than 1%" if share < 1 else f"{float(f'{share:.2g}'):,.0f}%"
 
 
 def _judged(found: _Found, asked: Asked, assumptions: Assumptions, rows: int | None) -> Usefulness:

@@ -43,6 +43,7 @@ COLUMNS = {
     "born": NumberColumn(Fraction(0), Fraction(100), kind="date"),
     "died": NumberColumn(Fraction(0), Fraction(1), boolean=True),
     "arm": CategoryColumn(("a", "b")),
+    "weight": NumberColumn(Fraction(0), Fraction(4)),
 }
 TIMES = (0, 10, 20, 30, 40, 50, 60, 70, 80)
 ASKED = KaplanMeier(time="days", event="died", edges={"days": TIMES})
@@ -58,6 +59,7 @@ def patients(rows: int, seed: int, scale: float = 40.0) -> dict[str, Any]:
     return {
         "days": days, "died": (times <= lost).astype(int), "months": (days // 20).astype(int),
         "born": [1] * rows, "arm": ["a" if each else "b" for each in days < 35],
+        "weight": generator.integers(1, 4, rows).astype(float),
     }  # fmt: skip
 
 
@@ -137,6 +139,28 @@ def test_the_area_is_that_of_pairs_of_cells() -> None:
     assert point["threshold"] == "30"
     assert point["true_positive"] == pytest.approx(np.mean(values["days"][flag] >= 30))
     assert point["false_positive"] == pytest.approx(np.mean(values["days"][~flag] >= 30))
+
+
+def test_with_weights_counts_are_sums_of_weights_and_nothing_is_said_of_a_population() -> None:
+    values = patients(400, seed=5)
+    schema, data = data_of(values)
+    weights, died = values["weight"], values["died"] == 1
+    asked = replace(ASKED, weights="weight")
+    outcome = calibrate(asked, schema, EXACTLY).draw(data, seeded_randomness(1))
+    first = outcome.value["curve"][0]  # type: ignore[index]
+    events, lost = (weights[(values["days"] < 10) & each].sum() for each in (died, ~died))
+    assert first["at_risk"] == pytest.approx(weights.sum(), abs=0.02)
+    assert first["events"] == pytest.approx(events, abs=0.02)
+    assert first["survival"] == pytest.approx(1 - events / (weights.sum() - lost / 2), abs=1e-4)
+    assert outcome.inference is None
+    groups = calibrate(replace(asked, by=("arm",)), schema, EXACTLY)
+    assert set(groups.draw(data, seeded_randomness(1)).value) == {"groups"}, "no log-rank test"
+    assert "intervals" not in str(groups.details["noise"])
+    scored = calibrate(replace(SCORED, weights="weight"), schema, EXACTLY)
+    point = scored.draw(data, seeded_randomness(1)).value["curve"][2]  # type: ignore[index]
+    over = values["days"] >= 30
+    share = weights[died & over].sum() / weights[died].sum()
+    assert point["true_positive"] == pytest.approx(share, abs=1e-4)
 
 
 @pytest.mark.parametrize("asked", [ASKED, SCORED, replace(ASKED, by=("arm",))])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from mechanisms.analysis.hypothesis import HypothesisTest
 from mechanisms.catalog import STATISTICS, calibrate, read_plan, written_plan
@@ -273,4 +274,17 @@ def test_curves_hold_the_population() -> None:
     assert curves.measured(setting, replicates=40, seed=3, narrowed=0.2).band < 0.5
     level = curves.rejected(compared, 1.0, replicates=40, seed=5).share
     assert level <= 0.055 + 3 * np.sqrt(0.055 * 0.945 / 40)
-    assert curves.rejected(compared, 3.0, replicates=10, seed=5).share > 0.8
+    found = curves.rejected(compared, 3.0, replicates=10, seed=5)
+    assert found.share > 0.8
+    assert found.plain > 8
+
+
+def test_the_study_compares_with_the_usual_log_rank_test() -> None:
+    values = curves.POPULATIONS["aging"](np.random.default_rng(3), 200, 1.4)
+    days, events = np.asarray(values["amount"]), np.asarray(values["flag"]) == 1
+    both = [
+        stats.CensoredData.right_censored(days[own], ~events[own])
+        for arm in "ab"
+        for own in [np.asarray(values["arm"]) == arm]
+    ]
+    assert curves.without_noise(values) == pytest.approx(stats.logrank(*both).pvalue, rel=1e-6)

@@ -111,8 +111,8 @@ class ReadGroups(NamedTuple):
 class ReadFromCounts(Statistic, Protocol):
     """A statistic that is read off the noisy counts of a histogram: of numbers, and of yes or no.
 
-    :mod:`mechanisms.knorm` draws the histogram; groups are further cells of it. With ``weights`` its
-    counts are sums of weights.
+    :mod:`mechanisms.knorm` draws the histogram; groups are further cells of it. With ``weights``
+    its counts are sums of weights.
     """
 
     @property
