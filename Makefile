@@ -36,9 +36,11 @@ serve: $(READY) ## Serve ./data on HOST:PORT
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_CORETYPE=Haswell PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(or $(JOBS),$(CORES)) --dist loadfile --no-loadscope-reorder
 CORES = $(shell getconf _NPROCESSORS_ONLN)
 
-# Some of these wait for a server or a clock: one process more than there are cores keeps all busy.
+# Some of these wait for a server or a clock: one process more than there are cores keeps all busy; of
+# slow ones two, as they wait for kills, leases, downloads and a browser a third of their time.
 # Each further one costs 12 seconds of a core before its first test: modules, servers, all collected.
-test test-wide test-slow coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+test test-wide coverage: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+test-slow: CORES = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # The plugin of generated requests is for slow tests, and takes seconds to load. How the sources look is
 # for `make check` to say.

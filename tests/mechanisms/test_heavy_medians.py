@@ -111,10 +111,10 @@ def at_places(*shares: float, counts: Sequence[int], way: Sequence[float]) -> li
 # columns, epsilon, and how many times the effort of even rows is enough
 HEAVY = {
     "four places in a plane": (
-        at_places(-30, -10, 10, 30, counts=(773, 746, 760, 721), way=(0.3, 1.0)), 10_000, 40
+        at_places(-30, -10, 10, 30, counts=(773, 746, 760, 721), way=(0.3, 1.0)), 10_000, 20
     ),
     "two places, nearly in balance": (
-        at_places(-20, 25, counts=(1490, 1510), way=(1.0, 0.4, -0.8)), 100, 40
+        at_places(-20, 25, counts=(1490, 1510), way=(1.0, 0.4, -0.8)), 100, 25
     ),
 }  # fmt: skip
 

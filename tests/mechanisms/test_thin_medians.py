@@ -103,13 +103,13 @@ def test_rows_closer_than_cells_are_looked_into(spread: float, constant: float) 
 
 # columns, epsilon, and how many times the effort of even rows tells the two kinds of boxes apart
 THIN = {
-    "three equal columns": (on_a_line(1, 1, 1), 100, 8),
-    "three equal columns, sharp": (on_a_line(1, 1, 1), 10_000, 36),
-    "a line": (on_a_line(0.4, 1, -0.7), 1000, 18),
-    "one column that is not constant": (on_a_line(0, 1, 0), 1000, 18),
+    "three equal columns": (on_a_line(1, 1, 1), 100, 6),
+    "three equal columns, sharp": (on_a_line(1, 1, 1), 10_000, 25),
+    "a line": (on_a_line(0.4, 1, -0.7), 1000, 11),
+    "one column that is not constant": (on_a_line(0, 1, 0), 1000, 14),
     "two places": (two_places(15, 5, -12.5), 10, 30),
     "around two places": (two_places(15, 5, -12.5, blur=0.1), 10, 30),
-    "two places in a plane": (two_places(15, 5), 1000, 18),
+    "two places in a plane": (two_places(15, 5), 1000, 10),
 }
 
 
