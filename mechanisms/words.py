@@ -1,4 +1,4 @@
-"""Texts: lists of names in sentences, and when two texts are equal.
+"""Texts: sentences with values in them, lists of names, and when two texts are equal.
 
 Lists are bounded, and the most similar names come first. Cells, their declarations and the values
 of questions pass through the same functions, so equal texts have equal meanings.
@@ -132,6 +132,18 @@ def _alike(names: Sequence[str], written: str) -> list[str]:
         if (likeness := matcher.ratio()) >= _ALIKE:
             alike.append((-likeness, name))
     return [name for _, name in sorted(alike)]
+
+
+def worded(text: str, **values: object) -> str:
+    """Return a sentence with values in its named places.
+
+    Answers and files have it in English. A catalogue of another language has the ``text``, by which
+    a page finds the sentence again: so the text is written out where it is said.
+
+    >>> worded("%(count)s rows are assumed.", count=12)
+    '12 rows are assumed.'
+    """
+    return text % values if values else text
 
 
 def listed(names: Sequence[str], *, last: str = "and") -> str:

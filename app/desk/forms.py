@@ -33,6 +33,7 @@ from app.web.requests.exact_json import read_model
 from app.web.requests.values import RequestBody
 from app.web.state import AppState
 from mechanisms.privacy import Epsilon, InvalidEpsilonError
+from mechanisms.words import worded
 
 # Help with bounds: what they typically are, and which look as if they were read off the file
 
@@ -244,7 +245,7 @@ async def read_form(request: Request) -> Form:
         if len(body) > most:
             raise Problem(
                 "too-large",
-                f"The form is larger than max_request_bytes ({most} bytes).",
+                worded("The form is larger than max_request_bytes (%(most)s bytes).", most=most),
                 limit="max_request_bytes",
                 maximum=most,
             )
@@ -373,8 +374,11 @@ def require_sentence(field: str, text: str) -> None:
     if len(text) < _LEAST_REASON:
         raise invalid_request(
             field,
-            f"must be a sentence of at least {_LEAST_REASON} characters that says who decided and "
-            "why, such as “The board approved the second wave on 3 May.”",
+            worded(
+                "must be a sentence of at least %(least)s characters that says who decided and "
+                "why, such as “The board approved the second wave on 3 May.”",
+                least=_LEAST_REASON,
+            ),
         )
 
 

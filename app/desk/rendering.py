@@ -40,6 +40,7 @@ from app.web.languages import (
     local_number,
     local_numbers,
     local_picture,
+    localized,
     marked,
     translated,
 )
@@ -95,7 +96,6 @@ NOTICES: Mapping[str, str] = {
 
 _ROUGH = 3  # of expected errors, which are known no better
 _INTERVAL = marked("%(low)s to %(high)s")
-_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
@@ -216,6 +216,16 @@ def _said_in(language: str) -> Callable[[Any], Any]:
     return lambda value: translated(value, language) if isinstance(value, Phrase) else value
 
 
+def _localized_in(text: str, language: str) -> Markup:
+    """Return a text of services in a language; what it has in English only is marked as that."""
+    return Markup(" ").join(
+        Markup('<span lang="{}">{}</span>').format(SOURCE, part.text)
+        if part.language != language
+        else escape(part.text)
+        for part in localized(text, language)
+    )
+
+
 def _local_filters(language: str) -> Mapping[str, Callable[..., Any]]:
     """Return the filters that write as a language does."""
 
@@ -236,9 +246,7 @@ def _local_filters(language: str) -> Mapping[str, Callable[..., Any]]:
     made["local"] = lambda text: local_numbers(str(said(text)), language)
     made["picture"] = lambda svg: Markup(local_picture(svg, language))  # noqa: S704 - as drawn
     made["moment"] = lambda at: moment(at, language)
-    made["sentences"] = lambda text: " ".join(
-        translated(each, language) for each in _SENTENCES.split(text)
-    )
+    made["localized"] = lambda text: _localized_in(text, language)
     made["interval"] = interval
     made["spoken"] = lambda pairs: [(each, translated(name, language)) for each, name in pairs]
     made["asked"] = lambda statistic: asked(statistic, lambda text: translated(text, language))
@@ -321,8 +329,6 @@ def keep_language(response: Response, language: str) -> None:
     )
 
 
-_ENGLISH = Markup(' lang="en"')
-"""Of an element whose text is English in every language: services write it, not templates."""
 _YEAR_S = 31_536_000
 _LONGEST_QUERY = 2_000
 
@@ -377,7 +383,6 @@ def environment(language: str = "en") -> Environment:
 
     made.install_gettext_callables(say, say_many)  # type: ignore[attr-defined]
     made.filters.update({**FILTERS, **_local_filters(language)})
-    made.globals["english"] = Markup("") if language == SOURCE else _ENGLISH
     made.globals.update(static=static_address, new_form_key=new_form_key, path_of=path_of)
     return made
 

@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from mechanisms.privacy import MOST_ROWS_OF_ONE, ONE_ROW, Adjacency, Protected
+from mechanisms.words import worded
 
 # When an answer may leave: at moments that public facts alone decide
 
@@ -116,9 +117,14 @@ class UnitSpec:
     def protected(self) -> Protected:
         """Return whom releases protect."""
         if self.reduce is not None:
-            return Protected(1, "one person, whose rows are reduced to one")
+            return Protected(1, worded("one person, whose rows are reduced to one"))
         rows = self.kept_rows
-        return Protected(rows, f"one person, up to {rows} {'row' if rows == 1 else 'rows'}")
+        kept = (
+            worded("one person, up to 1 row")
+            if rows == 1
+            else worded("one person, up to %(rows)s rows")
+        )
+        return Protected(rows, kept % {"rows": rows})
 
     def reducer(self, column: str) -> Reducer:
         """Return what is made of a person's cells in a column."""

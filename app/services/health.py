@@ -12,6 +12,7 @@ from app.domain.problems import Problem
 from app.services.datasets.readable import ReadableData
 from app.services.releases.public_moments import LedgerClock
 from app.store import Store
+from mechanisms.words import worded
 
 _LOG = logging.getLogger(__name__)
 MIN_FREE_BYTES = 1 << 26
@@ -119,8 +120,12 @@ class HealthService:
             _LOG.warning("a disk is full", extra={"path": str(directory), "errno": "ENOSPC"})
         raise Problem(
             "not-ready",
-            f"The disk of the {what} is full: less than {needed / _MIB:.3g} MiB are free. Make "
-            "room there, or move it to a larger disk.",
+            worded(
+                "The disk of the %(what)s is full: less than %(needed)s MiB are free. Make room "
+                "there, or move it to a larger disk.",
+                what=what,
+                needed=f"{needed / _MIB:.3g}",
+            ),
         )
 
 

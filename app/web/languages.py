@@ -14,10 +14,12 @@ Only screens have a language. Programs, exports and files get the same whatever 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from babel import Locale
@@ -42,6 +44,13 @@ _PREFERENCE = re.compile(
 _NUMBER = re.compile(r"[-+±−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?%?", re.ASCII)
 _IN_TEXT = re.compile(rf"(?<![\w.,:/-]){_NUMBER.pattern}(?![\w/-]|[.,:]\d)", re.ASCII)
 _TEXT_NODE = re.compile(r">([^<>]+)<")
+_PLACE = re.compile(r"%\((\w+)\)s")
+_END = re.compile(r"(?<=[.:;?!]) ")
+_LONGEST_TEXT = 2_000
+_MOST_JOINED = 8
+"""Sentences, or what looks like some, that one text may be: a value in it may have a full stop."""
+_FEWEST_LETTERS = 12
+"""A text of fewer that is no sentence would fit those that were made of another one."""
 
 
 def language_of(scope: Scope) -> str:
@@ -127,6 +136,125 @@ def translated(text: str, language: str) -> str:
     found = catalogue(language).get(text.text, text.text)
     values = {name: local_number(each, language) for name, each in text.values.items()}
     return found % values if values else found
+
+
+# Finished sentences, found again by their texts
+
+
+class Part(NamedTuple):
+    """A part of a text, and the language it is in."""
+
+    text: str
+    language: str
+
+
+def localized(text: str, language: str) -> Sequence[Part]:
+    """Return the sentences of a finished English text in a language, as far as it is known.
+
+    Services make sentences of texts with places (:func:`mechanisms.words.worded`). Answers, also
+    those that were stored, have them as they read. Each is found by the text that fits, and said in
+    the other language with the same values. What no text fits stays English.
+    """
+    if language == SOURCE or not text:
+        return (Part(text, SOURCE),)
+    if isinstance(text, Phrase):
+        return (Part(translated(text, language), language),)
+    return _localized(text[:_LONGEST_TEXT], language) + (
+        (Part(text[_LONGEST_TEXT:], SOURCE),) if len(text) > _LONGEST_TEXT else ()
+    )
+
+
+@lru_cache(maxsize=2_000)
+def _localized(text: str, language: str) -> tuple[Part, ...]:
+    """Return the best reading: as little English as possible, then the most letters of texts.
+
+    A value with a full stop in it counts as a letter of English.
+    """
+    ends = [found.end() for found in _END.finditer(text)] + [len(text)]
+    starts = [0, *ends[:-1]]
+    best: dict[int, tuple[int, int, tuple[Part, ...]]] = {len(text): (0, 0, ())}
+    for at, start in reversed([*enumerate(starts)]):
+        readings = []
+        for step, end in enumerate(ends[at : at + _MOST_JOINED]):
+            sentence = text[start:end].rstrip()
+            found = _found(sentence, language)
+            unknown, letters, rest = best[end]
+            if found is not None:
+                said, own, english = found
+                parts = (Part(said, language), *rest)
+                readings.append((unknown + english, letters - own, parts))
+            elif not step:
+                readings.append((unknown + len(sentence), letters, (Part(sentence, SOURCE), *rest)))
+        best[start] = min(readings, key=lambda each: each[:2])
+    return _joined(best[0][2])
+
+
+def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Return parts of which no two neighbours have one language."""
+    return tuple(
+        Part(" ".join(each.text for each in same), language)
+        for language, same in groupby(parts, key=lambda each: each.language)
+    )
+
+
+def _found(sentence: str, language: str) -> tuple[str, int, int] | None:
+    """Return a sentence in a language, the letters of its text, and those that stay English.
+
+    None if no text fits.
+    """
+    whole = catalogue(language).get(sentence)
+    if whole is not None:
+        return whole, len(sentence), 0
+    for letters, longest, pattern, text in _patterns(language):
+        if longest in sentence and (fits := pattern.fullmatch(sentence)) is not None:
+            values = fits.groupdict()
+            own = {name: _of(name, each, language) for name, each in values.items()}
+            return text % own, letters, sum(". " in each for each in values.values())
+    return None
+
+
+def _of(name: str, value: str, language: str) -> str:
+    """Return a value as a language writes it: a number, or a list of names."""
+    for word, text in _LISTS.items() if name == "names" else ():
+        first, found, last = value.rpartition(word)
+        if found:
+            return translated(text, language) % {"first": first, "last": last}
+    if name in _SAID and (found_in := _found(value, language)) is not None:
+        return found_in[0]
+    return local_number(value, language)
+
+
+_LISTS = {" and ": marked("%(first)s and %(last)s"), " or ": marked("%(first)s or %(last)s")}
+"""How lists of names end (:func:`mechanisms.words.listed`)."""
+_SAID = {"protects"}
+"""Places of what is a text itself; of any other value nothing is known."""
+
+
+@cache
+def _patterns(language: str) -> Sequence[tuple[int, str, re.Pattern[str], str]]:
+    """Return what finds texts with places, those of most letters first.
+
+    Each is its letters, its longest part between places, its pattern, and its translation.
+    """
+    found = []
+    for text, said in catalogue(language).items():
+        parts = _PLACE.split(text)
+        letters = len("".join(parts[::2]))
+        if len(parts) == 1 or (letters < _FEWEST_LETTERS and not text.endswith(".")):
+            continue
+        seen: set[str] = set()
+        written = ""
+        for at, part in enumerate(parts):
+            if not at % 2:
+                written += re.escape(part.replace("%%", "%"))
+            else:
+                # At the beginning a value with a full stop would be the sentence before.
+                value = ".+?" if at > 1 or parts[0] else r"(?:(?!\. ).)+?"
+                written += f"(?P={part})" if part in seen else f"(?P<{part}>{value})"
+                seen.add(part)
+        longest = max(parts[::2], key=len).replace("%%", "%")
+        found.append((letters, longest, re.compile(written, re.DOTALL), said))
+    return sorted(found, key=lambda each: -each[0])
 
 
 def local_number(text: str, language: str) -> str:

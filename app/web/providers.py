@@ -38,6 +38,7 @@ from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.services.people.sessions import SIGN_IN_ROLES, Identity, SessionService
 from app.settings import OidcProvider, SignInProxy
+from mechanisms.words import worded
 
 FLOW_S = 600
 """How long somebody may take to sign in at the provider, in seconds."""
@@ -177,7 +178,7 @@ class ProviderSignIn:
         flow = self._unsealed(taken)
         same = hmac.compare_digest(flow.state.encode(), state.encode())
         if flow.provider != provider or not same or not code:
-            raise _failed("This sign-in was not begun in this browser. Begin again.")
+            raise _failed(worded("This sign-in was not begun in this browser. Begin again."))
         async with self._client() as client:
             sent = {"code": code, "code_verifier": flow.verifier, "redirect_uri": back}
             claims = await self._claims(known, client, flow, sent)
@@ -194,7 +195,9 @@ class ProviderSignIn:
         try:
             text = self._sealing.decrypt_at_time(taken, FLOW_S, int(self._clock()))
         except InvalidToken:
-            raise _failed("Signing in took too long, or began in another browser.") from None
+            raise _failed(
+                worded("Signing in took too long, or began in another browser.")
+            ) from None
         return _Flow(**json.loads(text))
 
     def _client(self) -> httpx.AsyncClient:
@@ -210,7 +213,9 @@ class ProviderSignIn:
             address = f"{provider.issuer.rstrip('/')}/.well-known/openid-configuration"
             found = await _json_at(client, address)
             if found.get("issuer") != provider.issuer:
-                raise _failed(f"{provider.name} says that it has another issuer.")
+                raise _failed(
+                    worded("%(provider)s says that it has another issuer.", provider=provider.name)
+                )
             self._discovered[provider.id] = now, found
         return found
 
@@ -239,9 +244,17 @@ class ProviderSignIn:
                 nonce={"essential": True, "value": flow.nonce},
             ).validate(claims)
         except (JoseError, httpx.HTTPError, ValueError, KeyError, TypeError):
-            raise _failed(f"{provider.name} did not confirm who you are. Begin again.") from None
+            raise _failed(
+                worded(
+                    "%(provider)s did not confirm who you are. Begin again.", provider=provider.name
+                )
+            ) from None
         if claims.get("azp", provider.client_id) != provider.client_id:
-            raise _failed(f"{provider.name} signed somebody in for another service.")
+            raise _failed(
+                worded(
+                    "%(provider)s signed somebody in for another service.", provider=provider.name
+                )
+            )
         if {provider.person_claim, provider.groups_claim} - claims.keys():
             bearer = {"Authorization": f"Bearer {token.get('access_token')}"}
             asked = found.get("userinfo_endpoint")
@@ -255,7 +268,13 @@ def _identity_in(provider: OidcProvider, claims: Mapping[str, Any]) -> Identity:
     name = claims.get(provider.person_claim)
     unverified = provider.person_claim == "email" and claims.get("email_verified") is False
     if not isinstance(name, str) or not name or unverified:
-        raise _failed(f"{provider.name} gives no verified {provider.person_claim} of yours.")
+        raise _failed(
+            worded(
+                "%(provider)s gives no verified %(claim)s of yours.",
+                provider=provider.name,
+                claim=provider.person_claim,
+            )
+        )
     groups = claims.get(provider.groups_claim, ())
     found = {groups} if isinstance(groups, str) else set(map(str, groups))
     roles = {Role(role) for group, role in provider.roles.items() if group in found}
@@ -285,7 +304,7 @@ def _identity_of(proxy: SignInProxy, headers: Sequence[tuple[bytes, bytes]]) -> 
     )
     subject, name = _text(sent(proxy.subject_header)), _text(sent(proxy.name_header))
     if not (known and subject and name):
-        raise _failed(f"{proxy.name} did not confirm who you are.")
+        raise _failed(worded("%(provider)s did not confirm who you are.", provider=proxy.name))
     given = {each.strip() for each in _text(sent(proxy.groups_header)).split(",")}
     roles = {Role(role) for group, role in proxy.roles.items() if group in given}
     return Identity(
@@ -344,7 +363,7 @@ async def _json_at(
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         found = None
     if not isinstance(found, dict):
-        raise _failed("The provider cannot be reached, or does not answer as it should.")
+        raise _failed(worded("The provider cannot be reached, or does not answer as it should."))
     return found
 
 

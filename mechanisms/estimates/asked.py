@@ -43,7 +43,7 @@ from mechanisms.statistics.facts.clipping import is_clipped
 from mechanisms.statistics.facts.readings import Sourced
 from mechanisms.statistics.questions import Missing, Question, Viewed, viewed
 from mechanisms.statistics.stack import Stack
-from mechanisms.words import listed
+from mechanisms.words import listed, worded
 
 # A cache of the results of long calculations, for repeated questions
 
@@ -357,18 +357,38 @@ def with_spreads(found: Usefulness, spreads: Spreads) -> Usefulness:
         return found
     names = listed(spreads.guessed)
     if found.verdict == "depends":  # on the number of records, too
-        said = f"Values of {names} are assumed to spread evenly over their bounds: where they"
-        return replace(found, sentence=f"{found.sentence} {said} spread less, the error is larger.")
+        spread = worded(
+            "Values of %(names)s are assumed to spread evenly over their bounds: where they spread "
+            "less, the error is larger.",
+            names=names,
+        )
+        return replace(found, sentence=f"{found.sentence} {spread}")
     good, weak = (f"{100 * (share / limit) ** (1 / times):.2g}%" for limit in (GOOD, WEAK))
-    first = f"about {weak if found.verdict == 'weak' else good} of the assumed standard deviations"
-    steps = f"from {first} on the answer is {found.verdict}"
-    steps += f", from {weak} on weak" if found.verdict == "good" else ""
-    apart = ", in columns that are independent of each other" if spreads.jointly else ""
+    on = (
+        worded(
+            "It depends on how far the values of %(names)s spread, private: from about %(good)s of "
+            "the assumed standard deviations on the answer is good, from %(weak)s on weak, with "
+            "less it is mostly noise."
+        )
+        if found.verdict == "good"
+        else worded(
+            "It depends on how far the values of %(names)s spread, private: from about %(weak)s of "
+            "the assumed standard deviations on the answer is weak, with less it is mostly noise."
+        )
+    )
+    where = (
+        worded(
+            "That is for values spread evenly over their bounds, in columns that are independent "
+            "of each other, since nothing is stated of %(names)s."
+        )
+        if spreads.jointly
+        else worded(
+            "That is for values spread evenly over their bounds, since nothing is stated of "
+            "%(names)s."
+        )
+    )
     return depending(
         found,
-        on=f"how far the values of {names} spread, private: {steps}, with less it is mostly noise.",
-        where=(
-            f"That is for values spread evenly over their bounds{apart}, since nothing is stated "
-            f"of {names}."
-        ),
+        on=on % {"names": names, "good": good, "weak": weak},
+        where=where % {"names": names},
     )

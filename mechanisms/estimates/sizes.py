@@ -67,7 +67,7 @@ from mechanisms.statistics.conditions import PRESENCE
 from mechanisms.statistics.facts.defaults import most_of
 from mechanisms.statistics.questions import Question, plain, viewed
 from mechanisms.views import RowView
-from mechanisms.words import listed
+from mechanisms.words import listed, worded
 
 _GUESSED, _LOOSE = 20.0, 4.0
 
@@ -162,9 +162,12 @@ def with_sizes(found: Usefulness, statistic: Statistic, sizes: Sizes) -> Usefuln
     if statistic.error_law == "linear":
         return found
     if sizes.complete:
-        none = f" No value of {listed(sizes.complete)} is assumed to be missing"
-        said = f"{found.sentence}{none}: state their assumed share in a preview."
-        found = replace(found, sentence=said)
+        none = worded(
+            "No value of %(names)s is assumed to be missing: state their assumed share in a "
+            "preview.",
+            names=listed(sizes.complete),
+        )
+        found = replace(found, sentence=f"{found.sentence} {none}")
     if not sizes.guessed or not share:
         return found
     assumed = max(sum(sizes.each) / len(sizes.each), 1.0)
@@ -173,18 +176,28 @@ def with_sizes(found: Usefulness, statistic: Statistic, sizes: Sizes) -> Usefuln
     if best == "noise" or worst == "good":
         return found
     good, weak = (ceil(assumed * share / limit) for limit in (GOOD, WEAK))
-    many = "the smallest group has" if sizes.grouped else "meet the conditions"
+    on, where = _OF_GROUPS if sizes.grouped else _OF_CONDITIONS
     return depending(
         found,
-        on=(
-            f"how many records {many}, private: from about {_about(good)} on the answer is good, "
-            f"from {_about(weak)} on weak, with fewer it is mostly noise."
-        ),
-        where=(
-            f"That is for {_about(assumed)} records{' in each group' if sizes.grouped else ''}, "
-            f"since nothing is stated of {listed(sizes.guessed)}."
-        ),
+        on=on % {"good": _about(good), "weak": _about(weak)},
+        where=where % {"rows": _about(assumed), "names": listed(sizes.guessed)},
     )
+
+
+_OF_GROUPS = (
+    worded(
+        "It depends on how many records the smallest group has, private: from about %(good)s on "
+        "the answer is good, from %(weak)s on weak, with fewer it is mostly noise."
+    ),
+    worded("That is for %(rows)s records in each group, since nothing is stated of %(names)s."),
+)
+_OF_CONDITIONS = (
+    worded(
+        "It depends on how many records meet the conditions, private: from about %(good)s on the "
+        "answer is good, from %(weak)s on weak, with fewer it is mostly noise."
+    ),
+    worded("That is for %(rows)s records, since nothing is stated of %(names)s."),
+)
 
 
 def with_amounts(
@@ -203,16 +216,21 @@ def with_amounts(
     least = DISTINCT * max(sizes_of_errors, default=0.0)
     if least < 1 and statistic.counts_records:  # a single record differs from none
         return found
-    about = _about(least)
-    if len(sizes_of_errors) > 1:
-        how = f"large the numbers are, private: where none is above about {about} they"
-        verb = "are"
-    else:
-        how, verb = f"large the number is, private: up to about {about} it", "is"
+    on = (
+        worded(
+            "It depends on how large the numbers are, private: where none is above about %(least)s "
+            "they cannot be distinguished from 0, and are mostly noise."
+        )
+        if len(sizes_of_errors) > 1
+        else worded(
+            "It depends on how large the number is, private: up to about %(least)s it cannot be "
+            "distinguished from 0, and is mostly noise."
+        )
+    )
     return depending(
         found,
-        on=f"how {how} cannot be distinguished from 0, and {verb} mostly noise.",
-        where=f"Nothing is stated of {listed(sizes.chosen)}.",
+        on=on % {"least": _about(least)},
+        where=worded("Nothing is stated of %(names)s.", names=listed(sizes.chosen)),
     )
 
 

@@ -40,6 +40,7 @@ from mechanisms.domain import UNITS, TimeKind, number_of
 from mechanisms.estimates.trees import at, numbers, placed
 from mechanisms.statistics.designs.scaling import is_slope
 from mechanisms.statistics.registry import SINGLE_STATISTICS
+from mechanisms.words import worded
 
 Verdict = Literal["good", "weak", "noise", "depends"]
 
@@ -48,8 +49,8 @@ Estimate = Literal["closed form", "approximated", "simulated", "coarse"]
 simulated, or simulated by few draws."""
 
 GOOD, WEAK = 0.02, 0.1
-_COARSE = " The error is a coarse estimate, by few simulated draws."
-_STATE_IT = "A preview takes in assume.population how values are distributed."
+_COARSE = worded("The error is a coarse estimate, by few simulated draws.")
+_STATE_IT = worded("A preview takes in assume.population how values are distributed.")
 _MENTIONED = 0.2
 """The share of an error from which on bias is named."""
 DISTINCT = 2.0  # of expected errors: closer to zero, a number may as well be zero
@@ -63,10 +64,10 @@ _NEARLY = 1.2
 _SIZE_OF_STD = 0.8
 """About the mean size of noise, in its standard deviations."""
 _WORDS: Mapping[Verdict, str] = {
-    "good": "Good",
-    "weak": "Weak",
-    "noise": "Mostly noise",
-    "depends": "It depends",
+    "good": worded("Good."),
+    "weak": worded("Weak."),
+    "noise": worded("Mostly noise."),
+    "depends": worded("It depends."),
 }
 _TINY = 1e-300
 _LABELS = frozenset({"by", "cell"})
@@ -122,10 +123,11 @@ class Usefulness:
         And with the ``bias``, the largest share of an error, and its reason, where it is not
         negligible.
         """
-        remark = _COARSE if estimate == "coarse" else ""
+        remarks = [_COARSE] if estimate == "coarse" else []
         if bias > _MENTIONED:
-            remark = f" Up to {_percent(bias)} of an error is bias: {reason}{remark}"
-        return replace(self, sentence=self.sentence + remark, estimate=estimate)
+            off = worded("Up to %(share)s of an error is bias:", share=_percent(bias))
+            remarks = [off, reason, *remarks]
+        return replace(self, sentence=" ".join([self.sentence, *remarks]), estimate=estimate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def judged(
         Possible ranges, which are wider than any scale: what is noise there is noise anyway.
     """
     if errors is None:
-        return Usefulness("depends", f"{_WORDS['depends']} on the draw: no error can be estimated.")
+        return Usefulness("depends", worded("It depends on the draw: no error can be estimated."))
     deciding = errors if high is None else high
     compared = list(_compared(deciding, scale))
     unscaled = [(name, error) for name, error in _unscaled(deciding, scale) if error > 0]
@@ -180,15 +182,43 @@ def judged(
     worst = max(compared, key=lambda each: each.share)
     share = worst.share
     verdict = verdict_of(share)
-    which = "The" if len(compared) == 1 else f"Of {len(compared)} numbers the largest"
-    among = "" if high is None else ", in the worst of several populations,"
-    return Usefulness(
-        verdict,
-        f"{_WORDS[verdict]}. {which} expected error{among} is {_shown(worst.error)}{worst.unit} "
-        f"({worst.name}), where values from {_shown(worst.low)} to {_shown(worst.high)} are "
-        f"typical: {_percent(share)} of that range.{_others(compared)}{_of_rows(rows)}",
-        share,
-        rows,
+    sentence = _of_largest(len(compared), several=high is not None) % {
+        "count": len(compared),
+        "error": f"{_shown(worst.error)}{worst.unit}",
+        "name": worst.name,
+        "low": _shown(worst.low),
+        "high": _shown(worst.high),
+        "share": _percent(share),
+    }
+    said = (_WORDS[verdict], sentence, *_others(compared), *_of_rows(rows))
+    return Usefulness(verdict, " ".join(said), share, rows)
+
+
+def _of_largest(count: int, *, several: bool) -> str:
+    """Return the text about the largest error of so many numbers, of several populations or one."""
+    if several:
+        return (
+            worded(
+                "The expected error, in the worst of several populations, is %(error)s (%(name)s), "
+                "where values from %(low)s to %(high)s are typical: %(share)s of that range."
+            )
+            if count == 1
+            else worded(
+                "Of %(count)s numbers the largest expected error, in the worst of several "
+                "populations, is %(error)s (%(name)s), where values from %(low)s to %(high)s are "
+                "typical: %(share)s of that range."
+            )
+        )
+    return (
+        worded(
+            "The expected error is %(error)s (%(name)s), where values from %(low)s to %(high)s are "
+            "typical: %(share)s of that range."
+        )
+        if count == 1
+        else worded(
+            "Of %(count)s numbers the largest expected error is %(error)s (%(name)s), where values "
+            "from %(low)s to %(high)s are typical: %(share)s of that range."
+        )
     )
 
 
@@ -197,14 +227,17 @@ def _noise_anyway(errors: Json, possible: Json | None, rows: int | None) -> Usef
     worst = max(_compared(errors, possible), key=lambda each: each.share, default=None)
     if worst is None or worst.share <= WEAK:
         return None
-    return Usefulness(
-        "noise",
-        f"{_WORDS['noise']}. The expected error of {worst.name} is {_shown(worst.error)}"
-        f"{worst.unit}, {_percent(worst.share)} of all that is possible, "
-        f"{_shown(worst.low)} to {_shown(worst.high)}.{_of_rows(rows)}",
-        worst.share,
-        rows,
+    sentence = worded(
+        "The expected error of %(name)s is %(error)s, %(share)s of all that is possible, %(low)s "
+        "to %(high)s.",
+        name=worst.name,
+        error=f"{_shown(worst.error)}{worst.unit}",
+        share=_percent(worst.share),
+        low=_shown(worst.low),
+        high=_shown(worst.high),
     )
+    said = (_WORDS["noise"], sentence, *_of_rows(rows))
+    return Usefulness("noise", " ".join(said), worst.share, rows)
 
 
 def _without_scale(
@@ -212,18 +245,23 @@ def _without_scale(
 ) -> Usefulness:
     """Return the verdict on an answer where nothing says how large a difference matters."""
     if not unscaled:
-        return Usefulness("good", "Good. The expected error rounds to 0.", 0.0, rows)
+        none = worded("The expected error rounds to 0.")
+        return Usefulness("good", f"{_WORDS['good']} {none}", 0.0, rows)
     name, error = max(unscaled, key=lambda each: each[1])
-    which = "the" if len(unscaled) + others == 1 else f"of {len(unscaled) + others} numbers the"
-    largest = "" if which == "the" else " largest"
-    return Usefulness(
-        "depends",
-        f"{_WORDS['depends']} on how large a difference matters: {which}{largest} expected error "
-        f"is {_shown(error)} ({name}). State the accuracy that you want, or what is typical of the "
-        f"columns.{_of_rows(rows)}",
-        None,
-        rows,
-    )
+    count = len(unscaled) + others
+    sentence = (
+        worded(
+            "It depends on how large a difference matters: the expected error is %(error)s "
+            "(%(name)s)."
+        )
+        if count == 1
+        else worded(
+            "It depends on how large a difference matters: of %(count)s numbers the largest "
+            "expected error is %(error)s (%(name)s)."
+        )
+    ) % {"count": count, "error": _shown(error), "name": name}
+    remedy = worded("State the accuracy that you want, or what is typical of the columns.")
+    return Usefulness("depends", " ".join((sentence, remedy, *_of_rows(rows))), None, rows)
 
 
 def judged_within(
@@ -239,20 +277,27 @@ def judged_within(
     if not name:
         return judged(None, None)
     verdict = _within(reach, accuracy)
-    wanted = f"An accuracy of ± {_shown(accuracy)} is wanted, and 95% of errors are expected to be"
-    sentence = f"{wanted} within about {_shown(reach)} ({name})."
+
+    def reached(reach: float, name: str) -> str:
+        return worded(
+            "An accuracy of ± %(accuracy)s is wanted, and 95%% of errors are expected to be within "
+            "about %(reach)s (%(name)s).",
+            accuracy=_shown(accuracy),
+            reach=_shown(reach),
+            name=name,
+        )
+
     worst, most = _reach(high)
     if worst and _within(most, accuracy) != verdict:
-        return Usefulness(
-            "depends",
-            f"{_WORDS['depends']} on the records. {sentence} In the worst of several populations "
-            f"it is about {_shown(most)} ({worst}).{_of_rows(rows)}",
-            None,
-            rows,
+        there = worded(
+            "In the worst of several populations it is about %(reach)s (%(name)s).",
+            reach=_shown(most),
+            name=worst,
         )
-    if worst:
-        sentence = f"{wanted} within about {_shown(most)} ({worst})."
-    return Usefulness(verdict, f"{_WORDS[verdict]}. {sentence}{_of_rows(rows)}", None, rows)
+        said = (worded("It depends on the records."), reached(reach, name), there, *_of_rows(rows))
+        return Usefulness("depends", " ".join(said), None, rows)
+    sentence = reached(most, worst) if worst else reached(reach, name)
+    return Usefulness(verdict, " ".join((_WORDS[verdict], sentence, *_of_rows(rows))), None, rows)
 
 
 def _reach(errors: Json | None) -> tuple[str, float]:
@@ -272,27 +317,32 @@ def _within(reach: float, accuracy: float) -> Verdict:
     return "good" if reach <= _NEARLY * accuracy else "weak"
 
 
-def _of_rows(rows: int | None) -> str:
-    """Return the sentence on the assumed number of rows, where the true number is private."""
-    if rows is None:
-        return ""
-    return f" {rows:,} {'row is' if rows == 1 else 'rows are'} assumed."
+def _of_rows(rows: int | None) -> Iterator[str]:
+    """Yield the sentence on the assumed number of rows, where the true number is private."""
+    if rows is not None:
+        text = worded("1 row is assumed.") if rows == 1 else worded("%(rows)s rows are assumed.")
+        yield text % {"rows": f"{rows:,}"}
 
 
-def _others(compared: Sequence[_Compared]) -> str:
-    """Return how many numbers are good where the worst is not, as one small group of many."""
+def _others(compared: Sequence[_Compared]) -> Iterator[str]:
+    """Yield how many numbers are good where the worst is not, as one small group of many."""
     good = sum(verdict_of(each.share) == "good" for each in compared)
-    if good in (0, len(compared)):
-        return ""
-    verb = "is" if good == 1 else "are"
-    return f" {good} of the {len(compared)} {verb} good."
+    if good not in (0, len(compared)):
+        text = (
+            worded("1 of the %(count)s is good.")
+            if good == 1
+            else worded("%(good)s of the %(count)s are good.")
+        )
+        yield text % {"good": good, "count": len(compared)}
 
 
 def depending(found: Usefulness, *, on: str, where: str) -> Usefulness:
-    """Return a verdict left open: on what it depends, and for what the stated error is."""
-    error = found.sentence.removeprefix(f"{_WORDS[found.verdict]}. ")
-    sentence = f"{_WORDS['depends']} on {on} {error} {where} {_STATE_IT}"
-    return replace(found, verdict="depends", sentence=sentence)
+    """Return a verdict left open: on what it depends, and for what the stated error is.
+
+    Both are sentences.
+    """
+    error = found.sentence.removeprefix(f"{_WORDS[found.verdict]} ")
+    return replace(found, verdict="depends", sentence=f"{on} {error} {where} {_STATE_IT}")
 
 
 def known_errors(errors: Json, std: Json, *, guessed: bool = False) -> Json:
@@ -323,7 +373,8 @@ def judged_by_noise(
     after = judged(known, ranges, rows=before.rows)
     if after.share is None or after.share <= before.share:
         return before
-    return replace(after, sentence=f"{after.sentence} Less was expected beforehand.")
+    less = worded("Less was expected beforehand.")
+    return replace(after, sentence=f"{after.sentence} {less}")
 
 
 def judged_release(
@@ -345,26 +396,66 @@ def judged_release(
         return before
     apart = sum(abs(number) > DISTINCT * error for _, number, error, _ in distinct)
     amounts = any(meant == "nothing" for *_, meant in distinct)
-    if len(distinct) == 1:
-        found = f"The number released for {distinct[0][0]} is" + ("" if apart else " not")
-        seen = f"{found} further from 0 than twice its expected error."
-    else:
-        constant = any(_is_constant(path) for path, _ in numbers(value))
-        but = ", constants apart," if constant else ""
-        counted = f"{apart or 'None'} of {len(distinct)} released numbers{but}"
-        verb = "is" if apart <= 1 else "are"
-        seen = f"{counted} {verb} further from 0 than twice the expected error."
+    seen = _far_from_zero(
+        [name for name, *_ in distinct],
+        apart,
+        but_constants=any(_is_constant(path) for path, _ in numbers(value)),
+    )
     if before.verdict == "depends" and before.estimate == "closed form" and apart and before.share:
         verdict = verdict_of(before.share)  # of a known law: it depended on their size alone
-        share = f"The largest expected error is {_percent(before.share)} of what was possible."
-        sentence = f"{_WORDS[verdict]}. {share}{_of_rows(before.rows)} {seen}"
-        return Usefulness(verdict, sentence, estimate=before.estimate)
+        largest = worded(
+            "The largest expected error is %(share)s of what was possible.",
+            share=_percent(before.share),
+        )
+        said = (_WORDS[verdict], largest, *_of_rows(before.rows), seen)
+        return Usefulness(verdict, " ".join(said), estimate=before.estimate)
     # That a slope is near 0 is worth knowing, to within an error that was expected.
     if apart or not amounts or before.verdict == "noise":
         sentence = f"{before.sentence} {seen}"
         return Usefulness(before.verdict, sentence, estimate=before.estimate)
-    sentence = f"{_WORDS['noise']}. {seen}{_of_rows(before.rows)}"
+    sentence = " ".join((_WORDS["noise"], seen, *_of_rows(before.rows)))
     return Usefulness("noise", sentence, estimate=before.estimate)
+
+
+def _far_from_zero(names: Sequence[str], apart: int, *, but_constants: bool) -> str:
+    """Return how many of some numbers are further from 0 than twice their errors."""
+    if len(names) == 1:
+        text = (
+            worded(
+                "The number released for %(name)s is further from 0 than twice its expected error."
+            )
+            if apart
+            else worded(
+                "The number released for %(name)s is not further from 0 than twice its expected "
+                "error."
+            )
+        )
+        return text % {"name": names[0]}
+    texts = _WITHOUT_CONSTANTS if but_constants else _OF_ALL
+    return texts[min(apart, 2)] % {"apart": apart, "count": len(names)}
+
+
+_OF_ALL = (
+    worded("None of %(count)s released numbers is further from 0 than twice the expected error."),
+    worded("1 of %(count)s released numbers is further from 0 than twice the expected error."),
+    worded(
+        "%(apart)s of %(count)s released numbers are further from 0 than twice the expected error."
+    ),
+)
+_WITHOUT_CONSTANTS = (
+    worded(
+        "None of %(count)s released numbers, constants apart, is further from 0 than twice the "
+        "expected error."
+    ),
+    worded(
+        "1 of %(count)s released numbers, constants apart, is further from 0 than twice the "
+        "expected error."
+    ),
+    worded(
+        "%(apart)s of %(count)s released numbers, constants apart, are further from 0 than "
+        "twice the expected error."
+    ),
+)
 
 
 def _judged_by_itself(
@@ -377,7 +468,8 @@ def _judged_by_itself(
     """Return the verdict on released numbers without a scale, each compared with itself."""
     compared = [each for each in _released(kinds, value, errors, edges) if each[2] > 0]
     if not compared and edges:
-        sentence = f"{_WORDS['noise']}. The released numbers are at the ends of what is possible."
+        ends = worded("The released numbers are at the ends of what is possible.")
+        sentence = f"{_WORDS['noise']} {ends}"
         return Usefulness("noise", sentence, None, before.rows, before.estimate)
     if not compared:
         return before
@@ -390,13 +482,41 @@ def _judged_by_itself(
     name, number, error = max(clear, key=lambda each: each[2] / max(abs(each[1]), _TINY))
     share = error / max(abs(number), _TINY) / _OF_ITSELF
     verdict = verdict_of(share)
-    which = "The" if len(compared) == 1 else f"Of {len(compared)} numbers the largest"
-    of_it = _percent(share * _OF_ITSELF) if share * _OF_ITSELF < 1 else "more than all"
-    sentence = (
-        f"{_WORDS[verdict]}. {which} expected error, relative to its number, is {_shown(error)} "
-        f"({name}): {of_it} of what was released.{_of_rows(before.rows)}"
+    sentence = _relative(len(compared), all_of_it=share * _OF_ITSELF >= 1) % {
+        "count": len(compared),
+        "error": _shown(error),
+        "name": name,
+        "share": _percent(share * _OF_ITSELF),
+    }
+    said = " ".join((_WORDS[verdict], sentence, *_of_rows(before.rows)))
+    return Usefulness(verdict, said, share, before.rows, before.estimate)
+
+
+def _relative(count: int, *, all_of_it: bool) -> str:
+    """Return the text about the largest error next to its own number, of so many."""
+    if all_of_it:
+        return (
+            worded(
+                "The expected error, relative to its number, is %(error)s (%(name)s): more than "
+                "all of what was released."
+            )
+            if count == 1
+            else worded(
+                "Of %(count)s numbers the largest expected error, relative to its number, is "
+                "%(error)s (%(name)s): more than all of what was released."
+            )
+        )
+    return (
+        worded(
+            "The expected error, relative to its number, is %(error)s (%(name)s): %(share)s of "
+            "what was released."
+        )
+        if count == 1
+        else worded(
+            "Of %(count)s numbers the largest expected error, relative to its number, is %(error)s "
+            "(%(name)s): %(share)s of what was released."
+        )
     )
-    return Usefulness(verdict, sentence, share, before.rows, before.estimate)
 
 
 def _released(

@@ -6,6 +6,7 @@ catalogues, without a translation, and takes out those that no page has any more
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from jinja2.ext import extract_from_ast
 from lxml import html
 
 import app
+import mechanisms
 from app.desk.pages import audit
 from app.desk.rendering import environment
 from app.domain.ledger import EntryKind
@@ -31,19 +33,32 @@ from app.services.audit import DECISIONS
 from app.services.plans.questions import KINDS
 from app.tidy.names import words
 from app.tidy.rows import CANNOT_BE_SAID
-from app.web.languages import LANGUAGES, SOURCE, Phrase, language_of, marked, negotiated, translated
+from app.web.languages import (
+    LANGUAGES,
+    SOURCE,
+    Phrase,
+    language_of,
+    local_number,
+    localized,
+    marked,
+    negotiated,
+    translated,
+)
 from mechanisms.catalog import STATISTICS, offers
 from mechanisms.estimates import verdicts
-from mechanisms.privacy import Adjacency
+from mechanisms.privacy import ONE_ROW, PURE, ZCDP, Adjacency
 from tests.contract.service import ADMIN_KEY, Service, ask, make_key, settled, upload
-from tests.desk.browsing import Browsing, signed_in, signed_out
+from tests.desk.browsing import Browsing, Page, signed_in, signed_out
 from tests.desk.test_public import INVENTED, publish
 from tests.tiers import in_one
 
 APP = Path(app.__file__).parent
+MECHANISMS = Path(mechanisms.__file__).parent
 TEMPLATES = APP / "desk" / "templates"
 CATALOGUES = APP / "web" / "catalogues"
 OTHERS = [each for each in LANGUAGES if each != SOURCE]
+KEYWORDS = {"marked": None, "worded": None, "Problem": (2,), "invalid_request": (2,)}
+"""Whose texts are on pages: of a refusal that is its second argument."""
 HEADER = "# Texts of the pages, by those in English.\n"
 
 PLACES = re.compile(r"%\(\w+\)s|%%")
@@ -64,10 +79,12 @@ def of_templates() -> dict[str, str]:
 
 def of_modules() -> dict[str, str]:
     """Return the marked texts of modules, each with a module that has it."""
-    found = extract_from_dir(APP, [("**.py", "python")], keywords={"marked": None})
     return {
         text: name
-        for name, _, said, _, _ in found
+        for folder in (APP, MECHANISMS)
+        for name, _, said, _, _ in extract_from_dir(
+            folder, [("**.py", "python")], keywords=KEYWORDS
+        )
         for text in (said if isinstance(said, tuple) else (said,))
         if text
     }
@@ -84,10 +101,14 @@ def names() -> set[str]:
         for name in some.values()
     }  # fmt: skip
     others |= {CANNOT_BE_SAID, "95% noise interval", "95% confidence interval"}  # of app.tidy
-    return called | {
-        words(each)
-        for each in {*KINDS, *audit.KINDS, *DECISIONS, *offered, *enums, *states, *others}
-    }
+    return (
+        {ONE_ROW.words, PURE, ZCDP}
+        | called
+        | {
+            words(each)
+            for each in {*KINDS, *audit.KINDS, *DECISIONS, *offered, *enums, *states, *others}
+        }
+    )
 
 
 def of_hints() -> set[str]:
@@ -97,7 +118,7 @@ def of_hints() -> set[str]:
 
 def of_problems() -> set[str]:
     kinds = PROBLEMS.values()
-    return {text for kind in kinds for text in (kind.title, kind.remedy)}
+    return {text for kind in kinds for text in (kind.title, kind.meaning, kind.remedy)}
 
 
 def texts() -> set[str]:
@@ -211,6 +232,82 @@ def test_values_have_their_places_in_a_translated_text() -> None:
     assert translated("no text of ours", "de") == "no text of ours"
 
 
+# Finished sentences
+
+VALUES = {"name": "income (EUR), sex = f: 1", "names": "x and y", "provider": "the University"}
+"""By places whose values are no numbers."""
+
+
+def sentences() -> list[str]:
+    """Return the texts that services make sentences of."""
+    found = {
+        text
+        for folder in (APP, MECHANISMS)
+        for _, _, text, _, _ in extract_from_dir(
+            folder, [("**.py", "python")], keywords={"worded": None}
+        )
+        if isinstance(text, str)
+    }
+    return sorted(found)
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_every_sentence_is_found_again_by_its_text(language: str) -> None:
+    """With numbers, names and lists of names as values, alone and among others."""
+    ands = {"de": "x und y", "fr": "x et y"}
+    for text in sentences():
+        places = dict.fromkeys(re.findall(r"%\((\w+)\)s", text))
+        given = {name: VALUES.get(name, f"{at}.5") for at, name in enumerate(places)}
+        shown = {name: local_number(value, language) for name, value in given.items()}
+        shown |= {name: ands[language] for name in shown if name == "names"}
+        sentence = text % given if places else text
+        expected = translations(language)[text]
+        expected = expected % shown if places else expected
+        for english in (sentence, f"Good. {sentence}" if text[0].isupper() else sentence):
+            (part,) = localized(english, language)
+            assert part.language == language
+            assert part.text.removeprefix(f"{translations(language)['Good.']} ") == expected
+
+
+def test_a_value_may_have_a_full_stop() -> None:
+    said = (
+        "Good. Records without a value of No. of rooms or age are left out. Two reviewers decide."
+    )
+    (part,) = localized(said, "de")
+    assert part.text == (
+        "Gut. Datensätze ohne einen Wert von No. of rooms oder age sind ausgelassen. "
+        "Zwei Prüfer entscheiden."
+    )
+
+
+def test_what_no_text_fits_stays_english_and_is_marked() -> None:
+    assert localized("Good. Some <b>text</b> of ours. 1,000 rows are assumed.", "de") == (
+        ("Gut.", "de"),
+        ("Some <b>text</b> of ours.", "en"),
+        ("1.000 Zeilen werden angenommen.", "de"),
+    )
+    written = environment("de").from_string("{{ text | localized }}")
+    assert written.render(text="A <b>. Good.") == '<span lang="en">A &lt;b&gt;.</span> Gut.'
+    assert (
+        environment("en").from_string("{{ text | localized }}").render(text="Good. x") == "Good. x"
+    )
+    assert localized("x. " * 2_000, "fr")[0].language == "en"
+
+
+def test_a_text_is_written_out_where_it_is_said() -> None:
+    """In braces of an f-string it is not found by who looks for texts."""
+    for folder in (APP, MECHANISMS):
+        for path in folder.rglob("*.py"):
+            inside = [
+                call.func.id
+                for each in ast.walk(ast.parse(path.read_text("utf-8")))
+                if isinstance(each, ast.JoinedStr)
+                for call in ast.walk(each)
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+            ]
+            assert not {*inside} & {*KEYWORDS}, path
+
+
 # Pages
 
 
@@ -278,6 +375,40 @@ def test_pages_of_the_desk_are_in_the_chosen_language(
     assert chief.open("/desk").tree.get("lang") == language  # as chosen last
     assert chief.open("/desk?lang=en").tree.get("lang") == "en"
     assert chief.open("/desk").heading == english["/desk"].heading
+
+
+def left_in_english(page: Page) -> str:
+    return " ".join(" ".join(each.itertext()) for each in page.tree.xpath("//main//*[@lang='en']"))
+
+
+def test_what_services_say_is_in_the_chosen_language(
+    service: Service, admin: httpx.Client, release: str
+) -> None:
+    """Verdicts, guarantees, what reviewers read and refusals; of methods the words are English."""
+    dataset = upload(admin, policy={"review": "always"}, overlap=INVENTED)["id"]
+    asker = make_key(admin, "analyst")["secret"]
+    with service.client(asker) as program:
+        waiting = ask(program, dataset, epsilon="0.5").json()["id"]
+    asked = "statistic=mean&columns=income&wanted=epsilon&epsilon=0.5&act=preview"
+    shown = {
+        f"/desk/releases/{release}": "Die Daten einer Person zu ersetzen",
+        f"/desk/datasets/{dataset}/ask?{asked}": "ein wie großer Unterschied zählt",
+        f"/desk/reviews/{waiting}": "höchstens zu 62% sicher. Ein Prüfer",
+        f"/public/releases/{release}": "Jede Zahl hat absichtlich Rauschen",
+    }
+    with signed_in(service, ADMIN_KEY) as chief:
+        for path, words in shown.items():
+            page = chief.open(f"{path}{'&' if '?' in path else '?'}lang=de")
+            assert words.split(". ")[0] in page.text
+            english = left_in_english(page)
+            assert not re.search(r"expected error|probability|sure after|reviewed", english), path
+        gone = chief.open("/desk/releases/rel_none?lang=de", status=404)
+        assert "Eine solche Freigabe gibt es nicht." in gone.text
+        assert not left_in_english(gone)
+        within = asked.replace("wanted=epsilon", "wanted=accuracy&accuracy=many")
+        wrong = chief.open(f"/desk/datasets/{dataset}/ask?{within}&lang=de", status=422)
+        assert "muss eine Zahl sein" in wrong.alerts()[0]
+        assert left_in_english(wrong) == ""
 
 
 def test_a_public_page_is_kept_once_for_each_language(service: Service, release: str) -> None:

@@ -19,6 +19,7 @@ from app.services.people.keys import Caller, known_person
 from app.store import CapRecord, DatasetStatus, Store, UnitOfWork
 from app.store.ledger.records import text_of
 from mechanisms.privacy import Epsilon
+from mechanisms.words import worded
 
 __all__ = ["BudgetService", "BudgetView", "CapRecord"]
 
@@ -84,8 +85,12 @@ class BudgetService:
         if epsilon.nanos > self._most.nanos:
             raise Problem(
                 "grant-too-large",
-                f"One grant may add at most epsilon {self._most} here, and this is {epsilon}. "
-                "Nothing was granted.",
+                worded(
+                    "One grant may add at most epsilon %(most)s here, and this is %(epsilon)s. "
+                    "Nothing was granted.",
+                    most=self._most,
+                    epsilon=epsilon,
+                ),
                 requested=str(epsilon),
                 maximum=str(self._most),
             )

@@ -40,6 +40,7 @@ from app.domain.problems import Problem, invalid_request
 from app.store import Reader, Store, UnitOfWork
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.records import KeyRecord
+from mechanisms.words import worded
 
 MAX_LENGTH = 100
 _MARKS = ("\u200e", "\u200f")
@@ -215,7 +216,11 @@ class Caller:
             raise Problem("forbidden", right.needed)
 
 
-_WHAT = {"dataset": "data set", "release": "release", "plan": "study plan"}
+_NO_SUCH = {
+    "dataset": worded("There is no such data set."),
+    "release": worded("There is no such release."),
+    "plan": worded("There is no such study plan."),
+}
 
 
 class KnownAccess:
@@ -287,10 +292,10 @@ class KnownAccess:
         Problem
             ``not-found``: there is none, or they may not see it; in the same words.
         """
-        for name in _WHAT.keys() & ids.keys():
+        for name in _NO_SUCH.keys() & ids.keys():
             if not await self._seen(caller, name, ids[name]):
                 async with leaving():
-                    raise Problem("not-found", f"There is no such {_WHAT[name]}.")
+                    raise Problem("not-found", _NO_SUCH[name])
 
     async def _seen(self, caller: Caller, name: str, id: str) -> bool:
         person = None

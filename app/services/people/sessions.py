@@ -47,6 +47,7 @@ from app.store import Store, UnitOfWork
 from app.store.desk import SessionRecord
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.records import KeyRecord
+from mechanisms.words import worded
 
 IDLE_S = 60 * 60
 """A session that was not used for so long is over, in seconds."""
@@ -155,7 +156,10 @@ class SessionService:
                 work.sessions.keep_latest(each.id, 0)
         if identity.role is None:
             return Problem(
-                "sign-in-failed", f"No group of yours at {identity.provider} has a role here."
+                "sign-in-failed",
+                worded(
+                    "No group of yours at %(provider)s has a role here.", provider=identity.provider
+                ),
             )
         if any(each.revoked_at is not None for each in known):
             return Problem("sign-in-failed", "An admin has ended your access.")

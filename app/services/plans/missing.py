@@ -26,7 +26,7 @@ from mechanisms.expressions.presence import values_read
 from mechanisms.statistics.facts.readings import Sourced
 from mechanisms.statistics.questions import stored_columns_read, viewed
 from mechanisms.statistics.stack import Stack
-from mechanisms.words import listed
+from mechanisms.words import listed, worded
 
 # What a curator states as typical of columns, as an assumption where nothing else is assumed
 
@@ -123,13 +123,15 @@ def warned(useful: Usefulness, details: Mapping[str, Any]) -> Usefulness:
         return useful
     fills = details["fills"]
     named = listed([f"{name} as {_text(fills[name])}, its {bounds[name]} bound" for name in bounds])
-    warning = (
-        f"Missing values count as a bound: {named}. They pull the answer towards it, by an error "
-        "that is not counted here."
+    warning = worded(
+        "Missing values count as a bound: %(fills)s. They pull the answer towards it, by an error "
+        "that is not counted here.",
+        fills=named,
     )
     verdict, sentence = useful.verdict, useful.sentence
     if verdict == "good":
-        verdict, sentence = "weak", f"Apart from that: {sentence}"
+        apart = worded("Apart from that:")
+        verdict, sentence = "weak", f"{apart} {sentence}"
     return replace(useful, verdict=verdict, sentence=f"{warning} {sentence}")
 
 
@@ -222,18 +224,24 @@ def _of_excluded(statistic: Statistic, names: Sequence[str]) -> Iterator[str]:
     if not names:
         return
     if getattr(statistic, "missing", None) == "available":
-        yield (
-            "Each column's number is about the records that have a value of it. "
-            f"Missing values are left out of: {listed(names)}."
+        yield worded(
+            "Each column's number is about the records that have a value of it. Missing values are "
+            "left out of: %(names)s.",
+            names=listed(names),
         )
     else:
-        yield f"Records without a value of {listed(names, last='or')} are left out."
+        either = listed(names, last="or")
+        yield worded("Records without a value of %(names)s are left out.", names=either)
 
 
 def _of_fills(fills: Mapping[str, tuple[object, str]]) -> Iterator[str]:
+    texts = {
+        "": worded("%(name)s: missing values count as %(value)s."),
+        "lower": worded("%(name)s: missing values count as %(value)s, its lower bound."),
+        "upper": worded("%(name)s: missing values count as %(value)s, its upper bound."),
+    }
     for name, (value, bound) in fills.items():
-        where = f", its {bound} bound" if bound else ""
-        yield f"{name}: missing values count as {_text(value)}{where}."
+        yield texts[bound] % {"name": name, "value": _text(value)}
 
 
 def _text(value: object) -> str:

@@ -40,6 +40,7 @@ from mechanisms.accounting import epsilon_of, units
 from mechanisms.catalog import written_guarantee
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.privacy import Guarantee
+from mechanisms.words import worded
 
 _TOLD = ("type", "lower", "upper", "values", "labels", "label", "unit_of_measure", "expr")
 """What is shown of a column; how cells were read is of no use to a reader."""
@@ -254,14 +255,33 @@ def proof_json(log: LogService, proof: EntryProof) -> Mapping[str, Any]:
 
 _MOST_READABLE = 20.0  # exp(20) is above a hundred million, which is said instead
 _NEARLY_SURE = 99.5  # what is above would be written as 100%
-_NOISY = (
+_NOISY = worded(
     "Every number has noise added on purpose, to protect every person in the data. "
     "The same question asked again would give another number."
 )
-_NEIGHBOURS = {
-    "replace_one": "Replacing one person's data",
-    "add_remove": "Adding or removing one person",
+_CHANGES = {
+    "replace_one": (
+        worded(
+            "Replacing one person's data changes the probability of any result by at most a factor "
+            "of %(factor)s."
+        ),
+        worded(
+            "Replacing one person's data changes the probability of any result by at most a factor "
+            "of %(factor)s, and %(delta)s more."
+        ),
+    ),
+    "add_remove": (
+        worded(
+            "Adding or removing one person changes the probability of any result by at most a "
+            "factor of %(factor)s."
+        ),
+        worded(
+            "Adding or removing one person changes the probability of any result by at most a "
+            "factor of %(factor)s, and %(delta)s more."
+        ),
+    ),
 }
+"""What a guarantee says, without a delta and with one."""
 
 
 def meaning(published: Published) -> tuple[str, ...]:
@@ -269,27 +289,39 @@ def meaning(published: Published) -> tuple[str, ...]:
     sentences = [*published.about_missing, _NOISY]
     if any(row.noise is not None for row in published.rows):
         sentences.append(
-            "A noise interval says where a number would have been without the noise: it holds that "
-            "number in 95 of 100 releases. It says nothing of people who are not in the data."
+            worded(
+                "A noise interval says where a number would have been without the noise: it holds "
+                "that number in 95 of 100 releases. It says nothing of people who are not in the "
+                "data."
+            )
         )
     else:
         sentences.append(
-            "The law of the noise depends on the data here, so no noise interval is shown: it "
-            "would reveal something about the data."
+            worded(
+                "The law of the noise depends on the data here, so no noise interval is shown: it "
+                "would reveal something about the data."
+            )
         )
     if any(row.confidence is not None for row in published.rows):
         sentences.append(
-            "A confidence interval says where the number of the whole population is, sampling "
-            "error and noise together. It is the wider one, and the one to draw conclusions from."
+            worded(
+                "A confidence interval says where the number of the whole population is, sampling "
+                "error and noise together. It is the wider one, and the one to draw conclusions "
+                "from."
+            )
         )
     else:
         sentences.append(
-            "There is no confidence interval, because none was asked for. So no interval here "
-            "covers the error of having seen a sample of the population only."
+            worded(
+                "There is no confidence interval, because none was asked for. So no interval here "
+                "covers the error of having seen a sample of the population only."
+            )
         )
     sentences.append(
-        "Values outside the declared bounds were moved to the nearest bound before anything was "
-        "computed. The bounds are public knowledge and were not read off the data."
+        worded(
+            "Values outside the declared bounds were moved to the nearest bound before anything "
+            "was computed. The bounds are public knowledge and were not read off the data."
+        )
     )
     return tuple(sentences)
 
@@ -297,16 +329,20 @@ def meaning(published: Published) -> tuple[str, ...]:
 def guarantee(published: Published) -> str:
     """Return the promise in words, with the factor that epsilon stands for."""
     promised = published.answer["guarantee"]
-    changes = f"{changes_at_most(promised, published.delta)} Here {promised['protects']}."
+    here = worded("Here %(protects)s.", protects=promised["protects"])
     if "rho" in promised:
-        return (
-            f"{changes} Rho is {promised['rho']}. This is zero-concentrated differential privacy: "
-            "it holds whatever else is known and whatever is computed from the result."
+        loss = worded("Rho is %(rho)s.", rho=promised["rho"])
+        this = worded(
+            "This is zero-concentrated differential privacy: it holds whatever else is known and "
+            "whatever is computed from the result."
         )
-    return (
-        f"{changes} Epsilon is {promised['epsilon']}. This is pure differential privacy: it has no "
-        "exceptions, whatever else is known and whatever is computed from the result."
-    )
+    else:
+        loss = worded("Epsilon is %(epsilon)s.", epsilon=promised["epsilon"])
+        this = worded(
+            "This is pure differential privacy: it has no exceptions, whatever else is known and "
+            "whatever is computed from the result."
+        )
+    return " ".join((changes_at_most(promised, published.delta), here, loss, this))
 
 
 def changes_at_most(promised: Mapping[str, Any], delta: Fraction | None) -> str:
@@ -314,19 +350,22 @@ def changes_at_most(promised: Mapping[str, Any], delta: Fraction | None) -> str:
 
     ``promised`` is the guarantee of an answer, ``delta`` that of its account.
     """
-    epsilon, and_more = Fraction(promised["epsilon"]), ""
+    plain, with_delta = _CHANGES[promised["adjacency"]]
     if "rho" in promised and delta is not None:
         epsilon = epsilon_of(units(Fraction(promised["rho"])), delta).fraction
-        and_more = f", and {decimal_text(delta)} more"
-    return (
-        f"{_NEIGHBOURS[promised['adjacency']]} changes the probability of any result by at most a "
-        f"factor of {_factor(float(epsilon))}{and_more}."
-    )
+        return with_delta % {"factor": _factor(float(epsilon)), "delta": decimal_text(delta)}
+    return plain % {"factor": _factor(float(Fraction(promised["epsilon"])))}
 
 
-_ALTERNATIVES = {
-    "replace_one": "which of two values one person has",
-    "add_remove": "whether one person is in the data",
+_GUESSES = {
+    "replace_one": worded(
+        "Someone who guesses which of two values one person has, and is 50%% sure before, is at "
+        "most %(sure)s sure after it."
+    ),
+    "add_remove": worded(
+        "Someone who guesses whether one person is in the data, and is 50%% sure before, is at "
+        "most %(sure)s sure after it."
+    ),
 }
 
 
@@ -338,10 +377,26 @@ def odds_at_most(epsilon: float, adjacency: str) -> str:
     >>> odds_at_most(1.0, "add_remove")[-55:]
     ', and is 50% sure before, is at most 73% sure after it.'
     """
-    return (
-        f"Someone who guesses {_ALTERNATIVES[adjacency]}, and is 50% sure before, is at most"
-        f" {sure_at_most(epsilon)} sure after it."
+    return _GUESSES[adjacency] % {"sure": sure_at_most(epsilon)}
+
+
+def together_at_most(own: float, others: float, *, linked: bool) -> str:
+    """Return the same of an epsilon with that of ``others``, the releases before it.
+
+    Those are of linked data sets, or of one account alone.
+    """
+    text = (
+        worded(
+            "Together with all other releases of the linked data sets (epsilon %(epsilon)s): "
+            "%(sure)s at most."
+        )
+        if linked
+        else worded(
+            "Together with all other releases of this account (epsilon %(epsilon)s): %(sure)s at "
+            "most."
+        )
     )
+    return text % {"epsilon": f"{others:g}", "sure": sure_at_most(own + others)}
 
 
 def sure_at_most(epsilon: float) -> str:

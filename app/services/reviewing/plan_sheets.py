@@ -39,6 +39,7 @@ from app.store import Reader, Store
 from mechanisms.estimates.assumptions import Assumptions
 from mechanisms.estimates.estimate import ErrorEstimate
 from mechanisms.privacy import NANOS_PER_EPSILON
+from mechanisms.words import worded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,7 @@ def _votes(reader: Reader, found: PlanRecord, needed: int, caller: Caller) -> Vo
 def _said(policy: Policy, kinds: set[str]) -> Sequence[str]:
     return [
         *policy_says(policy, kinds),
-        "One decision covers all questions of the plan, exactly as they are.",
+        worded("One decision covers all questions of the plan, exactly as they are."),
     ]
 
 

@@ -40,7 +40,7 @@ from app.services.plans.missing import warned
 from app.services.plans.plans import PlanService
 from app.services.plans.questions import Question, read_question
 from app.services.plans.wording import columns_named, in_words
-from app.services.publishing.published import columns_of, odds_at_most, sure_at_most
+from app.services.publishing.published import columns_of, odds_at_most, together_at_most
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import gone_on
 from app.store import (
@@ -56,6 +56,7 @@ from app.store.ledger.records import now
 from app.store.ledger.reviewing.votes import CommentRecord, VersionRecord, View, ViewRecord
 from mechanisms.estimates.assumptions import Assumptions
 from mechanisms.estimates.estimate import ErrorEstimate
+from mechanisms.words import worded
 
 # Who has seen results that are not public: noted once for each person, release, way and day
 
@@ -624,9 +625,7 @@ def for_one_person(
     alone, others = odds_at_most(own, facts.schema.adjacency.value), spent - own * charged
     if others <= 0:
         return (alone,)
-    where = "the linked data sets" if len(uses) > 1 else "this account"
-    together = f"Together with all other releases of {where} (epsilon {others:g}):"
-    return alone, f"{together} {sure_at_most(own + others)} at most."
+    return alone, together_at_most(own, others, linked=len(uses) > 1)
 
 
 def _cost(reader: Reader, found: ReleaseRecord, facts: DatasetFacts, question: Question) -> Cost:
@@ -668,23 +667,25 @@ def _overlaps(reader: Reader, facts: DatasetFacts, hidden: Collection[str]) -> S
 
 def policy_says(policy: Policy, kinds: Collection[str]) -> Sequence[str]:
     """Return what the policy says of this request, a sentence each."""
-    said = [
-        "Every release from this data set is reviewed."
-        if policy.review.above is not None and not policy.review.above.nanos
-        else f"What costs more than epsilon {policy.review.above} is reviewed."
-        if policy.review.above is not None
-        else "This data set asks for no review any more.",
-        "Two reviewers decide." if policy.reviewers == 2 else "One reviewer decides.",
+    above, most = policy.review.above, policy.max_epsilon_per_release
+    sentences = [
+        worded("This data set asks for no review any more.")
+        if above is None
+        else worded("What costs more than epsilon %(epsilon)s is reviewed.", epsilon=above)
+        if above.nanos
+        else worded("Every release from this data set is reviewed."),
+        worded("Two reviewers decide.")
+        if policy.reviewers == 2
+        else worded("One reviewer decides."),
     ]
-    if policy.max_epsilon_per_release is not None:
-        said.append(f"One release may cost at most epsilon {policy.max_epsilon_per_release}.")
+    if most is not None:
+        sentences.append(worded("One release may cost at most epsilon %(epsilon)s.", epsilon=most))
     if policy.allowed is not None:
-        inside = set(kinds) <= set(policy.allowed)
-        said.append(
-            f"Only these statistics are allowed: {', '.join(policy.allowed)}. "
-            f"This one {'is' if inside else 'is not'}."
-        )
-    return said
+        allowed, inside = ", ".join(policy.allowed), set(kinds) <= set(policy.allowed)
+        only = worded("Only these statistics are allowed: %(kinds)s.", kinds=allowed)
+        this = worded("This one is.") if inside else worded("This one is not.")
+        sentences.append(f"{only} {this}")
+    return sentences
 
 
 def _votes(reader: Reader, found: ReleaseRecord, needed: int, caller: Caller) -> Votes:

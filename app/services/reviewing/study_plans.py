@@ -40,6 +40,7 @@ from app.store import Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.records import now, text_of
 from app.store.ledger.reviewing.study_plans import PlanRecord
+from mechanisms.words import worded
 
 __all__ = [
     "PLAN_NOTICE", "PlanRecord", "PlanView", "PlannedView", "StudyPlanService", "gone_on",
@@ -49,7 +50,7 @@ PLAN_NOTICE = (
     "A study plan reserves no budget. Each question is charged when it is drawn, and a draw is "
     "refused if the remaining budget does not cover it."
 )
-NOT_REVIEWED = "The data set's policy asks for no review of these questions."
+NOT_REVIEWED = worded("The data set's policy asks for no review of these questions.")
 """The reason of an approval that no reviewer had to give."""
 
 Unchanged = Callable[[str], bool]

@@ -67,6 +67,7 @@ from mechanisms.statistics.designs.scaling import (
 )
 from mechanisms.statistics.questions import Question, widened
 from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing
+from mechanisms.words import worded
 
 _LARGEST_RATE = Fraction(3)  # it moves the hazard by a factor of 400 between the bounds
 _START = Fraction(2)
@@ -126,7 +127,7 @@ class CoxRegression(OfFeatures):
         "q": SHARE_HINT,
     }
     ratios: ClassVar[str] = "hazard_ratios"
-    reason_of_bias: ClassVar[str] = (
+    reason_of_bias: ClassVar[str] = worded(
         "cumulative hazards beyond the ceiling are clipped. A larger ceiling clips less, and takes "
         "more noise."
     )

@@ -13,6 +13,7 @@ from mechanisms.contract import ErrorLaw, FieldHint, Json, NearZero, Place, Read
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.privacy import MOST_ROWS_OF_ONE
 from mechanisms.probes import Probe
+from mechanisms.words import worded
 
 Range = list[float]
 
@@ -32,7 +33,7 @@ class Facts:
 
     error_law: ClassVar[ErrorLaw] = "simulated"
     near_zero: ClassVar[NearZero] = "a value"
-    reason_of_bias: ClassVar[str] = (
+    reason_of_bias: ClassVar[str] = worded(
         "the ridge pulls coefficients towards 0, and a loss other than the squared has its own "
         "line."
     )
