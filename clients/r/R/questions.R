@@ -39,12 +39,17 @@ shaped <- function(asked) {
     asked[[name]] <- unname(as.list(asked[[name]]))
   }
   if (length(asked$edges)) {
-    asked$edges <- lapply(asked$edges, function(edges) unname(as.list(edges)))
+    asked$edges <- lapply(asked$edges, edges_of)
   }
   if (is.list(asked$parts)) {
     asked$parts <- lapply(asked$parts, shaped_part)
   }
   asked
+}
+
+# A list of edges, `list(step = 30)` as it is, and the one word "values".
+edges_of <- function(edges) {
+  if (identical(edges, "values")) edges else as.list(edges)
 }
 
 shaped_part <- function(part) {
@@ -92,12 +97,12 @@ condition_of <- function(call, frame) {
 #' Cut a column into bands
 #'
 #' @param column The name of a column of numbers.
-#' @param edges Where the bands begin and end.
+#' @param edges Where the bands begin and end; `list(step = 5)` or `"values"`.
 #' @return A list, for the field `by` of a question.
 #' @examples
 #' statistic("mean", columns = "income", by = list("sex", bands("age", c(18, 40, 65))))
 #' @export
-bands <- function(column, edges) list(column = column, edges = as.list(edges))
+bands <- function(column, edges) list(column = column, edges = edges_of(edges))
 
 # Return the body of a request: a question and the members next to it.
 request_body <- function(statistic, epsilon, mechanism, norm, fields) {

@@ -198,11 +198,15 @@ is_ratio <- function(frame) {
 #' A preview shows the noise alone, around zero. A number that cannot be said has its bars alone.
 #' Of a regression with odds, rate or hazard ratios these are drawn, on a logarithmic axis.
 #'
+#' Survival is drawn as a step function with its band, and a ROC curve against the line of a score
+#' that predicts nothing, a colour for each group. Then `...` may hold `main` alone.
+#'
 #' @param x An answer with numbers, see [release()].
 #' @param intervals Which bars: `"confidence"`, `"noise"`, or `"auto"`.
 #' @param labels The text next to each number; by default its group and name.
 #' @param ... `xlim` and `main`, as of [graphics::plot.default()].
-#' @return What is drawn, invisibly: a data frame with `label`, `estimate`, `low` and `high`.
+#' @return What is drawn, invisibly: a data frame with `label`, `estimate`, `low` and `high`; of curves
+#'   with `label`, `x`, `y`, `low` and `high`.
 #' @examples
 #' \dontrun{
 #' plot(means)
@@ -211,6 +215,10 @@ is_ratio <- function(frame) {
 #' @export
 plot.desk_numbers <- function(x, intervals = c("auto", "confidence", "noise"), labels = NULL,
                               ...) {
+  curves <- curves_of(x)
+  if (length(curves)) {
+    return(draw_curves(x, curves, list(...)$main))
+  }
   frame <- tidy(x)
   ratios <- any(is_ratio(frame)) && !"part" %in% names(frame)
   if (ratios) frame <- frame[is_ratio(frame), , drop = FALSE]
@@ -242,6 +250,82 @@ plot.desk_numbers <- function(x, intervals = c("auto", "confidence", "noise"), l
   graphics::axis(2, at = rows, labels = drawn$label, las = 1, tick = FALSE, cex.axis = 0.9)
   graphics::title(main = main, xlab = attr(drawn, "meaning"))
   invisible(drawn)
+}
+
+# Return the curves of an answer: for each group a data frame of its places.
+curves_of <- function(x) {
+  groups <- or_else(at(x$value, "groups"), list(list(by = list(), value = x$value)))
+  inferred <- by_place(x$inference$terms)
+  found <- lapply(seq_along(groups), function(index) {
+    curve <- at(groups[[index]], list("value", "curve"))
+    if (is.null(curve)) {
+      return(NULL)
+    }
+    above <- if (is.null(at(x$value, "groups"))) list() else list("groups", index - 1, "value")
+    by <- unlist(groups[[index]]$by)
+    label <- if (length(by)) paste(by, collapse = ", ") else ""
+    rates <- "true_positive" %in% names(curve[[1L]])
+    name <- if (rates) "true_positive" else "survival"
+    ends <- lapply(seq_along(curve), function(place) {
+      term <- inferred[[key_of(c(above, list("curve", place - 1, name)))]]
+      or_else(term$confidence_95, list(NA_real_, NA_real_))
+    })
+    column <- function(member) vapply(curve, function(each) as.numeric(each[[member]]), 0)
+    data.frame(
+      label = label, x = if (rates) column("false_positive") else column("time"), y = column(name),
+      low = vapply(ends, function(each) as.numeric(each[[1L]]), 0),
+      high = vapply(ends, function(each) as.numeric(each[[2L]]), 0), rates = rates,
+      stringsAsFactors = FALSE
+    )
+  })
+  Filter(Negate(is.null), found)
+}
+
+draw_curves <- function(x, curves, main) {
+  rates <- curves[[1L]]$rates[[1L]]
+  colours <- grDevices::hcl.colors(max(length(curves), 2L), "Dark 3")
+  most <- if (rates) 1 else max(vapply(curves, function(each) max(each$x), 0))
+  graphics::plot.new()
+  graphics::plot.window(xlim = c(0, most), ylim = c(0, 1))
+  if (rates) graphics::abline(0, 1, col = "grey50")
+  for (place in seq_along(curves)) {
+    own <- curves[[place]]
+    if (rates) {
+      graphics::lines(c(1, own$x, 0), c(1, own$y, 0), type = "o", pch = 19, col = colours[[place]])
+      graphics::segments(own$x, own$low, own$x, own$high, col = colours[[place]])
+    } else {
+      draw_steps(own, colours[[place]])
+    }
+  }
+  graphics::axis(1)
+  graphics::axis(2, las = 1)
+  labels <- vapply(curves, function(each) each$label[[1L]], "")
+  if (length(curves) > 1L) {
+    graphics::legend(if (rates) "bottomright" else "topright", labels, col = colours, lty = 1, bty = "n")
+  }
+  graphics::title(
+    main = or_else(main, paste0(x$statistic$kind, ", epsilon ", x$epsilon)),
+    xlab = if (rates) "false positives" else or_else(x$statistic$time, "time"),
+    ylab = if (rates) "true positives" else "survival"
+  )
+  drawn <- do.call(rbind, curves)
+  invisible(drawn[names(drawn) != "rates"])
+}
+
+# A step function that begins at 1, and its band.
+draw_steps <- function(own, colour) {
+  at <- c(0, own$x)
+  known <- is.finite(own$low) & is.finite(own$high)
+  if (all(known)) {
+    steps <- function(ends) list(x = rep(at, each = 2L)[-1L], y = utils::head(rep(c(1, ends), each = 2L), -1L))
+    below <- steps(own$low)
+    above <- steps(own$high)
+    graphics::polygon(
+      c(below$x, rev(above$x)), c(below$y, rev(above$y)),
+      col = grDevices::adjustcolor(colour, 0.2), border = NA
+    )
+  }
+  graphics::lines(at, c(1, own$y), type = "s", col = colour)
 }
 
 # Ratios whose interval says nothing have ends that no axis holds.

@@ -95,6 +95,11 @@ test_that("a question is shaped as the contract has it", {
   expect_identical(fit$formula, "log(income) ~ age")
   cells <- statistic("histogram", columns = "age", edges = list(age = c(0, 50, 100)))
   expect_identical(cells$edges, list(age = list(0, 50, 100)))
+  wide <- statistic("kaplan_meier", time = "days", edges = list(days = list(step = 30)))
+  expect_identical(to_json(wide$edges), '{"days":{"step":30}}')
+  whole <- statistic("histogram", columns = "age", edges = list(age = "values"))
+  expect_identical(to_json(whole$edges), '{"age":"values"}')
+  expect_identical(to_json(bands("age", "values")), '{"column":"age","edges":"values"}')
   stack <- statistic("stack", parts = list(list(kind = "mean", columns = "age"), list(
     statistic = list(kind = "sum", columns = "age"), share = 2
   )))

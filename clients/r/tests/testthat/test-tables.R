@@ -223,6 +223,38 @@ test_that("ratios have rows of their own, and generics are of the coefficients",
   expect_true(graphics::par("xlog"))
 })
 
+test_that("curves are drawn as curves, a group each", {
+  curve <- list(
+    list(time = "12", at_risk = 90, survival = 0.9), list(time = "24", at_risk = 40, survival = 0.5)
+  )
+  groups <- lapply(c("a", "b"), function(arm) list(by = list(arm = arm), value = list(curve = curve)))
+  place <- list("groups", 1, "value", "curve", 0, "survival")
+  term <- list(
+    term = "survival at 12", place = place, std_error = 0.1, confidence_95 = list(0.8, 0.95)
+  )
+  answer <- answered(
+    list(groups = groups, log_rank = list(statistic = 1, p_value = 0.3)), epsilon = "1",
+    statistic = list(kind = "kaplan_meier", time = "months"), inference = list(terms = list(term))
+  )
+  grDevices::pdf(NULL)
+  on.exit(grDevices::dev.off())
+  drawn <- plot(answer)
+  expect_identical(drawn$label, c("a", "a", "b", "b"))
+  expect_identical(drawn$x, c(12, 24, 12, 24))
+  expect_identical(drawn$y, c(0.9, 0.5, 0.9, 0.5))
+  expect_identical(drawn$low, c(NA, NA, 0.8, NA))
+  expect_identical(graphics::par("usr")[3:4], c(-0.04, 1.04))
+  rates <- list(
+    list(threshold = "1", false_positive = 0.4, true_positive = 0.7),
+    list(threshold = "2", false_positive = 0.1, true_positive = 0.3)
+  )
+  drawn <- plot(answered(
+    list(curve = rates, area = 0.7), statistic = list(kind = "roc"), epsilon = "1"
+  ))
+  expect_identical(drawn$x, c(0.4, 0.1))
+  expect_identical(drawn$y, c(0.7, 0.3))
+})
+
 test_that("intervals and variances are R's own generics", {
   terms <- list(
     list(term = "age", place = list("age"), std_error = 0.5, confidence_95 = list(39, 41)),
