@@ -531,7 +531,9 @@ def _released(
         if error is None or _is_mirrored(path) or tuple(path) in edges or _is_constant(path):
             continue
         kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
-        yield _name(path, errors), number, float(error), _near_zero(kind)
+        # of a difference of two groups 0 means no effect, whatever the groups' numbers are
+        meant = "no effect" if "differences" in path else _near_zero(kind)
+        yield _name(path, errors), number, float(error), meant
 
 
 def _near_zero(kind: str) -> NearZero:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
 from typing import Any, Literal
@@ -555,6 +556,10 @@ def test_released_numbers_that_could_be_nothing_are_noise() -> None:
     assert (far.verdict, before.sentence in far.sentence) == ("good", True)
     # of a mean zero is a value like any other, and so is an intercept
     assert judged_release(before, ["mean"], {"x": 0.1}, {"x": 1.0}) == before
+    open_ = replace(before, verdict="depends", share=None)
+    rows = {"rows": [{"value": 58.0}], "differences": [{"value": 0.01}]}
+    sizes_of_rows = {"rows": [{"value": 0.3}], "differences": [{"value": 0.4}]}
+    assert judged_release(open_, ["summary"], rows, sizes_of_rows).verdict == "good"
     slopes = {"coefficients": {"(intercept)": 9.0, "x": 0.1}}
     errors = {"coefficients": {"(intercept)": 1.0, "x": 1.0}}
     # a slope near 0 is as well known as any other
