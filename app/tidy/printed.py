@@ -123,24 +123,25 @@ def printed_any(
             (each.named(labels), each.shown, *(_FACTS[name](each) or _NONE for name in facts))
             for each in numbers
         ),
-        note=_BOTH if facts else "",
+        note=" ".join(_NOTES[name] for name in facts if name in _NOTES),
     )
-
-
-_BOTH = (
-    "Noise intervals are for these records: privacy noise alone. Confidence intervals are for the "
-    "population: sampling error and privacy noise together."
-)
 
 
 def _ends(row: Number, interval: Interval | None) -> str:
     return "" if interval is None else " to ".join(within(end, row.interval) for end in interval)
 
 
+_OF_NOISE, _OF_POPULATION = "95% noise interval", "95% confidence interval"
 _FACTS: Mapping[str, Callable[[Number], str]] = {
-    "95% noise interval": lambda row: _ends(row, row.noise),
+    _OF_NOISE: lambda row: _ends(row, row.noise),
     "Standard error": lambda row: "" if row.std_error is None else number(row.std_error),
-    "95% confidence interval": lambda row: _ends(row, row.confidence),
+    _OF_POPULATION: lambda row: _ends(row, row.confidence),
+}
+_NOTES = {
+    _OF_NOISE: "Noise intervals are for these records: privacy noise alone.",
+    _OF_POPULATION: (
+        "Confidence intervals are for the population: sampling error and privacy noise together."
+    ),
 }
 
 

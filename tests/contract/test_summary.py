@@ -120,6 +120,7 @@ def test_the_client_prints_it_as_journals_do(
     lines = mean.to_table("markdown").splitlines()
     assert lines[0] == "| Number | Value | 95% noise interval |"
     assert cells_of(mean.to_word())[1][0] == lines[2].split("|")[1].strip()
+    assert lines[-1] == "Noise intervals are for these records: privacy noise alone."
     assert "interval" not in lines[2]
 
 
