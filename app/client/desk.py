@@ -7,10 +7,12 @@ lists are read with ``async for``.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cache
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -25,6 +27,12 @@ T = TypeVar("T")
 
 _FIRST_PAUSE_S = 0.2
 _FIRST_LOOK_S = 1.0
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Return what servers are known by; to read it takes longer than most requests."""
+    return httpx.create_ssl_context()
 
 
 class ReleaseDesk(Calls[Dataset], Blocking):
@@ -60,8 +68,9 @@ class ReleaseDesk(Calls[Dataset], Blocking):
     ) -> None:
         self.line = Line(attempts, pause_s)
         self._http = httpx.Client(
-            base_url=url, headers=_headers(key), timeout=timeout_s, transport=transport
-        )
+            base_url=url, headers=_headers(key), timeout=timeout_s, transport=transport,
+            verify=_certificates(),
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<ReleaseDesk {self._http.base_url}>"
@@ -141,8 +150,9 @@ class AsyncDesk(Calls[AsyncDataset], Awaiting):
     ) -> None:
         self.line = Line(attempts, pause_s)
         self._http = httpx.AsyncClient(
-            base_url=url, headers=_headers(key), timeout=timeout_s, transport=transport
-        )
+            base_url=url, headers=_headers(key), timeout=timeout_s, transport=transport,
+            verify=_certificates(),
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<AsyncDesk {self._http.base_url}>"

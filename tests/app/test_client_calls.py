@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import fields
 from fractions import Fraction
@@ -310,3 +311,18 @@ def test_either_desk_names_what_it_registers(run: Run) -> None:
 def test_a_page_of_something_else_is_no_answer(run: Run) -> None:
     with pytest.raises(ClientError, match="no JSON object"):
         run(lambda _: httpx.Response(200, text="<html>"), lambda desk: desk.datasets())
+
+
+def test_certificates_are_read_once_for_all_desks(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    made = ssl.create_default_context
+
+    def noted(*where: Any, **more: Any) -> ssl.SSLContext:
+        read.append(more)
+        return made(*where, **more)
+
+    monkeypatch.setattr(ssl, "create_default_context", noted)
+    for _ in range(3):
+        with ReleaseDesk("https://desk.example", "a key"):
+            pass
+    assert len(read) <= 1

@@ -41,7 +41,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def browser(service: Service) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=service.url, timeout=PATIENCE_S) as client:
+    with httpx.Client(base_url=service.url, timeout=PATIENCE_S, verify=False) as client:
         yield client
 
 
@@ -127,7 +127,7 @@ def test_a_name_of_somebody_else_is_refused(service: Service, browser: httpx.Cli
     """The proxy cannot give its users the releases of others."""
     browser.get(ADDRESS, headers=named("grace"))
     other = named("grace") | {"X-Forwarded-User": "id-of-another-grace"}
-    with httpx.Client(base_url=service.url, timeout=PATIENCE_S) as another:
+    with httpx.Client(base_url=service.url, timeout=PATIENCE_S, verify=False) as another:
         refused = another.get(ADDRESS, headers=other)
         assert refused.status_code == 409
         assert out(another)
@@ -136,7 +136,7 @@ def test_a_name_of_somebody_else_is_refused(service: Service, browser: httpx.Cli
 def test_without_the_setting_nobody_is_believed(tmp_path: Any) -> None:
     with (
         running(tmp_path / "data") as plain,
-        httpx.Client(base_url=plain.url, timeout=PATIENCE_S) as client,
+        httpx.Client(base_url=plain.url, timeout=PATIENCE_S, verify=False) as client,
     ):
         assert client.get(ADDRESS, headers=named()).status_code == 404
         assert out(client)

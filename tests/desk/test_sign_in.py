@@ -92,7 +92,7 @@ def test_a_session_ends_with_signing_out_and_with_its_key(
 
 
 def test_the_cookie_is_for_this_service_alone(service: Service) -> None:
-    with httpx.Client(base_url=service.url) as client:
+    with httpx.Client(base_url=service.url, verify=False) as client:
         answer = client.post("/desk/sign-in", data={"key": ADMIN_KEY})
         # the language that a person has chosen, and what was opened last, are cookies of their own
         found = [each.lower() for each in answer.headers.get_list("set-cookie")]
@@ -112,7 +112,7 @@ def test_behind_tls_the_cookie_is_sent_by_tls_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "none"])
 def test_what_another_site_sends_is_refused(service: Service, chief: Browsing, site: str) -> None:
-    with httpx.Client(base_url=service.url, cookies=chief.client.cookies) as client:
+    with httpx.Client(base_url=service.url, cookies=chief.client.cookies, verify=False) as client:
         for headers in ({"Sec-Fetch-Site": site}, {"Origin": "https://elsewhere.example"}):
             sent = client.post("/desk/sign-out", headers=headers)
             assert sent.status_code == 403
@@ -125,7 +125,7 @@ def test_what_another_site_sends_is_refused(service: Service, chief: Browsing, s
     ["https://elsewhere.example", "//elsewhere.example", "/desk//x", "/v1/keys", "/desk/a\nb"],
 )
 def test_signing_in_leads_to_the_desk_and_nowhere_else(service: Service, wanted: str) -> None:
-    with httpx.Client(base_url=service.url) as client:
+    with httpx.Client(base_url=service.url, verify=False) as client:
         answer = client.post("/desk/sign-in", data={"key": ADMIN_KEY, "next": wanted})
         assert answer.headers["location"] == "/desk"
 
@@ -152,7 +152,7 @@ def test_where_nothing_is_a_page_says_so(chief: Browsing) -> None:
 
 
 def test_too_large_a_form_is_refused(service: Service) -> None:
-    with httpx.Client(base_url=service.url) as client:
+    with httpx.Client(base_url=service.url, verify=False) as client:
         sent = client.post("/desk/sign-in", data={"key": "x" * 2**20})
         assert sent.status_code == 413
         assert client.post("/desk/sign-in", json={"key": ADMIN_KEY}).status_code == 415
@@ -162,7 +162,7 @@ def test_signing_in_counts_against_the_keys_rate(tmp_path: Path) -> None:
     with running(tmp_path / "data", rate_limit_per_minute=5) as limited:
         with limited.client() as admin:
             key = make_key(admin, "analyst")["secret"]
-        with httpx.Client(base_url=limited.url) as client:
+        with httpx.Client(base_url=limited.url, verify=False) as client:
             for form in ({"key": key}, {"key": "rd_wrong"}):
                 last = [client.post("/desk/sign-in", data=form).status_code for _ in range(6)]
                 assert last == ([303] * 5 + [429] if form["key"] == key else [401] * 6)
