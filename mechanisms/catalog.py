@@ -39,7 +39,7 @@ from mechanisms.exponential.quantile import FlipRates
 from mechanisms.exponential.quantile_regression import WideParameters
 from mechanisms.filtered import Filtered
 from mechanisms.functional.linear import SanitizedMoments
-from mechanisms.gaussian.noise import AddedGaussian
+from mechanisms.gaussian.noise import AddedGaussian, SanitizedGaussian
 from mechanisms.grouped import CellsInGroups, CountsInGroups, Grouped, SumsInGroups
 from mechanisms.inference.bought import (
     CountedNeighbours,
@@ -252,6 +252,7 @@ PARAMETERS: Mapping[str, type[Any]] = {
     "k_norm": AddedNoise,
     "k_norm/read": ReadCounts,
     "gaussian": AddedGaussian,
+    "gaussian/linear_regression": SanitizedGaussian,
     "kng/quantile/joint": JointRate,
     "kng/quantile/each": LevelRates,
     "kng/linear_regression": kng_linear.LinearParameters,

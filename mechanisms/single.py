@@ -132,7 +132,8 @@ def _calibrated(
 
     if mechanism == "auto" and statistic.chosen_by_error:
         calibrate: Calibrate = Chosen(
-            {name: calibrate_with(name) for name in offered}, inferring=inference is not None
+            {name: calibrate_with(name) for name in offered if name != IN_ZCDP or schema.zcdp},
+            inferring=inference is not None,
         )
     elif mechanism == "auto" and inference is None and schema.zcdp and IN_ZCDP in offered:
         calibrate = gaussian.calibrate_best

@@ -88,6 +88,7 @@ _LOGISTIC: ErrorLaw = "logistic loss"
 _RANKS: ErrorLaw = "ranks"
 _PERTURBED = "objective_perturbation"
 _MOMENTS = "functional"
+_GAUSSIAN = "gaussian"
 _HULL = 0.76
 """How much less than that of its box the noise of the hull's norm moves coefficients, about."""
 _FEWEST = 50
@@ -152,12 +153,14 @@ def errors_of_fit(asked: Asked, plan: Plan, assumptions: Assumptions) -> ErrorsO
     if fit.weights is not None or fit.by or assumptions.coefficients:
         return None
     facts = plan.details
-    if plan.mechanism == _MOMENTS and fit.ridge is None:
+    if plan.mechanism in (_MOMENTS, _GAUSSIAN) and fit.ridge is None:
         schema = wanted.view.schema
         if fit.where:  # as it is planned
             schema = replace(schema, selected=True)
+        gaussian = plan.mechanism == _GAUSSIAN
         question = question_of(plain(fit), schema, asked.epsilon, "auto")
-        facts = {"loss": _MOMENTS, "spread": _HULL * moment_spread(question, schema.adjacency)}
+        spread = moment_spread(replace(question, gaussian=gaussian), schema.adjacency)
+        facts = {"loss": _MOMENTS, "spread": spread * (1 if gaussian else _HULL)}
     elif plan.mechanism != _PERTURBED:
         return None
     return _over_populations(_Fitted(asked, wanted, facts, assumptions))

@@ -88,7 +88,7 @@ _MANY_NUMBERS = 300
 _SIZED_ROWS = 4 * 4096
 MOST_SIZES = 4
 _STAND_IN = "objective_perturbation"
-_MOMENTS = "functional"
+_OF_MOMENTS = ("functional", "gaussian")
 _DESCRIBING = 6
 """The factor by which describing the noise prolongs a draw of moments."""
 _BRIEFLY = 1 / 12
@@ -455,11 +455,16 @@ def _fitting(asked: Asked, assumptions: Assumptions) -> tuple[int, float]:
     for most in _rows_tried(asked):
         count = min(total, most)
         expected_ms = asked.on(count).plan().expected_ms
-        if asked.mechanism == _MOMENTS:
+        if _describes(asked):
             expected_ms *= _DESCRIBING
         if expected_ms * _LEAST_DRAWS <= _SIMULATED_MS:
             break
     return count, expected_ms
+
+
+def _describes(asked: Asked) -> bool:
+    """Return whether a draw simulates the noise of what is computed from moments."""
+    return asked.mechanism in _OF_MOMENTS and asked.plan().time_depends_on_data
 
 
 def _rows_tried(asked: Asked) -> tuple[int, ...]:
@@ -481,7 +486,7 @@ def _size(asked: Asked, assumptions: Assumptions, effort: Effort) -> _Size:
         most_epsilon = max(asked.epsilon.fraction, Fraction(1))
     # What epsilon could not grow to, the errors are divided by.
     taken = min(wanted, most_epsilon)
-    if asked.mechanism == _MOMENTS:
+    if _describes(asked):
         expected_ms *= _BRIEFLY
     draws = _draws(asked, expected_ms, effort)
     samples = effort.quantile_draws if asked.statistic.rows_for_each_draw else effort.samples

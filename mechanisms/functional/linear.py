@@ -6,6 +6,7 @@ computed from T(X) + V.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
@@ -17,6 +18,7 @@ from mechanisms.contract import (
     Drawing,
     Noise,
     Outcome,
+    Parameters,
     Plan,
 )
 from mechanisms.domain import SUM_MAX, Schema
@@ -37,7 +39,7 @@ from mechanisms.knorm import (
     integer_noise,
     offered_norms,
 )
-from mechanisms.privacy import PrivacyLoss
+from mechanisms.privacy import Guarantee, PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.additive import Coordinates
 from mechanisms.statistics.designs.scaling import RegressionScaling
@@ -72,37 +74,64 @@ def calibrate_linear(
         The statistic names more columns than ``moments`` takes, or Huber's loss.
     """
     statistic.require_squared()
-    scaling, weights = statistic.scaling(schema), weights_of(statistic, schema)
-    moments, fineness = _moments(scaling, schema, weights)
+    space = space_of(statistic, schema)
+    advice = advise(space)
+    chosen = advice.norm if norm == "auto" else norm
+    ball = ball_of(space, chosen)
+    noise = IntegerNoise.calibrated(space, ball, epsilon.fraction)
+    return plan_sanitized(
+        "functional",
+        statistic,
+        schema,
+        norm=chosen,
+        parameters=SanitizedMoments(AddedNoise.of(chosen, noise), rule_of(statistic)),
+        noise=noise,
+        guarantee=guarantee_of(space, ball, schema, epsilon, THEOREM),
+        reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
+        alternatives=_alternatives(space, chosen, epsilon.fraction),
+    )
+
+
+def plan_sanitized(
+    mechanism: str,
+    statistic: LinearRegression,
+    schema: Schema,
+    *,
+    norm: str | None,
+    parameters: Parameters,
+    noise: AdditiveNoise,
+    guarantee: Guarantee,
+    reason: str,
+    alternatives: tuple[Alternative, ...],
+) -> Plan:
+    """Return the plan of coefficients that are computed from moments with this noise."""
+    drawn = sanitized_draw(statistic, schema, rule_of(statistic), lambda _space: noise)
+    scaling, moments = drawn.scaling, drawn.moments
+    weights = weights_of(statistic, schema)
     read_ms = 0.0 if weights is None else reading_ms(len(scaling.columns), schema.row_bound)
     if moments.split:
         read = len(scaling.columns) + len(moments.split)
         read_ms += _MS_PER_CELL * read * (schema.rows or schema.max_rows or 0)
-    advice = advise(moments.space)
-    chosen = advice.norm if norm == "auto" else norm
-    ball = ball_of(moments.space, chosen)
-    noise = IntegerNoise.calibrated(moments.space, ball, epsilon.fraction)
-    drawn = FunctionalDraw(
-        scaling=scaling,
-        moments=moments,
-        noise=noise,
-        rule=rule_of(statistic),
-        fineness=fineness,
-    )
     return Plan(
-        mechanism="functional",
-        norm=chosen,
+        mechanism=mechanism,
+        norm=norm,
         statistic=statistic,
         schema=schema,
-        parameters=SanitizedMoments(AddedNoise.of(chosen, noise), drawn.rule),
-        guarantee=guarantee_of(moments.space, ball, schema, epsilon, THEOREM),
+        parameters=parameters,
+        guarantee=guarantee,
         grid={"coordinate_step": float(Fraction(1, moments.space.unit * noise.refinement))},
-        reason=advice.reason if norm == "auto" else f"Asked for. Advised: {advice.norm}.",
+        reason=reason,
         expected_ms=_MS_PER_ENTRY * scaling.dimension**2 + read_ms,
         time_depends_on_data=True,
-        alternatives=_alternatives(moments.space, chosen, epsilon.fraction),
+        alternatives=alternatives,
         details=drawn.details(statistic, weights),
     )
+
+
+def space_of(statistic: LinearRegression, schema: Schema) -> AdjacentOutputSpace:
+    """Return the adjacent output space of a regression's moments."""
+    weights = weights_of(statistic, schema)
+    return _moments(statistic.scaling(schema), schema, weights)[0].space
 
 
 def _moments(
@@ -125,16 +154,26 @@ class SanitizedMoments:
 
     def drawing(self, statistic: LinearRegression, schema: Schema) -> Drawing:
         """Return how the regression is drawn."""
-        scaling = statistic.scaling(schema)
-        moments, fineness = _moments(scaling, schema, weights_of(statistic, schema))
-        drawn = FunctionalDraw(
-            scaling=scaling,
-            moments=moments,
-            noise=self.noise.on(moments.space),
-            rule=self.rule,
-            fineness=fineness,
-        )
+        drawn = sanitized_draw(statistic, schema, self.rule, self.noise.on)
         return Drawing(draw=drawn, preview=drawn.preview)
+
+
+def sanitized_draw(
+    statistic: LinearRegression,
+    schema: Schema,
+    rule: Rule,
+    noise: Callable[[AdjacentOutputSpace], AdditiveNoise],
+) -> FunctionalDraw:
+    """Return the draw of a regression with this noise on the space of its moments."""
+    scaling = statistic.scaling(schema)
+    moments, fineness = _moments(scaling, schema, weights_of(statistic, schema))
+    return FunctionalDraw(
+        scaling=scaling,
+        moments=moments,
+        noise=noise(moments.space),
+        rule=rule,
+        fineness=fineness,
+    )
 
 
 def rule_of(statistic: LinearRegression) -> Rule:
@@ -151,7 +190,7 @@ class FunctionalDraw:
 
     scaling: RegressionScaling
     moments: RegressionMoments
-    noise: IntegerNoise
+    noise: AdditiveNoise
     rule: Rule
     fineness: int = 1
 

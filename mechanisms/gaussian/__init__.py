@@ -1,34 +1,44 @@
 """Discrete Gaussian noise, in accounts that have a delta: for statistics made of noisy sums.
 
-:mod:`noise`: independent noise on an integer vector, its proof, and the choice between it and the
-K-norm mechanism. Tables have theirs on residuals (:mod:`mechanisms.margins.release`), ordered cells
-on blocks of them (:mod:`mechanisms.margins.ranges`).
+:mod:`noise`: independent noise on an integer vector, its proof, the choice between it and the
+K-norm mechanism, and linear regression from moments with it. Tables have theirs on residuals
+(:mod:`mechanisms.margins.release`), ordered cells on blocks of them
+(:mod:`mechanisms.margins.ranges`).
 
 *Epsilon.* A request states epsilon, as for every mechanism. Here it sets the size of the noise: the
 release costs the account ``rho = epsilon**2 / 2``, as an epsilon-DP draw does. It is rho-zCDP, and
 not epsilon-DP. So accounts without a delta refuse it (:mod:`mechanisms.single`).
 
 May enter: plans whose noise is Gaussian, and the choice between them and others at the same charge.
-May import: the K-norm mechanism, :mod:`mechanisms.margins`, and all below them.
+May import: the functional and the K-norm mechanism, :mod:`mechanisms.margins`, and all below them.
 """
 
 from __future__ import annotations
 
 from mechanisms.contract import Calibrate, Plan, Statistic
 from mechanisms.domain import Schema
-from mechanisms.gaussian.noise import THEOREM, additive_noise, best_form, plan_form
+from mechanisms.gaussian.noise import (
+    THEOREM,
+    additive_noise,
+    best_form,
+    plan_form,
+    plan_regression,
+)
 from mechanisms.knorm import Additive
 from mechanisms.margins import ranges, release
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.statistics.histogram import RangeCounts
+from mechanisms.statistics.linear_regression import LinearRegression
 
 __all__ = ["THEOREM", "additive_noise", "calibrate", "calibrate_best"]
 
 
-def _counts(in_order: Calibrate, of_margins: Calibrate) -> Calibrate:
-    """Return what plans counts whose noise is on sums of cells: ordered ones, and tables."""
+def _otherwise(in_order: Calibrate, of_margins: Calibrate) -> Calibrate:
+    """Return what plans statistics without a form: ordered cells, tables, regressions."""
 
     def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /) -> Plan:
+        if isinstance(statistic, LinearRegression):
+            return plan_regression(statistic, schema, epsilon, norm)
         planned = in_order if isinstance(statistic, RangeCounts) else of_margins
         return planned(statistic, schema, epsilon, norm)
 
@@ -36,8 +46,10 @@ def _counts(in_order: Calibrate, of_margins: Calibrate) -> Calibrate:
 
 
 calibrate = Additive(
-    "gaussian", plan_form, otherwise=_counts(ranges.calibrate_gaussian, release.calibrate_gaussian)
+    "gaussian",
+    plan_form,
+    otherwise=_otherwise(ranges.calibrate_gaussian, release.calibrate_gaussian),
 )
 calibrate_best = Additive(
-    "k_norm", best_form, otherwise=_counts(ranges.calibrate_best, release.calibrate_best)
+    "k_norm", best_form, otherwise=_otherwise(ranges.calibrate_best, release.calibrate_best)
 )

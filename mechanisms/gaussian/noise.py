@@ -36,6 +36,10 @@ charge it is at least twice that (on fine lattices), in every coordinate: under 
 is 2.4, 4.8 and 8.8 times as large. The hull of a histogram of two cells, whose sum is public, has
 about the same variance as this noise: so :func:`best_form` compares.
 
+*Linear regression* (:mod:`mechanisms.functional`) is least squares of moments with this noise: a
+function of them, so it costs what they do. ``Delta_2`` is that of its moments, by cells too; a
+record that counts by a weight is one that comes or goes.
+
 *Grid.* The noise is whole in lattice units of the statistic: for sums 2**-34 of a column's width or
 less, for counts one record.
 """
@@ -45,6 +49,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import sqrt
+from statistics import fmean
 
 import numpy as np
 from scipy.special import ndtri
@@ -55,9 +61,12 @@ from mechanisms.contract import (
     InvalidStatisticError,
     Plan,
     Statistic,
+    require_valid,
 )
 from mechanisms.domain import Schema
 from mechanisms.exact.floats import Floats
+from mechanisms.functional.linear import plan_sanitized, rule_of, sanitized_draw, space_of
+from mechanisms.functional.sanitized import Rule
 from mechanisms.geometry.advisor import advise
 from mechanisms.geometry.laws import discrete_gaussian_law, hashed_uniforms
 from mechanisms.geometry.smooth import NoiseLaw
@@ -74,6 +83,7 @@ from mechanisms.privacy import ZCDP, Guarantee, PrivacyLoss, pure_rho
 from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_discrete_gaussian
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic
+from mechanisms.statistics.linear_regression import LinearRegression
 
 NOISE = (
     "discrete Gaussian, its law known exactly; sampling error is not in it; an interval holds 95% "
@@ -177,15 +187,7 @@ def plan_form(
         statistic=statistic,
         schema=schema,
         parameters=AddedGaussian(variance=noise.variance),
-        guarantee=Guarantee(
-            epsilon=epsilon,
-            adjacency=schema.adjacency,
-            sensitivity=space.text("l2"),
-            sensitivity_unit=f"{space.unit_name}, in the l2 norm",
-            theorem=THEOREM,
-            definition=ZCDP,
-            rho=pure_rho(epsilon),
-        ),
+        guarantee=guarantee_of(space, schema, epsilon),
         grid=form.grid(Fraction(1)),
         reason="Gaussian noise, charged in rho as an epsilon-DP draw at this epsilon is.",
         expected_ms=expected_ms(form, schema),
@@ -203,6 +205,80 @@ def plan_form(
             **form.details,
             "adjacent_output_space": space.description,
         },
+    )
+
+
+# Linear regression from moments with this noise
+
+
+@dataclass(frozen=True, slots=True)
+class SanitizedGaussian:
+    """The noise of a regression's moments, and what is computed of them."""
+
+    noise: AddedGaussian
+    rule: Rule
+
+    def drawing(self, statistic: LinearRegression, schema: Schema) -> Drawing:
+        """Return how the regression is drawn."""
+        drawn = sanitized_draw(statistic, schema, self.rule, self.noise.on)
+        return Drawing(draw=drawn, preview=drawn.preview)
+
+
+def plan_regression(
+    statistic: LinearRegression, schema: Schema, epsilon: PrivacyLoss, norm: str
+) -> Plan:
+    """Return the plan of a linear regression from moments with this noise.
+
+    Notes
+    -----
+    **Privacy.** rho-zCDP with ``rho = epsilon**2 / 2``, as the moments are.
+
+    Raises
+    ------
+    InvalidStatisticError
+        A norm is named, or what the functional mechanism refuses.
+    """
+    require_valid(statistic, schema, _MECHANISM, norm)
+    statistic.require_squared()
+    space = space_of(statistic, schema)
+    noise = GaussianNoise.calibrated(space, epsilon.fraction)
+    advised = advise(space).norm
+    times = _typical_std(integer_noise(space, advised, epsilon.fraction)) / _typical_std(noise)
+    return plan_sanitized(
+        _MECHANISM,
+        statistic,
+        schema,
+        norm=None,
+        parameters=SanitizedGaussian(AddedGaussian(variance=noise.variance), rule_of(statistic)),
+        noise=noise,
+        guarantee=guarantee_of(space, schema, epsilon),
+        reason="Gaussian noise, charged in rho as an epsilon-DP draw at this epsilon is.",
+        alternatives=(
+            Alternative(
+                mechanism="functional",
+                norm=advised,
+                comparison=f"{float(times):.3g} times the standard deviation of the moments",
+            ),
+        ),
+    )
+
+
+def _typical_std(noise: AdditiveNoise) -> Fraction:
+    """Return the root of the mean variance of all coordinates, in lattice units."""
+    laws, unit = noise.describe()
+    return Fraction(sqrt(fmean(law.std**2 for law in laws))) * unit
+
+
+def guarantee_of(space: AdjacentOutputSpace, schema: Schema, epsilon: PrivacyLoss) -> Guarantee:
+    """Return the guarantee of this noise on a statistic with this space."""
+    return Guarantee(
+        epsilon=epsilon,
+        adjacency=schema.adjacency,
+        sensitivity=space.text("l2"),
+        sensitivity_unit=f"{space.unit_name}, in the l2 norm",
+        theorem=THEOREM,
+        definition=ZCDP,
+        rho=pure_rho(epsilon),
     )
 
 

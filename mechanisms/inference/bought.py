@@ -171,7 +171,7 @@ class WithInference:
         # Exact parts: as decimals they might add up to more than was charged.
         rest, own = split(epsilon, [1 - self.share, self.share])
         plan = self.calibrate(statistic, schema, rest, norm)
-        if plan.mechanism == "functional":
+        if _is_of_moments(statistic, plan.mechanism):
             # Planned again at all of epsilon: here standard errors cost nothing.
             whole = self.calibrate(statistic, schema, epsilon, norm)
             return sanitized(cast(LinearRegression, statistic), schema, epsilon, whole)
@@ -234,12 +234,17 @@ def spent_on_numbers(
 ) -> PrivacyLoss:
     """Return what of epsilon the numbers are drawn with: all but what standard errors cost.
 
-    By the functional mechanism those cost nothing, and neither do they where they are not bought.
+    From sanitized moments those cost nothing, and neither do they where they are not bought.
     """
     bought = _offer_of(statistic) is not None or _is_weighted(statistic)
-    if inference is None or mechanism == "functional" or not bought:
+    if inference is None or _is_of_moments(statistic, mechanism) or not bought:
         return epsilon
     return split(epsilon, [1 - inference, inference])[0]
+
+
+def _is_of_moments(statistic: Statistic, mechanism: str) -> bool:
+    """Return whether a regression is computed from sanitized moments, which have its errors."""
+    return mechanism == "functional" or (mechanism == "gaussian" and statistic.chosen_by_error)
 
 
 def _offer_of(statistic: Statistic) -> _Offer | None:

@@ -65,7 +65,8 @@ from mechanisms.exact.floats import Floats
 from mechanisms.functional.linear import FunctionalDraw, coordinate_noise, rule_of
 from mechanisms.functional.moments import RegressionMoments, regression_moments
 from mechanisms.functional.sanitized import CoordinateNoise, equations, regression_outcome
-from mechanisms.gaussian.noise import AddedGaussian
+from mechanisms.gaussian import noise as gaussian
+from mechanisms.gaussian.noise import AddedGaussian, GaussianNoise
 from mechanisms.inference.evidence import Evidence, Infer, Simulation, noise_of, term
 from mechanisms.inference.regression import METHOD as LINEAR
 from mechanisms.inference.regression import of_equations, of_regression
@@ -484,17 +485,21 @@ def sanitized(
     if by_cells is not None:
         return _sanitized_by_cells(by_cells, schema, epsilon, plan)
     asked = _of_moments(statistic, schema)
-    drawn = plan_form(asked, asked.additive(schema), schema, epsilon, str(plan.norm))
+    form = asked.additive(schema)
+    if plan.norm is None:
+        drawn = gaussian.plan_form(asked, form, schema, epsilon, "auto")
+    else:
+        drawn = plan_form(asked, form, schema, epsilon, plan.norm)
     return replace(
         plan,
-        parameters=OfMoments(plan.parameters, cast(AddedNoise, drawn.parameters)),
+        parameters=OfMoments(plan.parameters, cast(AddedNoise | AddedGaussian, drawn.parameters)),
         guarantee=replace(drawn.guarantee, theorem=plan.guarantee.theorem),
         grid=drawn.grid,
         expected_ms=plan.expected_ms + drawn.expected_ms,
         alternatives=(),
         details={
             **plan.details,
-            "sanitized_moments": asked.additive(schema).space.dimension,
+            "sanitized_moments": form.space.dimension,
             "adjacent_output_space": drawn.details["adjacent_output_space"],
             "inference": facts_of(LINEAR),
         },
@@ -510,16 +515,21 @@ def _by_cells(statistic: LinearRegression, schema: Schema) -> RegressionMoments 
 def _sanitized_by_cells(
     moments: RegressionMoments, schema: Schema, epsilon: PrivacyLoss, plan: Plan
 ) -> Plan:
-    space, norm = moments.space, str(plan.norm)
-    ball = ball_of(space, norm)
-    noise = IntegerNoise.calibrated(space, ball, epsilon.fraction)
+    space = moments.space
+    if plan.norm is None:
+        wide = GaussianNoise.calibrated(space, epsilon.fraction)
+        added: AddedNoise | AddedGaussian = AddedGaussian(variance=wide.variance)
+        guarantee = gaussian.guarantee_of(space, schema, epsilon)
+    else:
+        ball = ball_of(space, plan.norm)
+        noise = IntegerNoise.calibrated(space, ball, epsilon.fraction)
+        added = AddedNoise.of(plan.norm, noise)
+        guarantee = guarantee_of(space, ball, schema, epsilon, THEOREM)
     return replace(
         plan,
-        parameters=OfMoments(plan.parameters, AddedNoise.of(norm, noise)),
-        guarantee=replace(
-            guarantee_of(space, ball, schema, epsilon, THEOREM), theorem=plan.guarantee.theorem
-        ),
-        grid={"coordinate_step": float(Fraction(1, space.unit * noise.refinement))},
+        parameters=OfMoments(plan.parameters, added),
+        guarantee=replace(guarantee, theorem=plan.guarantee.theorem),
+        grid={"coordinate_step": float(Fraction(1, space.unit * added.on(space).refinement))},
         alternatives=(),
         details={
             **plan.details,
@@ -539,7 +549,7 @@ class OfMoments:
     """The noise of the moments of all columns, and what previews coefficients."""
 
     previewed: Parameters
-    noise: AddedNoise
+    noise: AddedNoise | AddedGaussian
 
     def drawing(self, statistic: LinearRegression, schema: Schema) -> Drawing:
         """Return a drawing of moments, from which coefficients and their errors are derived."""
@@ -574,7 +584,7 @@ class CellsDraw:
     statistic: LinearRegression
     scaling: RegressionScaling
     moments: RegressionMoments
-    added: AddedNoise
+    added: AddedNoise | AddedGaussian
 
     def __call__(self, data: Data, randomness: Randomness) -> Outcome:
         """Return one release."""

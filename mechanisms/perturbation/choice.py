@@ -4,7 +4,8 @@ Errors are closed forms in public facts (:mod:`mechanisms.perturbation.threshold
 mean square in scaled units, for a few populations:
 
 - *objective perturbation*: with squared loss and with each threshold of Huber's;
-- *functional*: least squares of sanitized moments.
+- *functional*: least squares of sanitized moments; with ``gaussian`` noise where the account has a
+  delta and no norm is named, as its variance is smaller at the same charge.
 
 All are candidates of one choice: that one is taken whose error, as a ratio to the least one in the
 same population, is smallest in the worst population. ``studies/choices.py`` compares it with draws.
@@ -35,6 +36,7 @@ from mechanisms.perturbation.thresholds import (
     Question,
     all_errors,
     chosen_threshold,
+    entry_std,
     question_of,
     regrets,
 )
@@ -44,7 +46,8 @@ from mechanisms.statistics.linear_regression import LinearRegression
 _NEAR = 1.05
 """Errors that differ by a smaller factor are reported as about the same."""
 _FREE = MOMENTS
-"""Its standard errors cost nothing."""
+"""Standard errors cost nothing with these; ``_GAUSSIAN`` is their mechanism in other accounts."""
+_GAUSSIAN = "gaussian"
 _PERTURBED = "objective_perturbation"
 _LEFT = 3.0
 """Epsilon for coefficients in that for standard errors, of a usual share of a quarter."""
@@ -100,17 +103,18 @@ def _preferred(
 ) -> tuple[str, str]:
     """Return the mechanism of least regret, and why."""
     statistic.check(schema)
+    asked = question_of(statistic, schema, epsilon, norm)
+    by_moments = _GAUSSIAN if asked.gaussian else _FREE
     if statistic.ridge is not None:
-        return _FREE, "A ridge was asked for."
+        return by_moments, "A ridge was asked for."
     if statistic.is_huber:
         return _PERTURBED, "Huber's loss was asked for."
     errors = all_errors(statistic, schema, epsilon, norm)
     if inferring:
-        asked = question_of(statistic, schema, epsilon, norm)
         errors = _with_standard_errors(errors, asked, schema.adjacency)
     found, fit = regrets(errors), chosen_threshold(statistic, schema, epsilon, norm)
     free = found[_FREE] <= found[fit]
-    taken, other = (_FREE, _PERTURBED) if free else (_PERTURBED, _FREE)
+    taken, other = (by_moments, _PERTURBED) if free else (_PERTURBED, by_moments)
     pairs = zip(errors[_FREE], errors[fit], strict=True)
     ratio = exp(fmean(log(moments / fitted) for moments, fitted in pairs))
     return taken, _reason(taken, other, 1 / ratio if free else ratio)
@@ -128,15 +132,15 @@ def _with_standard_errors(
     change = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     d, epsilon = asked.dimension, float(asked.epsilon)
 
-    def clear(one: Population, entries: float, spent: float, share: float) -> bool:
-        noise = change * sqrt((entries + 1) * (entries + 2) / 3) / spent
+    def clear(one: Population, noise: float, share: float) -> bool:
         least = float(asked.curvatures(one).min()) * asked.rows * share
         return least > 2 * noise * sqrt(d)
 
-    whole, spent = epsilon * (1 + 1 / _LEFT), epsilon / _LEFT
     moments = asked.moments or d * (d + 3) / 2
-    free = [clear(one, moments, whole, 1.0) for one in asked.populations]
-    curved = [clear(one, d * (d + 1), spent, _SQUARED) for one in asked.populations]
+    whole = entry_std(change, moments, gaussian=asked.gaussian) / (epsilon * (1 + 1 / _LEFT))
+    spent = entry_std(change, d * (d + 1), gaussian=False) / (epsilon / _LEFT)
+    free = [clear(one, whole, 1.0) for one in asked.populations]
+    curved = [clear(one, spent, _SQUARED) for one in asked.populations]
     of_moments = [(1 if plain else _UNCLEAR) / (1 + 1 / _LEFT) for plain in free]
     nowhere = 1.0 if any(curved) else _NOWHERE
     of_a_fit = [(1 if plain else _UNCLEAR) * nowhere for plain in curved]

@@ -18,8 +18,10 @@ in the direction of an eigenvalue l of X'X is
     s sqrt(1 + ||theta||^2) / max(l, tau),  and  (1 - l / max(l, tau)) of theta,
 
 s the standard deviation of an entry and tau the rule's edge, ``2 s sqrt(d)``. s is that of the
-l-infinity norm: the hull's is .8 to .95 of it. Moments by the cells of a factor have that of a
-cell (:mod:`mechanisms.statistics.designs.cells`), and records are spread evenly over the cells.
+l-infinity norm: the hull's is .8 to .95 of it. In accounts with a delta it is that of Gaussian
+noise (:mod:`mechanisms.gaussian`), unless a norm is named. Moments by the cells of a factor have
+that of a cell (:mod:`mechanisms.statistics.designs.cells`), and records are spread evenly over the
+cells.
 
 *Populations.* Residuals are normal, skewed or heavy, the skewed ones wider where the first feature
 is large. Their deviation is 1/4, 1/2 or all of what is typical of the target, as the curator states
@@ -229,7 +231,8 @@ class Question:
 
     ``rows`` are known or assumed, and records are of one of the ``populations``. ``cells`` are
     those of its design, none where records are in one, ``joined`` their matrices together, and
-    ``moments`` how many moments a cell has, its count included.
+    ``moments`` how many moments a cell has, its count included. ``gaussian`` says that their noise
+    may be Gaussian: the account has a delta, and no norm is named.
     """
 
     features: int
@@ -242,6 +245,7 @@ class Question:
     joined: Joined | None
     moments: int
     populations: tuple[Population, ...]
+    gaussian: bool
 
     @property
     def dimension(self) -> int:
@@ -414,6 +418,7 @@ def question_of(
         joined=joined,
         moments=max(cell.dimension for cell in cells.each),
         populations=populations(statistic, schema),
+        gaussian=schema.zcdp and norm == "auto",
     )
 
 
@@ -451,7 +456,12 @@ def moment_spread(asked: Question, adjacency: Adjacency) -> float:
         counted = d * (d + 1) // 2 + d
     if asked.intercept and not asked.cells and asked.known_rows is not None:
         counted -= 1
-    return change * sqrt((counted + 1) * (counted + 2) / 3) / float(asked.epsilon)
+    return entry_std(change, counted, gaussian=asked.gaussian) / float(asked.epsilon)
+
+
+def entry_std(change: float, entries: float, *, gaussian: bool) -> float:
+    """Return the deviation of noise at epsilon 1 in each of these, all of which may so change."""
+    return change * (sqrt(entries) if gaussian else sqrt((entries + 1) * (entries + 2) / 3))
 
 
 def moments_error(asked: Question, adjacency: Adjacency, population: Population) -> float:

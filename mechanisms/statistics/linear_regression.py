@@ -53,6 +53,7 @@ class LinearRegression(OfFeatures):
         "objective_perturbation": ("linf", "l2", "l1"),
         "functional": ("optimal", "linf", "l2", "l1"),
         "exponential": (),
+        "gaussian": (),
     }
     advice: ClassVar[Mapping[str, str]] = {
         "kng": "Within the bound, up to 20 coefficients: with about six or more of them and many "
@@ -63,6 +64,7 @@ class LinearRegression(OfFeatures):
         "errs least or nearly so, and it alone states an interval. When more than one regression "
         "is wanted, release `moments` instead: derivations from it answer any number for free.",
         "exponential": "The classical baseline, for comparison.",
+        "gaussian": "In accounts with a delta: `functional` with smaller noise at the same charge.",
     }
     limits: ClassVar[Mapping[str, int]] = {
         "kng_coefficients": 20,
@@ -217,7 +219,7 @@ class LinearRegression(OfFeatures):
 
     def planning_ms(self, schema: Schema, mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        if mechanism == "functional":  # as for the moments that it releases
+        if mechanism in ("functional", "gaussian"):  # as for the moments that it releases
             return 1 + 0.5 * (count_columns(self.features or (), schema) + 1) ** 2
         return 1 + 0.01 * count_columns(self.features or (), schema) ** 2
 

@@ -972,6 +972,9 @@ def _read_as_x(reading: Callable[[Any], float], name: str, value: Any) -> float:
     return reading({"coefficients": {k: v for k, v in found.items() if k != "kindlow"}})
 
 
+_OF_FITS: Mapping[str, Any] = {"draws": 300}
+"""A certificate of rho needs more draws than one of epsilon."""
+
 GAUSSIAN: tuple[Proof, ...] = tuple(
     replace(
         proof,
@@ -981,11 +984,13 @@ GAUSSIAN: tuple[Proof, ...] = tuple(
         fewer={},
         # rho is certified by frequent events: the pair's correlations are 1/2 and 1
         cuts=(0.75,) if isinstance(proof.statistic, Correlation) else proof.cuts,
+        **(_OF_FITS if proof.mechanism == "functional" else {}),
     )
-    for proof in LISTED
-    if proof.mechanism in ("k_norm", "margins") and "gaussian" in proof.statistic.mechanisms
+    for proof in (*LISTED, *BY_CELLS)
+    if proof.mechanism in ("k_norm", "margins", "functional")
+    and "gaussian" in proof.statistic.mechanisms
 )
-"""Sums and tables with Gaussian noise: what proves them with K-norm noise."""
+"""Sums, tables and regressions with Gaussian noise: what proves them with K-norm noise."""
 
 PROOFS: tuple[Proof, ...] = (
     *LISTED,
@@ -994,4 +999,4 @@ PROOFS: tuple[Proof, ...] = (
     *(made for proof in LISTED if isinstance(proof.statistic, FITS) for made in on_designs(proof)),
     *GAUSSIAN,
 )
-"""Those listed, each regression's on every kind of design, and sums with Gaussian noise."""
+"""Those listed, each regression's on every kind of design, and those with Gaussian noise."""

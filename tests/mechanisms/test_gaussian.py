@@ -16,6 +16,7 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from scipy.stats import kstest, norm
 
 from app.services.datasets.accounting import ZcdpMeter
 from mechanisms.auditing import certified_epsilon
@@ -25,7 +26,13 @@ from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.derivations import Released, derive
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.exact.floats import Floats
-from mechanisms.gaussian.noise import GaussianNoise, additive_noise
+from mechanisms.functional.linear import rule_of, sanitized_draw, space_of
+from mechanisms.gaussian.noise import (
+    AddedGaussian,
+    GaussianNoise,
+    SanitizedGaussian,
+    additive_noise,
+)
 from mechanisms.privacy import (
     ONE_ROW,
     PURE,
@@ -38,6 +45,7 @@ from mechanisms.privacy import (
     pure_rho,
 )
 from mechanisms.samplers.knorm import gaussian_rho
+from mechanisms.single import OfRows
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.correlation import Correlation
@@ -246,6 +254,96 @@ def test_auto_is_spelled_where_nothing_is_compared() -> None:
     stack, name = settled(Stack(parts=(Part(statistic=mean),)), "auto", zcdp=True)
     assert name == "composition"
     assert stack.parts[0].mechanism == "auto"  # type: ignore[attr-defined]
+
+
+# Linear regression from moments
+
+FIT = LinearRegression(target="y", features=("x",), bound=2.0)
+BY_GROUP = LinearRegression(formula="y ~ x * group")
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("fit", [FIT, BY_GROUP, replace(FIT, intercept=False)])
+def test_a_regression_is_charged_as_its_moments(
+    fit: LinearRegression, adjacency: Adjacency
+) -> None:
+    plan = calibrate(fit, schema_of(adjacency), EPSILON, mechanism="gaussian")
+    assert (plan.norm, plan.guarantee.definition, plan.guarantee.zcdp) == (None, ZCDP, HALF)
+    again = read_plan(json.loads(json.dumps(written_plan(plan))), fit, schema_of(adjacency))
+    drawn = [each.draw(DATA, seeded_randomness(1)).settled() for each in (plan, again)]
+    assert drawn[0] == drawn[1]
+    noise = drawn[0].noise
+    assert noise is not None
+    other = calibrate(fit, schema_of(adjacency), EPSILON, mechanism="functional")
+    wider = other.draw(DATA, seeded_randomness(1)).settled().noise
+    assert wider is not None
+    assert other.guarantee.is_pure
+    (alternative,) = plan.alternatives
+    assert float(alternative.comparison.split()[0]) > 1.2
+
+
+HALF = Fraction(1, 2)
+
+
+def _coordinates(fit: LinearRegression, schema: Schema, variance: Fraction, count: int) -> Floats:
+    """The noise in all moments of draws, in lattice units."""
+    draw = sanitized_draw(fit, schema, rule_of(fit), AddedGaussian(variance=variance).on)
+    randomness, exact = seeded_randomness(8), draw.moments.total(DATA)
+    drawn = [draw.coordinates(DATA, randomness) for _ in range(count)]
+    return np.array([[float(a - b) for a, b in zip(each, exact, strict=True)] for each in drawn])
+
+
+@pytest.mark.statistical
+def test_noise_of_a_regressions_moments_follows_the_law_and_no_other_scale() -> None:
+    """That which is charged; 0.9 and 1.1 times as wide are the negative controls."""
+    facts = schema_of(ADD)
+    plan = calibrate(FIT, facts, EPSILON, mechanism="gaussian")
+    assert isinstance(plan.parameters, OfRows)
+    parameters = plan.parameters.viewed
+    assert isinstance(parameters, SanitizedGaussian)
+    sigma = math.sqrt(parameters.noise.variance)
+    # one record's count, sums, square and products: (1, x, y, 2 x^2 - 1, x y), each at most 1
+    space = space_of(FIT, facts)
+    assert parameters.noise.variance == 5 * space.unit**2 == space.l2_squared * space.unit**2
+    found = _coordinates(FIT, facts, parameters.noise.variance, 1200).ravel() / sigma
+    laws = {scale: kstest(found, norm(scale=scale).cdf).pvalue for scale in (1.0, 0.9, 1.1)}
+    assert laws[1.0] > 1e-4
+    assert laws[0.9] < 1e-4
+    assert laws[1.1] < 1e-4
+
+
+def test_moments_of_a_regression_have_it_in_accounts_with_a_delta_alone() -> None:
+    many = Schema(COLUMNS, REPLACE, 10**6, zcdp=True)
+    taken = calibrate(FIT, many, Epsilon.parse("4"))
+    assert taken.mechanism == "gaussian"
+    assert taken.reason.startswith("gaussian ")
+    pure = calibrate(FIT, replace(many, zcdp=False), Epsilon.parse("4"))
+    assert pure.mechanism == "functional"
+    named = calibrate(FIT, many, Epsilon.parse("4"), norm="linf")
+    assert (named.mechanism, named.norm) in {("functional", "linf"), (PERTURBED, "linf")}
+    assert named.guarantee.is_pure
+    assert calibrate(replace(FIT, ridge=2.0), many, EPSILON).mechanism == "gaussian"
+    with pytest.raises(InvalidStatisticError, match="accounts that have a delta"):
+        calibrate(FIT, replace(many, zcdp=False), EPSILON, mechanism="gaussian")
+    with pytest.raises(InvalidStatisticError, match="norm"):
+        calibrate(FIT, many, EPSILON, mechanism="gaussian", norm="l2")
+    with pytest.raises(InvalidStatisticError, match="Huber"):
+        calibrate(replace(FIT, loss="huber"), many, EPSILON, mechanism="gaussian")
+
+
+PERTURBED = "objective_perturbation"
+
+
+@pytest.mark.parametrize("fit", [FIT, BY_GROUP])
+def test_standard_errors_of_gaussian_moments_cost_nothing(fit: LinearRegression) -> None:
+    facts = schema_of(REPLACE)
+    plan = calibrate(fit, facts, EPSILON, mechanism="gaussian", inference=Fraction(1, 4))
+    assert (plan.mechanism, plan.guarantee.zcdp) == ("gaussian", HALF)
+    assert plan.details["inference"]["cost"] == "0"  # type: ignore[index]
+    again = read_plan(json.loads(json.dumps(written_plan(plan))), fit, facts)
+    outcome = again.draw(DATA, seeded_randomness(1)).settled()
+    assert outcome.inference is not None
+    assert len(outcome.inference.terms) == len(outcome.value["coefficients"])  # type: ignore[arg-type]
 
 
 # Groups, people, stacks
