@@ -158,6 +158,36 @@ def test_previews_know_weights(curator: httpx.Client, dataset: str) -> None:
         assert seen.json()["usefulness"]["verdict"]
 
 
+@pytest.mark.parametrize("kind", ["summary", "moments", "pca", "test", "geometric_median"])
+def test_who_takes_no_weights_is_named_on_their_page(
+    curator: httpx.Client, dataset: str, kind: str
+) -> None:
+    more = {"test": "t"} if kind == "test" else {}
+    asked = {"kind": kind, "columns": ["income"], "weights": "hours", **more}
+    refused = curator.post(
+        f"/v1/datasets/{dataset}/previews", json={"statistic": asked, "epsilon": "1"}
+    )
+    [error] = assert_problem(refused, 422, "invalid-request")["errors"]
+    assert error["field"] in ("statistic", "statistic.weights")
+    assert "page Weights says why" in error["message"]
+    page = curator.get("/docs/weights").text
+    assert f"<code>{kind}</code>" in page.partition("These take no weights")[2]
+
+
+def test_curves_and_covariances_are_weighed(curator: httpx.Client, dataset: str) -> None:
+    asked: dict[str, Any] = {
+        "kind": "roc", "score": "income", "label": "rich", "derive": {"rich": "income > 50"},
+        "edges": {"income": [0, 40, 100]}, "weights": "hours",
+    }  # fmt: skip
+    body = settled(curator, ask(curator, dataset, asked, epsilon="10000")).json()
+    poor = [(x, w) for x, _, w in TABLE if x <= 50]
+    share = sum(w for x, w in poor if x >= 40) / sum(w for _, w in poor)
+    assert body["value"]["curve"][0]["false_positive"] == pytest.approx(share, abs=1e-3)
+    assert body["value"]["curve"][0]["true_positive"] == pytest.approx(1, abs=1e-3)
+    assert body.get("inference") is None
+    assert "weights" in body["details"]["no_inference"]
+
+
 @pytest.mark.parametrize("column", ["debt", "nobody", 3])
 def test_weights_that_may_be_negative_are_refused(
     curator: httpx.Client, dataset: str, column: Any

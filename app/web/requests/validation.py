@@ -94,6 +94,7 @@ _MAX_ERRORS = 100  # more are reported once these are corrected
 _TAGGED = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 
+_NO_WEIGHTS = ". The documentation page Weights says why, and what to ask in its place"
 _MUST_BE, _ANY_NUMBER, _WHOLE_NUMBER = "must be ", "a number", "a whole number"
 _AN_OBJECT = "must be an object"
 _CHOICES: Mapping[str, str] = {
@@ -230,7 +231,9 @@ def _message(finding: Mapping[str, Any], fields: Fields) -> str:
 def _not_known(finding: Mapping[str, Any], fields: Fields) -> str:
     *place, written = finding["loc"] or ("",)
     if finding["type"] in _UNKNOWN_FIELD:
-        return unknown("field", fields.at(place), str(written))
+        message = unknown("field", fields.at(place), str(written))
+        refused = written == "weights" and "statistic" in place
+        return message + (_NO_WEIGHTS if refused else "")
     return unknown_choice(_choices(finding), None)  # which was meant is said once, at the end
 
 
