@@ -28,7 +28,7 @@ from app.domain.columns import (
 from app.domain.units import UnitSpec, parse_unit
 from mechanisms.domain import Design
 from mechanisms.privacy import Adjacency
-from mechanisms.words import header_text
+from mechanisms.words import header_text, worded
 
 Encoding = Literal["utf-8", "windows-1252", "iso-8859-1", "utf-16"]
 ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
@@ -38,10 +38,12 @@ SamePeople = Literal["no", "yes", "unknown"]
 StatedPeople = Literal["no", "yes", "unknown", "not_stated"]
 """What is recorded of it; ``not_stated`` where an upload said nothing."""
 SAME_PEOPLE: Mapping[StatedPeople, str] = {
-    "no": "By the curator's statement, none of its people is in an earlier data set.",
-    "yes": "By the curator's statement, its people may be in an earlier data set.",
-    "unknown": "The curator does not know whether its people are in an earlier data set.",
-    "not_stated": "The curator has not stated whether its people are in an earlier data set.",
+    "no": worded("By the curator's statement, none of its people is in an earlier data set."),
+    "yes": worded("By the curator's statement, its people may be in an earlier data set."),
+    "unknown": worded("The curator does not know whether its people are in an earlier data set."),
+    "not_stated": worded(
+        "The curator has not stated whether its people are in an earlier data set."
+    ),
 }
 """What is shown of it, to reviewers too."""
 

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from app.desk.rendering import STATIC
 from tests.browser.furnished import ENGEL, Desk, furnish
 from tests.browser.screenshots import DRAFTED, IMAGES, SHOWN, take
 from tests.browser.visiting import Keyboard, Visits, confirm, faults_of, look_like
@@ -207,6 +208,47 @@ def test_a_phone_shows_numbers_and_pictures_whole_and_large_enough(
                 assert page.locator(".scroll").evaluate_all(wide) == 0, name
                 assert page.locator(".chart text").evaluate_all(small) == [], name
                 assert page.locator(".chart text").evaluate_all(outside) == 0, name
+
+
+PHONE: dict[str, Any] = {"color_scheme": "light", "viewport": {"width": 390, "height": 800}}
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_on_a_phone_the_result_of_an_act_is_in_view(
+    visits: Visits, desk: Desk, script: bool
+) -> None:
+    """Of a preview, a dry run, a check that finds something, and a comment."""
+    visits.expected.add(422)
+    with visits.window(desk.keys["Ada Lovelace"], java_script_enabled=script, **PHONE) as page:
+        page.goto(desk.pages["preview"])
+        for button, region in (("Preview", "Preview"), ("Try on synthetic rows", "Dry run")):
+            page.get_by_role("button", name=button, exact=True).click()
+            expect(page.get_by_role("region", name=region)).to_be_in_viewport()
+        page.get_by_role("textbox", name="Epsilon", exact=True).fill("many")
+        page.get_by_role("button", name="Release", exact=True).click()
+        expect(page.get_by_role("alert").get_by_role("link").first).to_be_in_viewport()
+        page.goto(desk.pages["changes"])
+        page.get_by_role("textbox", name="Comment").fill("A third of it would do, too.")
+        page.get_by_role("button", name="Comment").click()
+        expect(page.get_by_role("status").first).to_be_in_viewport()
+    with visits.window(desk.keys["Grace Hopper"], java_script_enabled=script, **PHONE) as page:
+        page.goto("/desk/datasets/new")
+        if script:
+            page.get_by_role("navigation", name="Steps").get_by_role("link", name="Check").click()
+        page.get_by_role("button", name="Check", exact=True).click()
+        expect(page.get_by_role("alert")).to_be_in_viewport()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_what_script_says_is_in_the_readers_language(visits: Visits, desk: Desk) -> None:
+    with visits.window(desk.keys["Ada Lovelace"]) as page:
+        page.goto(f"{desk.pages['release']}?lang=de")
+        with page.expect_download() as held:
+            page.get_by_role("button", name="PNG herunterladen").click()
+        assert held.value.suggested_filename == "chart.png"
+        page.goto(f"{desk.pages['preview']}&lang=en")  # the choice is the person's
+    script = (STATIC / "desk.js").read_text("utf-8")
+    assert not re.findall(r"[\"`][A-Z][a-z]+ [^\"`]*[\"`]", script), "templates have its texts"
 
 
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])

@@ -23,6 +23,7 @@ from lxml import html
 import app
 import mechanisms
 from app.desk.pages import audit
+from app.desk.questions import summary_of
 from app.desk.rendering import environment
 from app.domain.ledger import EntryKind
 from app.domain.policies import Role
@@ -113,7 +114,8 @@ def names() -> set[str]:
 
 def of_hints() -> set[str]:
     hints = [hint for each in STATISTICS.values() for hint in each.hints.values()]
-    return {text for hint in hints for text in (hint.label, hint.help) if text}
+    summaries = {summary_of(each).replace("``", "") for each in KINDS}
+    return summaries | {text for hint in hints for text in (hint.label, hint.help) if text}
 
 
 def of_problems() -> set[str]:

@@ -90,7 +90,8 @@ if (question) {
     showing = setInterval(() => {
       waits.hidden = false;
       const seconds = Math.floor((Date.now() - began) / 1000);
-      waits.querySelector("[data-words]").textContent = `Computing the preview, ${seconds} s`;
+      const words = waits.querySelector("[data-words]");
+      words.textContent = words.dataset.words.replace("…", seconds);
     }, 500);
     try {
       const answer = await fetch(`${address}&part=preview`, { signal: asking.signal });
@@ -106,7 +107,7 @@ if (question) {
       history.replaceState(null, "", `${address}#preview`);
       region.focus();
     } catch {
-      if (turn === latest && asking.signal.aborted) now.textContent = "The preview is cancelled.";
+      if (turn === latest && asking.signal.aborted) now.textContent = waits.dataset.cancelled;
     } finally {
       rest(turn);
     }
@@ -142,7 +143,7 @@ async function png(link) {
   const made = document.createElement("a");
   canvas.toBlob((pixels) => {
     made.href = URL.createObjectURL(pixels);
-    made.download = `${link.dataset.png || "chart"}.png`;
+    made.download = `${link.download.replace(/\.svg$/, "") || "chart"}.png`;
     made.click();
     setTimeout(() => URL.revokeObjectURL(made.href), 60000);
   });
@@ -156,15 +157,15 @@ function offer(link, name, act) {
   link.after(" ", button);
 }
 for (const link of document.querySelectorAll("a[data-png]")) {
-  offer(link, "Download PNG", () => png(link));
+  offer(link, link.dataset.png, () => png(link));
 }
 // A table that is a file can be copied too, where a browser may write to the clipboard.
 for (const link of navigator.clipboard ? document.querySelectorAll("a[data-copy]") : []) {
-  const name = `Copy ${link.dataset.copy}`;
+  const { copy: name, copied, notCopied } = link.dataset;
   offer(link, name, async (button) => {
     const answer = await fetch(link.href);
     if (answer.ok) await navigator.clipboard.writeText(await answer.text());
-    button.textContent = answer.ok ? "Copied" : "Not copied";
+    button.textContent = answer.ok ? copied : notCopied;
     setTimeout(() => (button.textContent = name), 2000);
   });
 }
@@ -300,15 +301,15 @@ async function send(form, button) {
     numbers.textContent = "";
   };
   request.onerror = () =>
-    ended("The service cannot be reached. Nothing is lost here: try again.");
-  request.onabort = () => ended("Cancelled. Nothing of the file is kept.");
+    ended(words.dataset.lost);
+  request.onabort = () => ended(words.dataset.cancelled);
   if (button.dataset.sends === "file") {
     const megabytes = (bytes) => Math.round(bytes / 1e6).toLocaleString("en");
     const began = Date.now();
     progress.hidden = false;
     cancel.hidden = false;
     cancel.onclick = () => request.abort();
-    words.textContent = "The file is sent.";
+    words.textContent = words.dataset.sent;
     request.upload.onprogress = (event) => {
       if (!event.lengthComputable) return;
       progress.value = event.loaded / event.total;
@@ -318,7 +319,7 @@ async function send(form, button) {
     request.setRequestHeader("Reading", reading);
     request.upload.onload = () => {
       progress.removeAttribute("value");
-      words.textContent = "The rows are read.";
+      words.textContent = words.dataset.read;
       tellReading(reading, began, request, (far, seconds) => {
         const bytes = far?.total_bytes
           ? `${megabytes(far.read_bytes)} of ${megabytes(far.total_bytes)} MB, `
