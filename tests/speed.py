@@ -23,3 +23,8 @@ def slowness() -> float:
     for number in range(1_000_000):
         total += number
     return max(1.0, (time.process_time() - started) / _USUAL_S)
+
+
+def in_time(taken: float, most: float) -> bool:
+    """Return whether that is less than most on a usual machine; its speed is measured last."""
+    return taken < most or taken < most * slowness()
