@@ -13,6 +13,8 @@ import polars as pl
 import pytest
 
 from app.client import AsyncDesk, Dataset, ProblemError, ReleaseDesk
+from mechanisms.catalog import STATISTICS
+from mechanisms.statistics.designs.scaling import is_slope
 from tests.app.test_client_values import ZONES, around_changes
 from tests.contract.examples import with_examples
 from tests.contract.service import ADMIN_KEY, ROWS, Service, make_key, spent, upload
@@ -150,9 +152,15 @@ def test_every_answer_is_a_table(rich: Dataset, statistic: dict[str, Any]) -> No
     release, preview = rich.release(statistic, epsilon="1"), rich.preview(statistic, epsilon="1")
     rows, estimated = release.rows(), preview.rows()
     assert [row["term"] for row in estimated] == [row["term"] for row in rows[: len(estimated)]]
-    # the numbers of a fit come last, and no preview has them, nor any of a test's
+    # ratios and the numbers of a fit come last, and no preview has them, nor any of a test's
     assert estimated or statistic["kind"] == "test"
-    assert all(row["std_error"] is not None for row in rows[len(estimated) :] if estimated)
+    further = [row for row in rows[len(estimated) :] if estimated]
+    ratios = [row for row in further if row.get("statistic", "").endswith(" ratio")]
+    assert all(row["std_error"] is not None for row in further if row not in ratios)
+    slopes = [row["term"] for row in estimated if is_slope(row["term"])]
+    assert [row["term"] for row in ratios] == (
+        slopes if STATISTICS[statistic["kind"]].ratios else []
+    )
     assert all(row["expected_error"] >= 0 for row in estimated)
     assert rows
     for row in rows:
