@@ -214,7 +214,7 @@ class Settings(BaseSettings):
         "one that stores it has as much, and half a GiB, of address space.",
     )
     max_stored_bytes_per_day: int = Field(
-        default=2**28,
+        default=2**29,
         ge=0,
         description="Bytes that one person's releases may take in the database in a day (UTC): "
         "questions, plans, answers as they are reckoned beforehand, and 4 KiB each for entries; "

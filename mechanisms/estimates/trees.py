@@ -61,6 +61,8 @@ def placed(number: Callable[[Sequence[object], float], object], tree: Json) -> J
 def _mapped(
     number: Callable[..., object], path: tuple[object, ...], first: Any, *others: Any
 ) -> object:
+    if is_number(first):
+        return number(path, first, *others)
     if isinstance(first, Mapping):
         return {
             key: _mapped(number, (*path, key), value, *(other[key] for other in others))
@@ -71,21 +73,21 @@ def _mapped(
             _mapped(number, (*path, place), value, *(other[place] for other in others))
             for place, value in enumerate(first)
         ]
-    return number(path, first, *others) if is_number(first) else first
+    return first
 
 
 def numbers(
     tree: object, path: tuple[object, ...] = ()
 ) -> Iterator[tuple[tuple[object, ...], float]]:
     """Yield every number of a tree with the keys that lead to it."""
-    if isinstance(tree, Mapping):
+    if is_number(tree):  # first: an answer may have a million, and abstract classes are slow
+        yield path, float(cast(float, tree))
+    elif isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from numbers(value, (*path, key))
     elif isinstance(tree, Sequence) and not isinstance(tree, str):
         for place, value in enumerate(tree):
             yield from numbers(value, (*path, place))
-    elif is_number(tree):
-        yield path, float(cast(float, tree))
 
 
 def is_number(value: object) -> bool:

@@ -134,7 +134,7 @@ class Usefulness:
 class _Compared:
     """An expected error and the range of possible values."""
 
-    name: str
+    name: _Name
     error: float
     low: float | str
     high: float | str
@@ -241,7 +241,7 @@ def _noise_anyway(errors: Json, possible: Json | None, rows: int | None) -> Usef
 
 
 def _without_scale(
-    unscaled: Sequence[tuple[str, float]], others: int, rows: int | None
+    unscaled: Sequence[tuple[_Name, float]], others: int, rows: int | None
 ) -> Usefulness:
     """Return the verdict on an answer where nothing says how large a difference matters."""
     if not unscaled:
@@ -305,9 +305,9 @@ def _reach(errors: Json | None) -> tuple[str, float]:
 
     Without a number the name is empty.
     """
-    found = [] if errors is None else [(_name(path, errors), e) for path, e in numbers(errors)]
+    found = [] if errors is None else [(_Name(path, errors), e) for path, e in numbers(errors)]
     name, error = max(found, key=lambda each: each[1], default=("", 0.0))
-    return name, REACH * error
+    return str(name), REACH * error
 
 
 def _within(reach: float, accuracy: float) -> Verdict:
@@ -417,7 +417,7 @@ def judged_release(
     return Usefulness("noise", sentence, estimate=before.estimate)
 
 
-def _far_from_zero(names: Sequence[str], apart: int, *, but_constants: bool) -> str:
+def _far_from_zero(names: Sequence[_Name], apart: int, *, but_constants: bool) -> str:
     """Return how many of some numbers are further from 0 than twice their errors."""
     if len(names) == 1:
         text = (
@@ -521,7 +521,7 @@ def _relative(count: int, *, all_of_it: bool) -> str:
 
 def _released(
     kinds: Sequence[str], value: Json, errors: Json, edges: Collection[Sequence[object]]
-) -> Iterator[tuple[str, float, float, NearZero]]:
+) -> Iterator[tuple[_Name, float, float, NearZero]]:
     """Yield released numbers with their names, errors and what 0 would mean.
 
     Without the other half of a matrix, an intercept next to slopes, and clamped numbers.
@@ -533,7 +533,7 @@ def _released(
         kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
         # of a difference of two groups 0 means no effect, whatever the groups' numbers are
         meant = "no effect" if "differences" in path else _near_zero(kind)
-        yield _name(path, errors), number, float(error), meant
+        yield _Name(path, errors), number, float(error), meant
 
 
 def _near_zero(kind: str) -> NearZero:
@@ -549,7 +549,7 @@ def verdict_of(share: float) -> Verdict:
 
 def _nonzero_candidates(
     kinds: Sequence[str], value: Json, errors: Json, edges: Collection[Sequence[object]]
-) -> Iterator[tuple[str, float, float, NearZero]]:
+) -> Iterator[tuple[_Name, float, float, NearZero]]:
     """Yield the numbers for which 0 would mean that there is nothing, or no effect.
 
     Each with its name, its error and what 0 would mean.
@@ -565,7 +565,7 @@ def _nonzero_candidates(
             continue
         if tuple(path) in edges:
             continue
-        yield _name(path, errors), number, float(error), meant
+        yield _Name(path, errors), number, float(error), meant
 
 
 def _is_constant(path: Sequence[object]) -> bool:
@@ -580,11 +580,11 @@ def _is_mirrored(path: Sequence[object]) -> bool:
     return int(str(path[-1])) < int(str(path[-2]))
 
 
-def _unscaled(errors: Json, scale: Json | None) -> Iterator[tuple[str, float]]:
+def _unscaled(errors: Json, scale: Json | None) -> Iterator[tuple[_Name, float]]:
     """Yield the names and errors of numbers without a scale."""
     for path, error in numbers(errors):
         if at(scale, path) is None and not (_is_mirrored(path) or _LABELS.intersection(path)):
-            yield _name(path, errors), error
+            yield _Name(path, errors), error
 
 
 def _compared(errors: Json, ranges: Json | None) -> Iterator[_Compared]:
@@ -593,7 +593,18 @@ def _compared(errors: Json, ranges: Json | None) -> Iterator[_Compared]:
         if _is_mirrored(path):
             continue
         if ends is not None and _number(ends[0]) < _number(ends[1]):
-            yield _Compared(_name(path, errors), error, ends[0], ends[1])
+            yield _Compared(_Name(path, errors), error, ends[0], ends[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """The name of the number at a place, made where it is shown: of a million numbers one is."""
+
+    path: Sequence[object]
+    tree: Json
+
+    def __str__(self) -> str:
+        return _name(self.path, self.tree)
 
 
 def _name(path: Sequence[object], tree: Json) -> str:

@@ -8,9 +8,15 @@ import pytest
 
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
+from app.services.plans.answers import answer_bytes
+from app.services.plans.questions import Question
+from app.settings import Settings
 from app.store import Debit
 from app.store.ledger import commands
 from app.store.ledger.commands import ENTRY_BYTES
+from mechanisms.domain import CategoryColumn, Column, Schema
+from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.statistics.tables import Tables
 from tests.app.ledgers import ANALYST, Ledger, Place, opened
 
 SIZE = ENTRY_BYTES + 4 + 10
@@ -105,3 +111,16 @@ def test_the_next_day_begins_anew(place: Place, monkeypatch: pytest.MonkeyPatch)
             with pytest.raises(Problem, match="too-much-stored") as refused:
                 charge(ledger, f"{day} again", most=SIZE)
         assert refused.value.retry_after_s == 86_401
+
+
+def test_a_release_of_a_million_cells_is_within_a_usual_day() -> None:
+    """Of 100 columns, all tables of two: what `tables` offers at most."""
+    values = CategoryColumn(tuple(map(str, range(14))))
+    columns: dict[str, Column] = {f"c{place}": values for place in range(100)}
+    question = Question(
+        statistic=Tables(columns=tuple(columns)), mechanism="margins", norm="auto",
+        epsilon=Epsilon.parse("1"),
+    )  # fmt: skip
+    schema = Schema(columns, Adjacency.REPLACE_ONE, 1000)
+    usual = Settings.model_fields["max_stored_bytes_per_day"].default
+    assert usual / 2 < answer_bytes(question, schema) < usual

@@ -17,6 +17,7 @@ from app.services.plans.questions import read_question
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError, Noise, Outcome, Plan, Statistic
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema, number_of
+from mechanisms.estimates import verdicts
 from mechanisms.estimates.accuracy import dry_rows, dry_run
 from mechanisms.estimates.asked import Memory
 from mechanisms.estimates.assumptions import Assumptions, Spread
@@ -944,3 +945,24 @@ def test_synthetic_cells_of_whole_columns_are_whole() -> None:
         assert len(codes) == 60
         cells = [float(column.decode(int(code))) for code in codes]
         assert max(abs(cell - round(cell)) for cell in cells) < 1e-5
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_of_many_numbers_only_the_one_that_decides_gets_a_name(
+    monkeypatch: pytest.MonkeyPatch, scaled: bool
+) -> None:
+    """Names take longer than all the rest, and tables may have a million numbers."""
+    made: list[object] = []
+    name = verdicts._name
+    monkeypatch.setattr(verdicts, "_name", lambda *each: made.append(each) or name(*each))
+
+    def tree(number: Any) -> Any:
+        cells = [{"cell": {"a": str(place)}, "count": number} for place in range(2_000)]
+        return {"tables": [{"columns": ["a"], "cells": cells}]}
+
+    errors = tree(2.0)
+    before = judged(errors, tree([0, 100]) if scaled else None)
+    judged_release(before, ["tables"], tree(40), errors)
+    assert 1 <= len(made) <= 2
+    if scaled:
+        assert "count, a = 0" in before.sentence
