@@ -25,6 +25,8 @@ from mechanisms.combined import combine
 from mechanisms.contract import InvalidStatisticError, Statistic
 from mechanisms.derivations import Released, derive
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import estimate_error
 from mechanisms.exact.floats import Floats
 from mechanisms.functional.linear import rule_of, sanitized_draw, space_of
 from mechanisms.gaussian.noise import (
@@ -59,6 +61,7 @@ from mechanisms.statistics.stack import Part, Stack
 from mechanisms.statistics.tables import Tables
 from mechanisms.statistics.total import Sum
 from mechanisms.testing import Law, check_draws, draws_to_refuse, seeded_randomness
+from studies.choices import Setting
 from tests.enumeration.sensitivities import QUESTIONS, Tried
 from tests.tiers import in_one
 
@@ -332,6 +335,30 @@ def test_moments_of_a_regression_have_it_in_accounts_with_a_delta_alone() -> Non
 
 
 PERTURBED = "objective_perturbation"
+
+
+@pytest.mark.parametrize("mechanism", ["functional", "gaussian"])
+def test_the_expected_error_of_a_regression_is_that_of_its_noise(mechanism: str) -> None:
+    """With the other mechanism's noise it would be off by half or more."""
+    setting = Setting(20_000, 3)
+    facts = replace(setting.schema(), zcdp=True)
+    estimate = estimate_error(
+        setting.statistic,
+        facts,
+        EPSILON,
+        mechanism=mechanism,
+        norm="auto",
+        assumptions=Assumptions(rows=20_000),
+    )
+    plan = calibrate(setting.statistic, facts, EPSILON, mechanism=mechanism)
+    errors = []
+    for seed in range(20):
+        data, truth = setting.sample(np.random.default_rng(seed))
+        value = plan.draw(data, seeded_randomness(seed)).value["coefficients"]
+        errors.append(np.abs(setting.scaled(value) - truth))  # type: ignore[arg-type]
+    expected = estimate.expected_error["coefficients"]  # type: ignore[index]
+    found = np.mean(errors, axis=0)[1:] / np.array([expected["x1"], expected["x2"]])  # type: ignore[index]
+    assert 0.7 < float(np.mean(found)) < 1.45
 
 
 @pytest.mark.parametrize("fit", [FIT, BY_GROUP])
