@@ -35,6 +35,7 @@ from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.statistics.designs.rows import KEPT_CODES
 from mechanisms.statistics.geometric_median import GeometricMedian
+from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.quantile_regression import QuantileRegression
@@ -91,7 +92,9 @@ def test_every_question_costs_what_it_always_did(known: Mapping[str, Any]) -> No
 def test_nobody_waits_for_a_draw_whose_time_may_depend_on_the_data(proof: Proof) -> None:
     plan = planned(proof.statistic, schema(proof, proof.adjacencies[0], 10), proof.mechanism)
     parts: Any = plan.details.get("parts", ({"mechanism": plan.mechanism},))
-    if all(part["mechanism"] in ("k_norm", "gaussian", "margins") for part in parts):
+    # noisy moments are solved for coefficients, within a bound that may or may not be reached
+    solved = isinstance(proof.statistic, LinearRegression)
+    if not solved and all(p["mechanism"] in ("k_norm", "gaussian", "margins") for p in parts):
         assert batched_ms(plan) == plan.expected_ms
     else:
         assert batched_ms(plan) == math.inf
