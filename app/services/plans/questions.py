@@ -137,7 +137,11 @@ def spelled(question: Question, schema: Schema) -> Question:
 
 def weighed_for(question: Question, schema: Schema) -> Question:
     """Return a question with the weights that it is meant with, said: as it is stored and shown."""
-    return replace(question, statistic=weighed(question.statistic, schema))
+    asked = question.statistic
+    says = isinstance(asked, Stack) or getattr(asked, "weights", None) is not None
+    if schema.design is None and not says:
+        return question
+    return replace(question, statistic=weighed(asked, schema))
 
 
 def spelling_ms(question: Question) -> float:
