@@ -30,10 +30,12 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import wait
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from app.domain.problems import DataUnreadableError
-from mechanisms.contract import Block
+
+if TYPE_CHECKING:  # commands that draw nothing load no mechanism
+    from mechanisms.contract import Block
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

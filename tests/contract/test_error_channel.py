@@ -417,7 +417,7 @@ def test_a_header_of_a_job_that_tells_is_found(
         return told(answer)
 
     assert accepted(some) == accepted(none)
-    monkeypatch.setattr("app.api.endpoints.releases.accepted_answer", telling)
+    monkeypatch.setattr("app.api.answers.releases.accepted_answer", telling)
     assert accepted(some) != accepted(none)
 
 

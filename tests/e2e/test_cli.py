@@ -175,7 +175,6 @@ LOADED = """
 import sys
 import time
 from app.cli import main
-from tests.tiers import in_one
 try:
     main(sys.argv[1:])
 finally:
