@@ -35,6 +35,8 @@ from itertools import pairwise
 from math import ceil, sqrt
 from typing import cast
 
+import numpy as np
+
 from mechanisms.contract import (
     Alternative,
     Data,
@@ -203,6 +205,9 @@ def _expected_ms(statistic: RangeCounts, tree: RangeTree, schema: Schema) -> flo
     return 1 + read + _MS_PER_CELL * sum(tree.sizes)
 
 
+_ROUNDING = 1 / 12  # the variance of a rounding to whole counts
+
+
 @dataclass(frozen=True)
 class RangeDraw:
     """Draws all cells at once."""
@@ -264,7 +269,11 @@ class RangeDraw:
         return part * cells, part * cumulative
 
     def _spread(self, factor: float) -> Json:
-        cells, cumulative = self._deviations()
+        """Return deviations of what is released: a cumulative count is rounded, a cell twice."""
+        cells, cumulative = (
+            np.where(each > 0, np.sqrt(each**2 + times * _ROUNDING), 0.0)
+            for each, times in zip(self._deviations(), (2, 1), strict=True)
+        )
         return self.statistic.answer(
             self.schema, (factor * cells).tolist(), (factor * cumulative).tolist()
         )

@@ -18,7 +18,7 @@ from mechanisms.catalog import calibrate
 from mechanisms.exact.continuous import BallNorm
 from mechanisms.exact.floats import working_precision
 from mechanisms.objectives.losses import smoothed_check_loss
-from mechanisms.perturbation.calibration import ridge
+from mechanisms.perturbation.calibration import ridge, smoothing_width
 from mechanisms.perturbation.release import PerturbedFit
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.sketches import ArrayData
@@ -135,7 +135,7 @@ def test_draws_follow_the_exact_law_and_refuse_twins() -> None:
     )
     draws = _draws(draw, data, 6700, seed=5)
     x, y = data.codes["x0"] / 2.0**20, data.codes["y"] / 2.0**20
-    step, width = 2.0**draw.drawn.step_exponent, draw.details["smoothing_width"]
+    step, width = 2.0**draw.drawn.step_exponent, float(smoothing_width(Fraction(4), 1, len(x)))
     full = 4 * float(draw.drawn.q) / float(draw.loss.largest_difference)
     assert draw.loss.largest_difference == Fraction(3, 2)
 
