@@ -26,8 +26,8 @@ WORDS = frozenset({"count", "mean", "sum", "std", "tables", "variance", "moments
 CLASSES = frozenset(each.__name__ for each in SINGLE_STATISTICS.values())
 MAY_IMPORT = (
     "mechanisms/kng/", "mechanisms/exponential/", "mechanisms/perturbation/",
-    "mechanisms/functional/", "mechanisms/inference/", "mechanisms/statistics/",
-    "mechanisms/analysis/",
+    "mechanisms/functional/", "mechanisms/gaussian/", "mechanisms/inference/",
+    "mechanisms/statistics/", "mechanisms/analysis/",
 )  # fmt: skip
 """Mechanisms: each lists the classes that it draws, or has standard errors for, in one table. And
 statistics and analyses, which are made of others."""

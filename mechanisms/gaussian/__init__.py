@@ -15,6 +15,8 @@ May import: the functional and the K-norm mechanism, :mod:`mechanisms.margins`, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mechanisms.contract import Calibrate, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.gaussian.noise import (
@@ -36,10 +38,12 @@ __all__ = ["THEOREM", "additive_noise", "calibrate", "calibrate_best"]
 def _otherwise(in_order: Calibrate, of_margins: Calibrate) -> Calibrate:
     """Return what plans statistics without a form: ordered cells, tables, regressions."""
 
+    table: Mapping[type, Calibrate] = {
+        LinearRegression: plan_regression, RangeCounts: in_order,
+    }  # fmt: skip
+
     def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /) -> Plan:
-        if isinstance(statistic, LinearRegression):
-            return plan_regression(statistic, schema, epsilon, norm)
-        planned = in_order if isinstance(statistic, RangeCounts) else of_margins
+        planned = table.get(type(statistic), of_margins)
         return planned(statistic, schema, epsilon, norm)
 
     return calibrate

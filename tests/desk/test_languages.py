@@ -398,7 +398,8 @@ def test_what_services_say_is_in_the_chosen_language(
         f"/desk/reviews/{waiting}": "höchstens zu 62% sicher. Ein Prüfer",
         f"/public/releases/{release}": "Jede Zahl hat absichtlich Rauschen",
     }
-    with signed_in(service, ADMIN_KEY) as chief:
+    # a language is the person's, and no other test's
+    with signed_in(service, make_key(admin, "admin")["secret"]) as chief:
         for path, words in shown.items():
             page = chief.open(f"{path}{'&' if '?' in path else '?'}lang=de")
             assert words.split(". ")[0] in page.text

@@ -50,7 +50,12 @@ LEVEL = QuantileRegression(target="y", tau=0.9, **LINE)
 PERTURBED = "objective_perturbation"
 SQUARED, HUBER = replace(LINEAR, loss="squared"), replace(LINEAR, threshold=0.5)
 OFFERS: list[tuple[Fit, str]] = [
-    *((fit, mechanism) for fit in (LINEAR, ODDS, LEVEL) for mechanism in fit.mechanisms),
+    *(
+        (fit, mechanism)
+        for fit in (LINEAR, ODDS, LEVEL)
+        for mechanism in fit.mechanisms
+        if mechanism != "gaussian"  # of moments, in accounts with a delta: test_gaussian
+    ),
     (SQUARED, PERTURBED),
     (HUBER, PERTURBED),
 ]
