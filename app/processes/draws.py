@@ -122,8 +122,6 @@ class DrawOrder:
 
 # A draw process: it draws charged releases, small ones and jobs, on request
 
-_COLLECT_AFTER = 50_000
-
 _LOG = logging.getLogger(__name__)
 
 
@@ -143,8 +141,6 @@ def work(descriptor: int) -> None:
 def _draw_for(order: DrawOrder, channel: Connection) -> None:
     # What is loaded by now stays: the collector need not look at it again and again.
     gc.freeze()
-    # Rarely, since a collection takes longer than a small draw.
-    gc.set_threshold(_COLLECT_AFTER)
     draws = charged_draws(order)
     # Ready: the time of the first answer does not include loading.
     channel.send_bytes(pickled(None))

@@ -63,12 +63,14 @@ def _mapped(
 ) -> object:
     if is_number(first):
         return number(path, first, *others)
-    if isinstance(first, Mapping):
+    if isinstance(first, str):
+        return first
+    if isinstance(first, dict | Mapping):
         return {
             key: _mapped(number, (*path, key), value, *(other[key] for other in others))
             for key, value in first.items()
         }
-    if isinstance(first, Sequence) and not isinstance(first, str):
+    if isinstance(first, list | Sequence):
         return [
             _mapped(number, (*path, place), value, *(other[place] for other in others))
             for place, value in enumerate(first)
@@ -80,12 +82,15 @@ def numbers(
     tree: object, path: tuple[object, ...] = ()
 ) -> Iterator[tuple[tuple[object, ...], float]]:
     """Yield every number of a tree with the keys that lead to it."""
-    if is_number(tree):  # first: an answer may have a million, and abstract classes are slow
+    # An answer may have a million numbers, each with labels, and abstract classes are slow.
+    if is_number(tree):
         yield path, float(cast(float, tree))
-    elif isinstance(tree, Mapping):
+    elif isinstance(tree, str):
+        return
+    elif isinstance(tree, dict | Mapping):
         for key, value in tree.items():
             yield from numbers(value, (*path, key))
-    elif isinstance(tree, Sequence) and not isinstance(tree, str):
+    elif isinstance(tree, list | Sequence):
         for place, value in enumerate(tree):
             yield from numbers(value, (*path, place))
 
