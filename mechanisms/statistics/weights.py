@@ -97,11 +97,11 @@ class _Stated:
         self, source: object, handler: Callable[[object], dict[str, object]]
     ) -> dict[str, object]:
         """Return what reads a column's name, or null."""
-        told = {"type": "no-info", "function": _told}
-        return {"type": "function-after", "function": told, "schema": handler(source)}
+        described = {"type": "no-info", "function": _unweighted}
+        return {"type": "function-after", "function": described, "schema": handler(source)}
 
 
-def _told(name: str | None) -> str:
+def _unweighted(name: str | None) -> str:
     return UNWEIGHTED if name is None else name
 
 

@@ -118,10 +118,10 @@ def test_every_kind_with_weights_takes_it(
 def test_parts_of_a_stack_take_it_too(curator: httpx.Client, dataset: str) -> None:
     parts = [{"statistic": MEAN, "share": 1}, {"statistic": {**MEAN, "weights": None}, "share": 1}]
     found = answer(curator, dataset, {"kind": "stack", "parts": parts})
-    told = [
+    weights = [
         part["statistic"].get("weights", "said nothing") for part in found["statistic"]["parts"]
     ]
-    assert told == ["w", None]
+    assert weights == ["w", None]
 
 
 def test_without_a_design_null_says_nothing(curator: httpx.Client, admin: httpx.Client) -> None:

@@ -31,7 +31,7 @@ STARTED = (sys.executable, "-m", "app.cli")
 
 @pytest.fixture(scope="module")
 def forked(tmp_path_factory: pytest.TempPathFactory) -> tuple[str]:
-    """Return a program that does what the command does, without loading it anew."""
+    """Return a program that does what the command does, without loading it again."""
     made = tmp_path_factory.mktemp("bin") / "release-desk"
     made.write_text(program())
     made.chmod(0o755)

@@ -331,9 +331,9 @@ def test_both_releases_are_charged_together(zcdp: bool) -> None:
     assert plan.guarantee.definition == (ZCDP if zcdp else PURE)
     assert plan.guarantee.epsilon == Epsilon.parse("1")
     assert plan.guarantee.zcdp == (Fraction(9, 16) + Fraction(1, 16)) / 2
-    told: Any = plan.details["inference"]
-    assert (told["variance"], told["replicates"], told["scale"]) == ("replicates", 16, "1/16")
-    assert told["cost"] == "0.25"
+    shown: Any = plan.details["inference"]
+    assert (shown["variance"], shown["replicates"], shown["scale"]) == ("replicates", 16, "1/16")
+    assert shown["cost"] == "0.25"
     by_norm = calibrate(MEAN, schema, Epsilon.parse("1"), mechanism="k_norm", inference=SHARE)
     assert by_norm.guarantee.definition == PURE
 

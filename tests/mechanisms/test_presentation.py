@@ -132,7 +132,7 @@ def test_slopes_of_a_line_and_a_constant_alone_have_no_ratios() -> None:
 
 
 def test_every_ratio_is_known_to_tables() -> None:
-    """A client draws ratios around 1, and tells them from the coefficients."""
+    """A client draws ratios around 1, and keeps them apart from coefficients."""
     kinds = {each.ratios for each in SINGLE_STATISTICS.values() if each.ratios}
     assert len(kinds) == 3
     for each in kinds:

@@ -14,7 +14,7 @@ from mechanisms.catalog import STATISTICS
 from mechanisms.expressions.parsing import parse
 from mechanisms.words import listed
 
-_TOLD = frozenset(
+_STATED = frozenset(
     {
         "kind", "columns", "column", "target", "features", "formula", "where", "by", "parts",
         "derive", "edges", "time", "event", "score", "label",
@@ -209,9 +209,9 @@ def _statistic(statistic: Mapping[str, Any]) -> Iterator[str]:
     for name, edges in (statistic.get("edges") or {}).items():
         yield f"edges of {name} = {_value(edges)}"
     usual = _defaults(str(statistic["kind"]))
-    told = _TOLD | _named_by(statistic).keys()
+    stated = _STATED | _named_by(statistic).keys()
     for name, value in statistic.items():
-        if name not in told and value not in (None, (), [], {}, usual.get(name)):
+        if name not in stated and value not in (None, (), [], {}, usual.get(name)):
             yield f"{name.replace('_', ' ')} = {_value(value)}"
 
 
