@@ -16,6 +16,7 @@ afterwards those of the answer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -277,7 +278,9 @@ class Tables(Question):
         for name in ("margins", "raw", "weights", "hierarchy"):
             if getattr(self, name) != usual[name]:
                 raise InvalidStatisticError(
-                    f'"select": "auto" goes without {name}', field_name="select"
+                    f'"select": "auto" goes without {name}: write "{name}": '
+                    f"{json.dumps(usual[name])}",
+                    field_name="select",
                 )
         if len(self.columns) < 3:
             raise InvalidStatisticError(

@@ -124,6 +124,15 @@ def test_parts_of_a_stack_take_it_too(curator: httpx.Client, dataset: str) -> No
     assert weights == ["w", None]
 
 
+def test_a_refusal_of_the_declared_weight_says_how_to_go_without(
+    curator: httpx.Client, dataset: str
+) -> None:
+    asked = {"kind": "tables", "columns": ["owner", "region", "rep_0"], "select": "auto"}
+    refused = ask(curator, dataset, asked, epsilon="1")
+    assert_problem(refused, 422, "invalid-request")
+    assert any('write "weights": null' in each["message"] for each in refused.json()["errors"])
+
+
 def test_without_a_design_null_says_nothing(curator: httpx.Client, admin: httpx.Client) -> None:
     dataset = design_upload(admin)
     assert "design" not in dataset
