@@ -286,7 +286,7 @@ def releases_ask(
         idempotency_key=idempotency_key,
         wait=not no_wait,
     )
-    _say_worth(release.usefulness, release.about_missing)
+    _say_worth(release.usefulness, release.about_records)
     text = release.summary() if as_summary else release.body.decode()
     print_numbers(release, text, as_table=False if as_summary else as_table)
     if release.status == _AWAITING_REVIEW:
@@ -295,11 +295,11 @@ def releases_ask(
         )
 
 
-def _say_worth(usefulness: Mapping[str, Any] | None, about_missing: Sequence[str]) -> None:
-    """Say what an answer is worth, and of which records it is, before what a program reads."""
+def _say_worth(usefulness: Mapping[str, Any] | None, about_records: Sequence[str]) -> None:
+    """Say what an answer is worth, and how its records count, before what a program reads."""
     if usefulness is not None:
         click.echo(usefulness["sentence"], err=True)
-    for sentence in about_missing:
+    for sentence in about_records:
         click.echo(sentence, err=True)
 
 
@@ -343,7 +343,7 @@ def releases_preview(
         options["accuracy"] = accuracy
     asked = parsed(statistic, "STATISTIC")
     seen = desk.preview(dataset, asked, epsilon=epsilon, **choice, **options)
-    _say_worth(seen.usefulness, seen.about_missing)
+    _say_worth(seen.usefulness, seen.about_records)
     if seen.job is not None:
         click.echo(f"a job: {expected_words(seen.job)}", err=True)
     print_numbers(seen, seen.model_dump_json(), as_table=as_table)
@@ -424,7 +424,7 @@ def releases_show(
     """Print one release as the service stored it."""
     shown = desk.released(release)
     text = shown.summary() if as_summary else shown.body.decode()
-    _say_worth(shown.usefulness, shown.about_missing)
+    _say_worth(shown.usefulness, shown.about_records)
     print_numbers(shown, text, as_table=False if as_summary else as_table)
 
 

@@ -207,6 +207,8 @@ def _lines(sheet: Sheet) -> Iterator[str]:
     yield f"expected   {worth['verdict']}: {worth['sentence']}"
     for said in sheet.members.get("about_missing", ()):
         yield f"missing    {said}"
+    for said in sheet.members.get("about_weights", ()):
+        yield f"weights    {said}"
     for name, column in sheet.bounds.items():
         yield f"bounds     {name}: {_bounds(column)}"
     for said in sheet.policy_says:

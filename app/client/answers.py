@@ -232,7 +232,8 @@ class Numbers(Answer):
     """An answer that holds numbers: a release, a derivation, or the noise that a preview shows.
 
     ``excludes_missing`` are columns whose missing cells leave records out, ``fills`` what was
-    filled in by column, and ``about_missing`` says both in sentences. ``labels`` are what values
+    filled in by column, and ``about_missing`` says both in sentences. ``about_weights`` says that
+    records count once where the data set declares their weight. ``labels`` are what values
     of categories mean, by column. ``at_edge`` names numbers that cannot be said, as a variance
     that was clamped to 0.
     """
@@ -243,7 +244,13 @@ class Numbers(Answer):
     excludes_missing: Sequence[str] = ()
     fills: Mapping[str, Any] | None = None
     about_missing: Sequence[str] = ()
+    about_weights: Sequence[str] = ()
     labels: Mapping[str, Mapping[str, str]] | None = None
+
+    @property
+    def about_records(self) -> tuple[str, ...]:
+        """Return what has to be shown with the numbers, a sentence each; often nothing."""
+        return (*self.about_missing, *self.about_weights)
 
     def rows(self) -> list[Row]:
         """Return the numbers as tidy rows, each a dictionary.
@@ -270,7 +277,7 @@ class Numbers(Answer):
     def to_text(self) -> str:
         """Return :meth:`rows` as lines of aligned columns; no text where there are no numbers."""
         rows = self.rows()
-        return "\n".join([*lines_of(rows), *self.about_missing]) if rows else ""
+        return "\n".join([*lines_of(rows), *self.about_records]) if rows else ""
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the numbers with matplotlib, and return the axes that they are on.
@@ -354,7 +361,7 @@ class Numbers(Answer):
     def _repr_html_(self) -> str:
         usefulness = self.members.get("usefulness")
         sentence = usefulness.get("sentence") if isinstance(usefulness, Mapping) else None
-        said = " ".join([str(sentence or ""), *self.about_missing]).strip()
+        said = " ".join([str(sentence or ""), *self.about_records]).strip()
         return html_of(self._caption(), self.rows(), said)
 
     def _caption(self) -> str:

@@ -25,6 +25,7 @@ from starlette.responses import HTMLResponse, Response
 from app.domain.policies import Right
 from app.domain.problems import Problem
 from app.services.people.keys import Caller
+from app.services.plans.missing import said_of_records
 from app.services.plans.wording import asked, asked_in_full
 from app.tidy.names import words
 from app.tidy.pivots import heat
@@ -195,6 +196,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "about": about,
     "asked": asked,
     "asked_in_full": asked_in_full,
+    "said_of_records": said_of_records,
     "capitalize": _capitalized,
     "measured": measured,
     "drawn": drawn,

@@ -43,7 +43,13 @@ from mechanisms.statistics.facts.readings import Reading, covers, of_matrix
 from mechanisms.statistics.moments import MAX_COLUMNS, Moments
 from mechanisms.statistics.questions import Question
 from mechanisms.statistics.second_order import Jet, MomentReader, covariance_error
-from mechanisms.statistics.weights import WEIGHTS, private_rows, require_weights, weighted_form
+from mechanisms.statistics.weights import (
+    WEIGHTS,
+    Weighing,
+    private_rows,
+    require_weights,
+    weighted_form,
+)
 
 # The variance of a column whose codes differ by about one step; less is noise.
 # A noisy variance may be zero or less: slopes need one of a code step at least.
@@ -72,7 +78,7 @@ class Correlation(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once; 2 to 64.")
     )
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
 
     @property
     def divided_by(self) -> tuple[tuple[str, ...], ...]:

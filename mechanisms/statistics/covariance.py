@@ -38,7 +38,13 @@ from mechanisms.statistics.second_order import (
     covariance_error,
     public_or_joint_details,
 )
-from mechanisms.statistics.weights import WEIGHTS, private_rows, require_weights, weighted_form
+from mechanisms.statistics.weights import (
+    WEIGHTS,
+    Weighing,
+    private_rows,
+    require_weights,
+    weighted_form,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +69,7 @@ class Covariance(Question):
     columns: tuple[str, ...] = field(
         metadata=meaning("Number or boolean columns, each named once; 2 to 64.")
     )
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema."""

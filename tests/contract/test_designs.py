@@ -8,6 +8,8 @@ import httpx
 import numpy as np
 import pytest
 
+from app.services.releases.public_moments import tidy_csv
+from mechanisms.catalog import STATISTICS
 from tests.contract.service import ask, assert_problem, send_upload, settled, spec, upload
 
 ROWS, REPLICATES = 600, 8
@@ -21,6 +23,7 @@ COLUMNS: dict[str, Any] = {
 }
 DESIGN: dict[str, Any] = {"weight": "w", "replicates": REP}
 MEAN: dict[str, Any] = {"kind": "mean", "columns": ["income"]}
+ONCE = "Each record counts once: the weight that the data set declares, w, is not used."
 
 
 def numbers() -> dict[str, Any]:
@@ -96,6 +99,10 @@ def test_the_declared_weight_is_taken_unless_a_question_says_null(
         {"kind": "std", "columns": ["income"]},
         {"kind": "quantile", "column": "income", "levels": [0.5]},
         {"kind": "tables", "columns": ["region", "owner"], "margins": "all_one_way"},
+        {"kind": "covariance", "columns": ["income", "owner"]},
+        {"kind": "correlation", "columns": ["income", "owner"]},
+        {"kind": "roc", "score": "income", "label": "owner"},
+        {"kind": "kaplan_meier", "time": "income", "event": "owner"},
     ],
     ids=lambda each: str(each["kind"]),
 )
@@ -106,6 +113,7 @@ def test_every_kind_with_weights_takes_it(
     shown = curator.post(url, json={"statistic": statistic, "epsilon": "1"}).json()
     assert shown["statistic"]["weights"] == "w"
     assert shown["details"]["weights"]["column"] == "w"
+    assert "about_weights" not in shown
     asked = {"statistic": {**statistic, "weights": None}, "epsilon": "1"}
     plain = curator.post(url, json=asked)
     if statistic["kind"] == "count":  # of all rows, which are public here
@@ -113,6 +121,43 @@ def test_every_kind_with_weights_takes_it(
     else:
         assert plain.json()["statistic"]["weights"] is None
         assert "weights" not in plain.json()["details"]
+        assert plain.json()["about_weights"] == [ONCE]
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        {"kind": "summary", "columns": ["income"]},
+        {"kind": "test", "test": "t", "columns": ["income"], "value": 30},
+        {"kind": "moments", "columns": ["income", "owner"]},
+        {"kind": "pca", "columns": ["income", "owner"]},
+        {"kind": "geometric_median", "columns": ["income", "owner"]},
+    ],
+    ids=lambda each: str(each["kind"]),
+)
+def test_every_kind_without_weights_says_so(
+    curator: httpx.Client, dataset: str, statistic: Any
+) -> None:
+    url = f"/v1/datasets/{dataset}/previews"
+    shown = curator.post(url, json={"statistic": statistic, "epsilon": "1"}).json()
+    assert shown["about_weights"] == [ONCE]
+
+
+def test_every_field_of_weights_knows_null() -> None:
+    said = {kind: each.__annotations__.get("weights") for kind, each in STATISTICS.items()}
+    assert sum(each is not None for each in said.values()) > 12
+    assert set(said.values()) == {None, "Weighing"}
+
+
+def test_what_counts_records_once_says_so_everywhere(curator: httpx.Client, dataset: str) -> None:
+    asked = {"kind": "moments", "columns": ["income", "owner"]}
+    found = answer(curator, dataset, asked)
+    assert found["about_weights"] == [ONCE]
+    lines = tidy_csv(found).splitlines()
+    assert all(ONCE in line for line in lines[1:])
+    read = {"statistic": {"kind": "correlation", "columns": ["income", "owner"], "weights": None}}
+    made = curator.post(f"/v1/releases/{found['id']}/derivations", json=read).json()
+    assert made["about_weights"] == [ONCE]
 
 
 def test_parts_of_a_stack_take_it_too(curator: httpx.Client, dataset: str) -> None:
@@ -122,6 +167,8 @@ def test_parts_of_a_stack_take_it_too(curator: httpx.Client, dataset: str) -> No
         part["statistic"].get("weights", "said nothing") for part in found["statistic"]["parts"]
     ]
     assert weights == ["w", None]
+    (said,) = found["about_weights"]
+    assert said.startswith("In the mean each record counts once:")
 
 
 def test_a_refusal_of_the_declared_weight_says_how_to_go_without(

@@ -243,7 +243,7 @@ class AssumeAnswer(Answer):
 
 
 class WordsAnswer(Answer):
-    """What has to be shown with numbers: how missing cells count, and what categories mean."""
+    """What has to be shown with numbers: how cells and records count, what categories mean."""
 
     excludes_missing: list[str] = Field(default=[], exclude_if=lambda names: not names)
     """Columns whose missing cells leave records out: the answer is about those that have a value.
@@ -254,6 +254,9 @@ class WordsAnswer(Answer):
     about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
     """Both in words, to be shown with the numbers: "income: missing values count as 0." Left out
     where there is nothing to say."""
+    about_weights: list[str] = Field(default=[], exclude_if=lambda said: not said)
+    """To be shown with the numbers where the data set's design declares a weight that they do not
+    use, since the statistic takes none or the question says null: records count once then."""
     labels: dict[str, dict[str, str]] = Field(default={}, exclude_if=lambda labels: not labels)
     """What values of categories mean, by column and value, where the data set's spec says it. Left
     out where there is none."""

@@ -306,6 +306,8 @@ class SheetAnswer(JudgedAnswer):
     """What is asked, in a sentence."""
     about_missing: list[str] = Field(default=[], exclude_if=lambda said: not said)
     """Which records the answer leaves out for want of a value, and what was filled in."""
+    about_weights: list[str] = Field(default=[], exclude_if=lambda said: not said)
+    """That records count once, where the data set declares their weight."""
     request: dict[str, Any]
     """What is asked, as JSON, defaults filled in."""
     cost: CostAnswer
@@ -342,7 +344,8 @@ def sheet_answer(sheet: Sheet) -> SheetAnswer:
         version=sheet.record.version,
         purpose=sheet.purpose,
         words=sheet.words,
-        about_missing=list(sheet.about_missing),
+        about_missing=list(sheet.about_columns.get("about_missing", ())),
+        about_weights=list(sheet.about_columns.get("about_weights", ())),
         request=dict(sheet.request),
         cost=CostAnswer(
             epsilon=cost.epsilon,

@@ -1,4 +1,4 @@
-"""What an answer says of its columns: missing cells, what was filled in, and labels of values.
+"""What an answer says of its columns: missing cells, fills, weights, and labels of values.
 
 All of it follows from the question and from the data set's declaration. It is put in a plan's
 ``details``, once, where every answer, page and file takes it from.
@@ -16,6 +16,7 @@ from app.domain.column_json import column_json
 from app.domain.columns import BooleanSpec, CategorySpec, ColumnSpec, Fill, NumberSpec
 from app.domain.datasets import ColumnsSpec
 from app.services.datasets.datasets import DatasetFacts
+from app.services.plans.wording import kinds_in_words
 from mechanisms.available import parts_by_column
 from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import Schema
@@ -24,7 +25,7 @@ from mechanisms.estimates.verdicts import Usefulness
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.presence import values_read
 from mechanisms.statistics.facts.readings import Sourced
-from mechanisms.statistics.questions import stored_columns_read, viewed
+from mechanisms.statistics.questions import stored_columns_read, viewed, weighed
 from mechanisms.statistics.stack import Stack
 from mechanisms.words import listed, worded
 
@@ -66,15 +67,16 @@ def _spread(column: ColumnSpec) -> Spread | None:
     return None
 
 
-# What an answer says of its columns: missing cells, what was filled in, and labels of values
+# What an answer says of its columns: missing cells, fills, weights, and labels of values
 
-_MEMBERS = ("excludes_missing", "fills", "about_missing", "labels")
+_MEMBERS = ("excludes_missing", "fills", "about_missing", "about_weights", "labels")
 
 
 def with_column_facts(plan: Plan, statistic: Statistic, facts: DatasetFacts) -> Plan:
     """Return a plan whose details say what its answer must say of the columns.
 
-    That is which records it leaves out, every fill, and labels of the categories that it names.
+    That is which records it leaves out, every fill, whether records count once although the data
+    set declares their weight, and labels of the categories that it names.
     """
     excluded = _excluded(statistic, facts)
     fills = dict(_fills(statistic, facts))
@@ -82,6 +84,7 @@ def with_column_facts(plan: Plan, statistic: Statistic, facts: DatasetFacts) -> 
         "excludes_missing": excluded,
         "fills": {name: value for name, (value, _) in fills.items()},
         "about_missing": [*_of_excluded(statistic, excluded), *_of_fills(fills)],
+        "about_weights": list(_of_weights(statistic, facts.schema)),
         "fills_at_bounds": {name: bound for name, (_, bound) in fills.items() if bound},
         "labels": dict(_labels(statistic, facts)),
     }
@@ -96,6 +99,11 @@ def column_members(details: Mapping[str, Any]) -> dict[str, object]:
     ``details`` are those of the plan.
     """
     return {name: details[name] for name in _MEMBERS if details.get(name)}
+
+
+def said_of_records(members: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what has to be shown with numbers of an answer, a sentence each; often nothing."""
+    return (*members.get("about_missing", ()), *members.get("about_weights", ()))
 
 
 def joined_members(all_details: Iterable[Mapping[str, Any]]) -> dict[str, object]:
@@ -232,6 +240,31 @@ def _of_excluded(statistic: Statistic, names: Sequence[str]) -> Iterator[str]:
     else:
         either = listed(names, last="or")
         yield worded("Records without a value of %(names)s are left out.", names=either)
+
+
+def _of_weights(statistic: Statistic, schema: Schema) -> Iterator[str]:
+    """Yield what is said where a data set declares the weight of its records, and it is not used.
+
+    That is where a statistic takes no weights, or a question says null.
+    """
+    if schema.design is None:
+        return
+    parts = statistic.parts if isinstance(statistic, Stack) else ()
+    of = [part.statistic for part in parts] or [statistic]
+    once = [each for each in of if not getattr(weighed(each, schema), "weights", None)]
+    if len(once) == len(of):
+        yield worded(
+            "Each record counts once: the weight that the data set declares, %(weight)s, is not "
+            "used.",
+            weight=schema.design.weight,
+        )
+    elif once:
+        yield worded(
+            "In the %(kinds)s each record counts once: the weight that the data set declares, "
+            "%(weight)s, is not used there.",
+            kinds=kinds_in_words([each.kind for each in once]),
+            weight=schema.design.weight,
+        )
 
 
 def _of_fills(fills: Mapping[str, tuple[object, str]]) -> Iterator[str]:

@@ -230,7 +230,7 @@ def schema_org(published: Published, base: str) -> Json:
         "identifier": published.id,
         "name": published.title,
         "description": " ".join(
-            [published.answer["citation"], guarantee(published), *published.about_missing]
+            [published.answer["citation"], guarantee(published), *published.about_records]
         ),
         "datePublished": published.day,
         "creator": _US,
@@ -310,7 +310,7 @@ def _file(item: Published, base: str) -> Json:
         "@type": "cr:FileObject",
         "@id": f"{item.id}.csv",
         "name": f"{item.id}.csv",
-        "description": " ".join([item.answer["citation"], *item.about_missing]),
+        "description": " ".join([item.answer["citation"], *item.about_records]),
         "contentUrl": f"{base}{item.path}.csv",
         "contentSize": f"{len(content)} B",
         "encodingFormat": "text/csv",

@@ -29,6 +29,7 @@ from urllib.parse import quote
 from app.domain.datasets import columns_json, derived_json
 from app.domain.problems import Problem, SignerLostError
 from app.services.datasets.datasets import DatasetFacts
+from app.services.plans.missing import said_of_records
 from app.services.plans.wording import asked, asked_in_full, columns_named
 from app.services.releases.receipts import Receipts
 from app.services.transparency.log import EntryProof, LogService
@@ -97,9 +98,9 @@ class Published:
         return labels_of(self.columns)
 
     @property
-    def about_missing(self) -> tuple[str, ...]:
-        """Return what it says of missing cells, a sentence each; often nothing."""
-        return tuple(self.answer.get("about_missing", ()))
+    def about_records(self) -> tuple[str, ...]:
+        """Return what it says of missing cells and of weights, a sentence each; often nothing."""
+        return said_of_records(self.answer)
 
     @property
     def id(self) -> str:
@@ -286,7 +287,7 @@ _CHANGES = {
 
 def meaning(published: Published) -> tuple[str, ...]:
     """Return what the numbers say and what they do not, a sentence or two each."""
-    sentences = [*published.about_missing, _NOISY]
+    sentences = [*published.about_records, _NOISY]
     if any(row.noise is not None for row in published.rows):
         sentences.append(
             worded(
@@ -433,7 +434,7 @@ def methods(published: Published) -> str:
         f"{promised['definition']} with {' = '.join(loss_of(promised))} and "
         f"{promised['adjacency'].replace('_', '-')} adjacency ({promised['protects']}). "
         f"What was asked, in full: {published.question}. "
-        f"{''.join(f'{each} ' for each in published.about_missing)}"
+        f"{''.join(f'{each} ' for each in published.about_records)}"
         f"{f'Columns were clamped to public bounds: {bounds}. ' if bounds else ''}"
         f"The noise was calibrated by the {answer['mechanism'].replace('_', '-')} mechanism{norm} "
         f"({promised['theorem']}; sensitivity {promised['sensitivity']} "

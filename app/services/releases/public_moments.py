@@ -33,6 +33,7 @@ from app.domain.problems import Problem
 from app.domain.releases import UNDECIDED, ReleaseState
 from app.domain.units import Schedule, response_schedule
 from app.services.plans.answers import LONGEST_DEADLINE_S, SHORTEST_DEADLINE_S, Job
+from app.services.plans.missing import said_of_records
 from app.store import ReleaseRecord, Store
 from app.tidy.names import NO_LABELS, Grouping, Labels, grouping, where
 from app.tidy.pivots import csv_text
@@ -61,7 +62,7 @@ def tidy_csv(answer: Mapping[str, Any]) -> str:
     """Return the numbers of a released answer as a CSV file with a line of names."""
     rows, labels = rows_of(answer), answer.get("labels", NO_LABELS)
     parts, groups = _of_parts(rows), _groups(rows, labels)
-    said: Sequence[str] = answer.get("about_missing", ())
+    said = said_of_records(answer)
     return csv_text(
         csv_columns(rows, labels),
         (

@@ -36,7 +36,7 @@ from app.services.datasets.accounting import delta_of, meter_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, status_of
-from app.services.plans.missing import warned
+from app.services.plans.missing import column_members, warned
 from app.services.plans.plans import PlanService
 from app.services.plans.questions import Question, read_question
 from app.services.plans.wording import columns_named, in_words
@@ -419,7 +419,7 @@ class Sheet(Judged):
     etag: str
     purpose: str | None
     words: str
-    about_missing: Sequence[str]
+    about_columns: Mapping[str, Any]
     request: Mapping[str, Any]
     cost: Cost
     expected: ErrorEstimate
@@ -486,7 +486,7 @@ class SheetService:
             background=known,
             purpose=question.purpose,
             words=in_words(question),
-            about_missing=details.get("about_missing", ()),
+            about_columns=column_members(details),
             request=request,
             cost=_cost(reader, found, facts, question),
             expected=replace(expected, usefulness=warned(expected.usefulness, details)),

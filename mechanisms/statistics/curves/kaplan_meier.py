@@ -34,7 +34,7 @@ from mechanisms.statistics.curves.counts import (
 )
 from mechanisms.statistics.curves.hypotheses import log_rank
 from mechanisms.statistics.curves.survival import Band, Clock, Survival, bands
-from mechanisms.statistics.weights import WEIGHTS
+from mechanisms.statistics.weights import WEIGHTS, Weighing
 
 _NOT_REACHED = "The curve does not fall to one half within the times that are asked about."
 _METHOD = (
@@ -99,7 +99,7 @@ class KaplanMeier(OfTwoColumns):
         ),
     )
 
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
 
     def answer_numbers(self, schema: Schema, /) -> int:
         """Return three numbers for each time."""

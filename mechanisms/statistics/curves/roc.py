@@ -35,7 +35,7 @@ from mechanisms.statistics.curves.counts import (
     share_at,
     spread_of,
 )
-from mechanisms.statistics.weights import WEIGHTS
+from mechanisms.statistics.weights import WEIGHTS, Weighing
 
 _METHOD = (
     f"{METHOD}. The intervals of the rates hold at all thresholds together with 95%, that of the "
@@ -94,7 +94,7 @@ class Roc(OfTwoColumns):
         ),
     )
 
-    weights: str | None = field(default=None, metadata=WEIGHTS)
+    weights: Weighing = field(default=None, metadata=WEIGHTS)
 
     def answer_numbers(self, schema: Schema, /) -> int:
         """Return two numbers for each threshold, and one for the area."""
