@@ -35,7 +35,7 @@ from mechanisms.contract import (
     require_numbers,
 )
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
-from mechanisms.estimates.asked import Asked
+from mechanisms.estimates.asked import Asked, Weight
 from mechanisms.exact.floats import Floats
 from mechanisms.grouped import Groups
 from mechanisms.probes import ENDS, Probe
@@ -339,7 +339,7 @@ class HypothesisTest(Question):
             "with the same conditions and groups"
         )
 
-    def weighed(self, asked: Asked, rows: int) -> null.Weight:
+    def weighed(self, asked: Asked, rows: int) -> Weight:
         """Return how much the noise takes of the power of the test, for this many rows.
 
         Values are assumed to spread evenly over their bounds, and groups to be equally large.

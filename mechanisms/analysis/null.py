@@ -33,6 +33,7 @@ from scipy.special import gammaincinv, ndtr, ndtri
 from mechanisms.contract import Inference, Json, Outcome, Statistic, Term
 from mechanisms.derivations import parts_of
 from mechanisms.domain import NumberColumn, Schema
+from mechanisms.estimates.asked import Weight
 from mechanisms.exact.floats import Floats
 from mechanisms.functional.linear import coordinate_noise
 from mechanisms.functional.sanitized import CoordinateNoise
@@ -49,7 +50,6 @@ from mechanisms.statistics.second_order import MomentSource, Selection
 KNOWN = ("k_norm", "gaussian")
 """The mechanisms whose law the simulation knows."""
 _MANY_DEGREES = 50.0
-_LOST = 0.25  # 1 / 0.8 - 1: of the rows' worth a fifth is lost
 _FEWEST = 2.0  # rows of a group: fewer have no variance
 _BETWEEN = np.array([0.0, 0.5, 1.0])
 """Where between its bounds a standard deviation is tried."""
@@ -243,30 +243,6 @@ def _group(
             for place, jet in jets.items()
         },
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weight:
-    """What the noise does to each of several tests of some rows: their errors in those without."""
-
-    error: float
-    rows: int
-    tests: int
-
-    @property
-    def worth(self) -> float:
-        """Return how many rows without noise have the same power."""
-        return self.rows / self.error**2
-
-    @property
-    def more_epsilon(self) -> float:
-        """Return by what factor epsilon would have to be larger; 1 or less where it is enough."""
-        return sqrt((self.error**2 - 1) / _LOST)
-
-    @property
-    def more_rows(self) -> float:
-        """Return by what factor there would have to be more rows."""
-        return (self.error**2 - 1) / _LOST
 
 
 def weight(law: Law, rows: int, tests: int, *, compared: int, of_products: bool) -> Weight:

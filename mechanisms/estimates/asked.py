@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
-from math import ceil
+from math import ceil, sqrt
 from threading import Lock
 from typing import Generic, Protocol, TypeVar, cast, runtime_checkable
 
@@ -33,6 +33,7 @@ from mechanisms.contract import InvalidStatisticError, Json, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.estimates.assumptions import Assumptions
 from mechanisms.estimates.synthetic import Relation
+from mechanisms.estimates.trees import numbers
 from mechanisms.estimates.verdicts import GOOD, WEAK, Usefulness, depending, verdict_of
 from mechanisms.grouped import group_epsilon, group_facts
 from mechanisms.inference.bought import is_read_off_moments, spent_on_numbers
@@ -156,32 +157,31 @@ class EstimatedByRows(Sourced, Protocol):
         """Return the ranges of the rows' numbers from those."""
 
 
-class Weight(Protocol):
-    """What the noise does to a test of some rows."""
+_LOST = 0.25  # 1 / 0.8 - 1: of the rows' worth a fifth is lost
 
-    @property
-    def error(self) -> float:
-        """Return its standard error in those without noise."""
 
-    @property
-    def rows(self) -> int:
-        """Return how many rows it is a test of."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """What the noise does to each of several tests of some rows: their errors in those without."""
 
-    @property
-    def tests(self) -> int:
-        """Return how many tests there are: one in each group."""
+    error: float
+    rows: int
+    tests: int
 
     @property
     def worth(self) -> float:
         """Return how many rows without noise have the same power."""
+        return self.rows / self.error**2
 
     @property
     def more_epsilon(self) -> float:
         """Return by what factor epsilon must be larger to keep four fifths of the rows' worth."""
+        return sqrt((self.error**2 - 1) / _LOST)
 
     @property
     def more_rows(self) -> float:
         """Return by what factor there must be more rows for the same."""
+        return (self.error**2 - 1) / _LOST
 
 
 @runtime_checkable
@@ -190,6 +190,35 @@ class Weighed(Protocol):
 
     def weighed(self, asked: Asked, rows: int, /) -> Weight:
         """Return what the noise does to the test, for this many rows."""
+
+
+@runtime_checkable
+class Comparing(Protocol):
+    """A question whose answer also has a test that compares its groups."""
+
+    def compared_by(self, schema: Schema, /) -> Statistic | None:
+        """Return the question of all counts that the test is made of; None without a test."""
+
+    def error_of_comparison(self, rows: int, std: float, schema: Schema, /) -> float:
+        """Return the test's error in that without noise; each count's noise has this deviation."""
+
+
+def comparison(asked: Asked, rows: int) -> Weight | None:
+    """Return what the noise does to the test that compares a question's groups, if it has one.
+
+    Rows are assumed to spread evenly over the groups and their cells.
+    """
+    statistic = asked.statistic
+    if not isinstance(statistic, Comparing):
+        return None
+    counted = statistic.compared_by(asked.schema)
+    if counted is None:
+        return None
+    noise = replace(asked, statistic=counted, inference=None).plan().preview(rows)
+    assert noise is not None
+    std = max(std for _, std in numbers(noise.std))
+    error = statistic.error_of_comparison(rows, std, asked.schema)
+    return Weight(error=error, rows=rows, tests=1)
 
 
 def parts_asked(asked: Asked) -> list[Asked]:

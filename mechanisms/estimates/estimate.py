@@ -14,6 +14,7 @@ from mechanisms.estimates.asked import (
     Spreads,
     Weighed,
     Weight,
+    comparison,
     is_simulated,
     parts_asked,
     spreads_of,
@@ -46,6 +47,7 @@ from mechanisms.statistics.additive import AdditiveStatistic
 from mechanisms.statistics.cells.parting import about_groups
 from mechanisms.statistics.questions import Question, letters_derived
 from mechanisms.statistics.stack import Stack
+from mechanisms.words import worded
 
 _STATED_MS, _ADDITIVE_MS, _SIMULATED_MS, _COARSE_MS = 10.0, 15.0, 100.0, 80.0
 _GOOD_TEST, _WEAK_TEST = 1.2, 2.0  # standard errors in those without noise
@@ -133,6 +135,9 @@ def estimate_error(
     if isinstance(statistic, Stack):
         place = f"Part {1 + parts.index(useful)}: {useful.sentence}"
         useful = replace(useful, sentence=place)
+    elif weight := comparison(asked[0], assumptions.rows_of(schema)):
+        compared = worded("The groups are also compared by a test.")
+        useful = replace(useful, sentence=f"{useful.sentence} {compared} {_power(weight)}")
     errors = found.errors
     _, biased = max(
         zip(
@@ -155,21 +160,53 @@ def _weighed(weight: Weight, schema: Schema) -> Usefulness:
     verdict: Verdict = "good" if weight.error <= _GOOD_TEST else "noise"
     if verdict == "noise" and weight.error <= _WEAK_TEST:
         verdict = "weak"
-    said = {"good": "Good", "weak": "Weak", "noise": "Mostly noise"}[verdict]
-    place = " in each group" if weight.tests > 1 else ""
-    sentence = (
-        f"{said}. With {weight.rows:,} rows{place} the noise adds {_added(weight.error)} to the "
-        f"standard error: the test has the power of one with {max(round(weight.worth), 1):,} rows "
-        "without noise."
-    )
-    if verdict != "good":
-        sentence += (
-            " To have the power of four fifths of the rows, the test needs "
-            f"{weight.more_epsilon:.2g} times this epsilon, or "
-            f"{float(f'{weight.more_rows * weight.rows:.2g}'):,.0f} rows{place}."
-        )
+    said = {"good": worded("Good."), "weak": worded("Weak."), "noise": worded("Mostly noise.")}
+    sentence = f"{said[verdict]} {_power(weight)}"
     rows = weight.rows * weight.tests if schema.adjacency is Adjacency.ADD_REMOVE else None
     return Usefulness(verdict, sentence, rows=rows, estimate="approximated")
+
+
+def _power(weight: Weight) -> str:
+    """Return what the noise takes of a test's power; where it is much, what would keep it."""
+    each = weight.tests > 1
+    known = {
+        "rows": f"{weight.rows:,}",
+        "added": _added(weight.error),
+        "worth": f"{max(round(weight.worth), 1):,}",
+    }
+    sentence = (
+        worded(
+            "With %(rows)s rows in each group the noise adds %(added)s to the standard error: the "
+            "test has the power of one with %(worth)s rows without noise.",
+            **known,
+        )
+        if each
+        else worded(
+            "With %(rows)s rows the noise adds %(added)s to the standard error: the test has the "
+            "power of one with %(worth)s rows without noise.",
+            **known,
+        )
+    )
+    if weight.error <= _GOOD_TEST:
+        return sentence
+    wanted = {
+        "factor": f"{weight.more_epsilon:.2g}",
+        "rows": f"{float(f'{weight.more_rows * weight.rows:.2g}'):,.0f}",
+    }
+    more = (
+        worded(
+            "To have the power of four fifths of the rows, the test needs %(factor)s times this "
+            "epsilon, or %(rows)s rows in each group.",
+            **wanted,
+        )
+        if each
+        else worded(
+            "To have the power of four fifths of the rows, the test needs %(factor)s times this "
+            "epsilon, or %(rows)s rows.",
+            **wanted,
+        )
+    )
+    return f"{sentence} {more}"
 
 
 def _added(error: float) -> str:
@@ -179,7 +216,7 @@ def _added(error: float) -> str:
     ('less than 1%', '25%', '290%')
     """
     share = 100 * (error - 1)
-    return "less than 1%" if share < 1 else f"{float(f'{share:.2g}'):,.0f}%"
+    return worded("less than 1%") if share < 1 else f"{float(f'{share:.2g}'):,.0f}%"
 
 
 def _judged(found: _Found, asked: Asked, assumptions: Assumptions, rows: int | None) -> Usefulness:

@@ -15,11 +15,13 @@ import pytest
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import estimate_error
 from mechanisms.exact.floats import Floats
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.laws import simulate
 from mechanisms.knorm import integer_noise
-from mechanisms.privacy import Epsilon
+from mechanisms.privacy import ONE_ROW, Epsilon
 from mechanisms.sketches import ArrayData
 from mechanisms.statistics.cells.axes import Step, axis_of
 from mechanisms.statistics.cells.parting import Merged
@@ -27,7 +29,7 @@ from mechanisms.statistics.cells.spelling import canonical
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.curves import roc
 from mechanisms.statistics.curves.counts import NoisyCounts, falling, rising
-from mechanisms.statistics.curves.hypotheses import log_rank
+from mechanisms.statistics.curves.hypotheses import log_rank, log_rank_error
 from mechanisms.statistics.curves.kaplan_meier import KaplanMeier
 from mechanisms.statistics.curves.roc import Roc
 from mechanisms.statistics.curves.survival import Clock, Survival, bands
@@ -253,6 +255,44 @@ def test_bands_hold_the_curve_and_tests_their_level() -> None:
     assert medians >= 50
     assert rejected <= 10
     assert found >= 30
+
+
+def _excess(counts: Floats, late: Floats) -> Floats:
+    """Return the events of the first of two groups above those expected, by the log-rank test."""
+    left = counts.sum(axis=-1)[..., ::-1].cumsum(axis=-1)[..., ::-1][..., : len(late)]
+    at_risk, events = left - late * counts[..., : len(late), 0], counts[..., : len(late), 1]
+    share = at_risk[:, 0] / np.maximum(at_risk.sum(axis=1), 1)
+    return np.asarray((events[:, 0] - share * events.sum(axis=1)).sum(axis=-1))
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0])
+def test_the_error_of_a_comparison_comes_true(epsilon: float) -> None:
+    clock = Clock.of(axis_of("days", COLUMNS["days"], TIMES), COLUMNS["days"])  # type: ignore[arg-type]
+    even = np.full((2, 9, 2), 3000 / 36)
+    sampled = np.random.default_rng(2).poisson(even, (4000, 2, 9, 2)).astype(float)
+    noise = noise_of((2, 9, 2), epsilon)(4000, b"n")
+    spreads = [_excess(each, clock.late).std() for each in (sampled, sampled + noise)]
+    found = log_rank_error(even, float(noise.std()), clock)
+    assert found == pytest.approx(spreads[1] / spreads[0], rel=0.08)
+    assert found > 1.01
+
+
+def test_a_preview_says_what_the_noise_takes_of_the_comparison() -> None:
+    def sentence(epsilon: str, asked: KaplanMeier, rows: int = 1) -> str:
+        protects = replace(ONE_ROW, rows=rows)
+        schema = Schema(COLUMNS, ADD, None, 1000, protects=protects)
+        return estimate_error(
+            asked, schema, Epsilon.parse(epsilon), mechanism="k_norm", norm="l1",
+            assumptions=Assumptions(rows=1000),
+        ).usefulness.sentence  # fmt: skip
+
+    arms = replace(ASKED, by=("arm",))
+    assert "compared by a test. With 1,000 rows the noise adds less than 1%" in sentence("5", arms)
+    assert "the test needs" in sentence("0.1", arms)
+    assert "the test needs" not in sentence("5", arms)
+    several = sentence("5", arms, rows=3)
+    for without in (sentence("5", ASKED), sentence("5", replace(arms, weights="weight")), several):
+        assert "compared by a test" not in without
 
 
 @pytest.mark.statistical

@@ -227,9 +227,9 @@ def test_a_preview_says_what_the_noise_takes_of_the_power(name: str) -> None:
 
 
 def test_the_epsilon_that_is_named_leaves_four_fifths_of_the_rows_worth() -> None:
-    from mechanisms.estimates.asked import Asked
+    from mechanisms.estimates.asked import Asked, Weight
 
-    def weight(epsilon: str) -> null.Weight:
+    def weight(epsilon: str) -> Weight:
         return T.weighed(
             Asked(statistic=T, schema=schema(ADD), epsilon=Epsilon.parse(epsilon),
                   mechanism="auto", norm="auto"), ROWS,

@@ -41,6 +41,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from scipy.special import ndtri
 
 from mechanisms.exact.floats import Floats
 from mechanisms.geometry.laws import hashed_uniforms
@@ -358,8 +359,7 @@ def log_rank(noisy: NoisyCounts, clock: Clock) -> Tested:
         simulation=simulation,
     )
     spreading = noisy.noise(_FEWER_REPLICATES, simulation.named("spread"))
-    at_risk = _Risk.of(spreading, clock, positive=False).at_risk.sum(axis=1)
-    unsure = np.mean(at_risk**2, axis=0)
+    unsure = _unsure(spreading, clock)
     tried = list(_same_hazards(table, clock))
     found, drawn = [], []
     for means, simulated in zip(tried, table.simulated(tried), strict=True):
@@ -394,13 +394,38 @@ class _Risk:
         weights = whole**2 / (whole**2 + unsure + _TINY)
         return self.at_risk / np.maximum(whole, 1.0), self.events.sum(-2, keepdims=True), weights
 
+    def sampled(self, unsure: Floats) -> Floats:
+        """Return the sampling variance of each group's excess."""
+        own, events, weights = self.parts(unsure)
+        return np.asarray((weights**2 * np.maximum(events, 0.0) * own * (1 - own)).sum(axis=-1))
+
+
+def log_rank_error(means: Floats, std: float, clock: Clock) -> float:
+    """Return the standard error of the log-rank test in that without noise, for expected counts.
+
+    ``means`` has the shape (groups, cells, 2); the noise of each count has the deviation ``std``.
+    """
+    simulation = Simulation.of(means)
+    shape = (_FEWER_REPLICATES, *means.shape)
+    uniforms = hashed_uniforms(simulation.named("noise"), int(np.prod(shape)))
+    spreading = std * ndtri(uniforms).reshape(shape)
+    unsure = _unsure(spreading, clock)
+    sampled = _Risk.of(means, clock).sampled(unsure)
+    noise_of = _noise_of(means, spreading, clock, unsure)
+    return float(np.sqrt(1 + noise_of.mean() / max(sampled.mean(), _TINY)))
+
+
+def _unsure(noise: Floats, clock: Clock) -> Floats:
+    """Return the variance of the noise of those at risk, by cell."""
+    at_risk = _Risk.of(noise, clock, positive=False).at_risk.sum(axis=1)
+    return np.asarray(np.mean(at_risk**2, axis=0))
+
 
 def _log_rank(counts: Floats, clock: Clock, unsure: Floats, noise_of: Floats) -> Floats:
     risk = _Risk.of(counts, clock)
     own, events, weights = risk.parts(unsure)
     excess = (weights * (risk.events - own * events)).sum(axis=-1)
-    sampled = (weights**2 * np.maximum(events, 0.0) * own * (1 - own)).sum(axis=-1)
-    groups = counts.shape[-3]
+    sampled, groups = risk.sampled(unsure), counts.shape[-3]
     terms = excess**2 / np.maximum(sampled + noise_of, _TINY)
     return np.asarray(terms.sum(axis=-1) * (1 - 1 / groups))
 

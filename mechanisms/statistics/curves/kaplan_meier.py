@@ -9,8 +9,10 @@ and theorem are those of :mod:`mechanisms.statistics.histogram`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
+
+import numpy as np
 
 from mechanisms.contract import (
     FieldHint,
@@ -32,8 +34,10 @@ from mechanisms.statistics.curves.counts import (
     ReadGroups,
     place_text,
 )
-from mechanisms.statistics.curves.hypotheses import log_rank
+from mechanisms.statistics.curves.hypotheses import log_rank, log_rank_error
 from mechanisms.statistics.curves.survival import Band, Clock, Survival, bands
+from mechanisms.statistics.histogram import Histogram
+from mechanisms.statistics.questions import widened
 from mechanisms.statistics.weights import WEIGHTS, Weighing
 
 _NOT_REACHED = "The curve does not fall to one half within the times that are asked about."
@@ -112,6 +116,24 @@ class KaplanMeier(OfTwoColumns):
     def _clock(self, schema: Schema) -> Clock:
         [column] = require_numbers(schema, [self.time], "time")
         return Clock.of(self.histogram(schema).axes(schema)[0], column)
+
+    def compared_by(self, schema: Schema, /) -> Histogram | None:
+        """Return the histogram of all groups, for the log-rank test of several.
+
+        Of weighted rows, and of several rows of a person, there is no test.
+        """
+        if not self.by or self.weights is not None or schema.protects.rows > 1:
+            return None
+        counted = self.histogram(widened(self, schema))
+        common = {name: getattr(self, name) for name in ("where", "by", "derive", "missing")}
+        return replace(counted, **common)
+
+    def error_of_comparison(self, rows: int, std: float, schema: Schema, /) -> float:
+        """Return the log-rank test's standard error in that without noise, of even rows."""
+        wider = widened(self, schema)
+        groups, cells = self.parting(wider).cells, self.histogram(wider).size(wider) // 2
+        even = np.full((groups, cells, 2), rows / (2 * groups * cells))
+        return log_rank_error(even, std, self._clock(wider))
 
     def curves(self, counts: Floats, schema: Schema, /) -> Json:
         """Return the answer to counts of shape (..., cells, 2): times are last in each number."""
