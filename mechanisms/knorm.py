@@ -534,14 +534,15 @@ def guarantee_of(
 ) -> Guarantee:
     """Return the guarantee of a release of the statistic with this ball."""
     if isinstance(ball, str):
-        sensitivity, shape = space.text(ball), f"the {ball} norm"
+        sensitivity, unit = space.text(ball), f"{space.unit_name}, in the {ball} norm"
     else:
-        sensitivity, shape = "1", f"the norm of the {ball.name}"
+        ball_name = ball.name
+        sensitivity, unit = "1", f"{space.unit_name}, in the norm of the {ball_name}"
     return Guarantee(
         epsilon=epsilon,
         adjacency=schema.adjacency,
         sensitivity=sensitivity,
-        sensitivity_unit=f"{space.unit_name}, in {shape}",
+        sensitivity_unit=unit,
         theorem=theorem,
     )
 

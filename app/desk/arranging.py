@@ -16,10 +16,10 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 
-from app.desk.figures import Columns, Figure, figure
+from app.desk.figures import Columns, Figure, Say, figure
 from app.domain.problems import Problem
 from app.tidy.keys import at
-from app.tidy.names import Labels, label, labels_of
+from app.tidy.names import Labels, all_of, label, labels_of, marked
 from app.tidy.pivots import FILES, Pivot, pivots_of
 from app.tidy.printed import Printed, printed
 from app.tidy.rows import Row, notes_of, rows_of
@@ -175,9 +175,16 @@ class Numbers:
 
 
 def numbers_of(
-    answer: Mapping[str, Any], name: str, columns: Columns, wanted: Arrangement | None = None
+    answer: Mapping[str, Any],
+    name: str,
+    columns: Columns,
+    wanted: Arrangement | None = None,
+    say: Say = str,
 ) -> Numbers:
-    """Return the numbers of an answer; ``name`` is the accessible name of their chart."""
+    """Return the numbers of an answer; ``name`` is the accessible name of their chart.
+
+    ``say`` says the words of the chart in the language of a page; a file has them in English.
+    """
     wanted, browser = wanted or Arrangement(), None
     tables = at(answer, ("value", "tables"))
     if isinstance(tables, list) and tables:
@@ -194,7 +201,7 @@ def numbers_of(
     return Numbers(
         rows=rows[:MOST_ROWS],
         more=more,
-        figure=figure(drawn, name, columns),
+        figure=figure(drawn, say(name), columns, say),
         confident=any(row.confidence is not None for row in rows),
         notes=notes_of(rows),
         labels=labels_of(columns),
@@ -235,10 +242,10 @@ def _chosen(
     slice_ = wanted.slice if wanted.slice and wanted.slice not in (rows, across) else ""
     unlike, found = "", _with(tables, rows, across, slice_)
     if found is None and slice_:
-        unlike = f"No table has {rows}, {across} and {slice_} together."
+        unlike = _unlike(rows, across, slice_)
         slice_, found = "", _with(tables, rows, across, "")
     if found is None:
-        unlike = f"No table has {' and '.join(filter(None, (rows, across)))} together."
+        unlike = _unlike(rows, across)
         rows, across, slice_, found = first[0], first[1], "", 0
     if wanted.slice is None:
         slice_ = next((each for each in tables[found]["columns"] if each not in (rows, across)), "")
@@ -261,6 +268,10 @@ def _chosen(
         count=len(tables),
         intervals=wanted.intervals,
     )
+
+
+def _unlike(*columns: str) -> str:
+    return marked("No table has %(columns)s together.", columns=all_of([*filter(None, columns)]))
 
 
 def _with(tables: Sequence[Mapping[str, Any]], rows: str, across: str, slice_: str) -> int | None:

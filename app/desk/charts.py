@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from app.services.audit import Moment
 from app.services.datasets.accounting import Epsilons
+from app.tidy.names import marked
 from app.tidy.rows import number, spaced
 from mechanisms.privacy import Epsilon
 
@@ -154,9 +155,12 @@ def bar(now: Epsilons) -> Markup:
             )
         )
         start += width
-    name = (
-        f"Budget: {now.spent} spent, {now.reserved} reserved and {now.remaining} left"
-        f" of epsilon {now.total}"
+    name = marked(
+        "Budget: %(spent)s spent, %(reserved)s reserved and %(left)s left of epsilon %(total)s",
+        spent=now.spent,
+        reserved=now.reserved,
+        left=now.remaining,
+        total=now.total,
     )
     return picture(_BAR, name, parts)
 
@@ -183,7 +187,7 @@ def course(moments: Sequence[Moment]) -> Markup | None:
     first, last = _days(moments[0].at, moments[-1].at)
     parts.append(text(_LEFT, _BOTTOM + 18, first))
     parts.append(text(_RIGHT, _BOTTOM + 18, last, "end"))
-    return picture(_HEIGHT, "The budget over time, in epsilon", parts)
+    return picture(_HEIGHT, marked("The budget over time, in epsilon"), parts)
 
 
 def _days(first: str, last: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from app.web.languages import marked
+from app.tidy.names import Phrase, marked
 from mechanisms.catalog import STATISTICS
 from mechanisms.contract import FieldHint
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
@@ -132,7 +132,7 @@ def hint_of(name: str, kind: str) -> FieldHint:
 
 def _in_words(choice: str, hint: FieldHint) -> str:
     usual = "automatic" if choice == "auto" else choice.replace("_", " ")
-    return hint.options.get(choice, usual)
+    return Phrase(hint.options.get(choice, usual))
 
 
 @cache
@@ -234,7 +234,7 @@ def edges_fields(name: str, kind: str, schema: Schema) -> list[Field]:
     )
     if OUTSIDE not in _declared(kind):
         return [edges]
-    label = f"{name} outside the edges"
+    label = marked("%(column)s outside the edges", column=name)
     own = Field(name=f"{OUTSIDE} {name}", label=label, shape="select", options=_EACH_OUTSIDE)
     return [edges, own]
 
@@ -243,12 +243,14 @@ def _edges_help(name: str, schema: Schema) -> str:
     column = schema.columns.get(name)
     if isinstance(column, NumberColumn) and column.timed is not None:
         day = column.shown(float(column.lower))
-        return f"Such as {day}, with commas; or “years”, “quarters”, “months”, “step 30”."
-    return "Such as 0, 18, 65; or “step 5”; or “values” for each whole number."
+        return marked(
+            "Such as %(day)s, with commas; or “years”, “quarters”, “months”, “step 30”.", day=day
+        )
+    return marked("Such as 0, 18, 65; or “step 5”; or “values” for each whole number.")
 
 
 def _outside(name: str, _: str, __: Schema) -> list[Field]:
-    label = "Values outside the edges"
+    label = marked("Values outside the edges")
     return [Field(name=name, label=label, shape="select", options=_OUTSIDE, more=True)]
 
 
@@ -373,11 +375,12 @@ def _weights(name: str, _: str, schema: Schema) -> list[Field]:
 
 
 def _derive(name: str, _: str, __: Schema) -> list[Field]:
-    usual = (
+    usual = marked(
         "One a line: log_income = log(income + 1), with narrower bounds if you know them: "
         "rest = income - food from 0 to 500. A comparison makes a boolean: rich = income > 900. "
-        f"There are + - * / ^, {', '.join(FUNCTIONS)}, and, or, not, in. A preview shows them "
-        "among the columns."
+        "There are + - * / ^, %(functions)s, and, or, not, in. A preview shows them among the "
+        "columns.",
+        functions=", ".join(FUNCTIONS),
     )
     return [Field(name=name, label=marked("Derived columns"), shape="area", help=usual, more=True)]
 
@@ -421,14 +424,18 @@ def band_fields(name: str, schema: Schema) -> list[Field]:
     """Return the fields that cut a number column into groups."""
     return [
         Field(
-            name=f"by {EDGES} {name}", label=f"{name} group edges", shape="text",
+            name=f"by {EDGES} {name}",
+            label=marked("%(column)s group edges", column=name),
+            shape="text",
             help=_edges_help(name, schema),
         ),
         Field(
-            name=f"by {OUTSIDE} {name}", label=f"{name} outside its groups", shape="select",
+            name=f"by {OUTSIDE} {name}",
+            label=marked("%(column)s outside its groups", column=name),
+            shape="select",
             options=_OWN_OUTSIDE,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _parts(name: str, _: str, __: Schema) -> list[Field]:

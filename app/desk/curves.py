@@ -8,14 +8,13 @@ diagonal of a score that predicts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from markupsafe import Markup
 
 from app.desk.charts import Scale
-from app.tidy.names import Labels, label
+from app.tidy.names import Labels, label, marked
 from app.tidy.rows import Row
-from app.web.languages import marked
 
 MOST = 12
 """More panels than this make an unreadable picture; the table next to it has all numbers."""
@@ -41,7 +40,9 @@ def of_groups(rows: Sequence[Row]) -> Mapping[tuple[object, ...], Places]:
     return {group: sorted(each.items()) for group, each in found.items()}
 
 
-def drawn(rows: Sequence[Row], labels: Labels) -> tuple[Sequence[Markup], int, str, int]:
+def drawn(
+    rows: Sequence[Row], labels: Labels, say: Callable[[str], str]
+) -> tuple[Sequence[Markup], int, str, int]:
     """Return the parts of the curves' picture, its height, its caption, and how many it shows."""
     curves = [*of_groups(rows).values()]
     parts: list[Markup] = []
@@ -54,7 +55,7 @@ def drawn(rows: Sequence[Row], labels: Labels) -> tuple[Sequence[Markup], int, s
     panels = [curves[at : at + size] for at in range(0, len(curves), size)][:MOST]
     top = 0
     for panel in panels:
-        parts += _legend(panel, labels, top)
+        parts += _legend([_title(each, labels, say) for each in panel], top)
         top += _TITLE * len(panel) + _HEIGHT
         up = Scale(0.0, 1.0, top, top - _HEIGHT)
         parts += _axes(across, up)
@@ -73,10 +74,10 @@ def drawn(rows: Sequence[Row], labels: Labels) -> tuple[Sequence[Markup], int, s
     return parts, top, said, shown
 
 
-def _legend(panel: Sequence[Places], labels: Labels, top: int) -> Iterator[Markup]:
+def _legend(names: Sequence[str], top: int) -> Iterator[Markup]:
     """Yield the name of each curve, with a piece of its line where there are several."""
-    for style, places in enumerate(panel):
-        middle, several = top + _TITLE * style + 10, len(panel) > 1
+    for style, name in enumerate(names):
+        middle, several = top + _TITLE * style + 10, len(names) > 1
         if several:
             colour, dashes = _STYLES[style]
             yield Markup(
@@ -84,16 +85,20 @@ def _legend(panel: Sequence[Places], labels: Labels, top: int) -> Iterator[Marku
                 ' stroke-width="2" stroke-dasharray="{}"/>'
             ).format(style, middle, _SAMPLE, middle, colour, dashes)
         start = _SAMPLE + 1 if several else 0.0
-        yield _text(start, middle + 4, _title(places, labels), weight=600)
+        yield _text(start, middle + 4, name, weight=600)
 
 
-def _title(places: Places, labels: Labels) -> str:
+def _title(places: Places, labels: Labels, say: Callable[[str], str]) -> str:
     """Return the group of a curve, or what it is."""
     row = next(iter(places[0][1].values()))
     groups = [f"{name}={label(name, value, labels)}" for name, value in row.key.labels.items()]
     if groups:
         return ", ".join(groups)
-    return "True against false positives" if "true_positive" in places[0][1] else "Survival"
+    return say(_TITLES["true_positive" in places[0][1]])
+
+
+_TITLES = {True: marked("True against false positives"), False: marked("Survival")}
+"""What a curve without groups is called, by whether it is one of rates."""
 
 
 def _steps(places: Places, across: Scale, up: Scale, style: int) -> Iterator[Markup]:

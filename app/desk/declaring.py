@@ -17,8 +17,8 @@ from app.desk.forms import FORM_KEY, TYPICAL, Form, looks_read_off, typical_of
 from app.domain.datasets import ENCODINGS as ENCODINGS_OF_FILES
 from app.domain.problems import Problem, invalid_requests
 from app.services.plans.questions import POLICY_KINDS
+from app.tidy.names import marked
 from app.uploads.drafting.drafts import Draft
-from app.web.languages import marked
 
 LEFT_OUT = "left out"
 TYPES = ("number", "integer", "category", "boolean", "date", "datetime", LEFT_OUT)

@@ -14,7 +14,7 @@ from typing import Any
 from markupsafe import Markup
 
 from app.desk.charts import error_curve
-from app.desk.figures import figure
+from app.desk.figures import Say, figure
 from app.domain.datasets import columns_json
 from app.services.build import Services
 from app.services.datasets.budgets import BudgetView
@@ -23,12 +23,13 @@ from app.services.plans.previews import PreviewOptions
 from app.services.plans.questions import Question
 from app.tidy import names
 from app.tidy.keys import Key
-from app.tidy.names import NO_LABELS, Labels
+from app.tidy.names import NO_LABELS, Labels, marked
 from app.tidy.rows import Row, rows_of
 from mechanisms.estimates.estimate import estimating_ms
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon
 
-_STD = "Standard deviation of the noise"
+_STD = marked("Standard deviation of the noise")
+_BY_CHOICE = marked("Standard deviation of the noise by choice")
 _CURVE_MS = 150.0
 """A curve is drawn where a preview takes less than this of one core; it takes several."""
 _FACTORS = ((1, 4), (1, 2), (1, 1), (2, 1), (4, 1))
@@ -71,13 +72,14 @@ async def estimated(
     options: PreviewOptions,
     *,
     freed: int = 0,
+    say: Say = str,
     caller: Caller,
 ) -> tuple[Estimated, Question]:
     """Return what a question would be like, and the question with the epsilon it was seen at.
 
     Where an accuracy is wanted, that is the epsilon that reaches it, where one is known. ``freed``
     is what is set aside already for a request that this one replaces, in the account's smallest
-    units.
+    units. ``say`` says the words of charts.
 
     Raises
     ------
@@ -102,7 +104,7 @@ async def estimated(
             after=after,
             share=share,
             expected=expected_of(estimate, labels),
-            alternatives=_alternatives(estimate),
+            alternatives=_alternatives(estimate, say),
             curve=_curve(points, question.epsilon),
             points=[(str(epsilon), error) for epsilon, error in points],
         ),
@@ -153,13 +155,13 @@ def expected_of(estimate: Mapping[str, Any], labels: Labels = NO_LABELS) -> list
     ]
 
 
-def _alternatives(estimate: Mapping[str, Any]) -> Markup | None:
+def _alternatives(estimate: Mapping[str, Any], say: Say) -> Markup | None:
     rows = [
         Row(key=Key(kind=_STD, terms=(_choice_name(each),)), estimate=each["std"])
         for each in estimate["alternatives"]
         if each["std"] is not None
     ]
-    drawn = figure(rows, f"{_STD} by choice", {})
+    drawn = figure(rows, say(_BY_CHOICE), {}, say)
     return None if drawn is None else drawn.svg
 
 
@@ -214,5 +216,5 @@ async def _error_at(
 
 def _curve(points: Sequence[tuple[Epsilon, float]], now: Epsilon) -> Markup | None:
     plain = [(epsilon.nanos / NANOS_PER_EPSILON, error) for epsilon, error in points]
-    name = "Largest expected error, in percent of that at the chosen epsilon, by epsilon"
+    name = marked("Largest expected error, in percent of that at the chosen epsilon, by epsilon")
     return error_curve(plain, now.nanos / NANOS_PER_EPSILON, name)

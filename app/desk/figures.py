@@ -13,7 +13,7 @@ attributes, for a picture that is downloaded; the style sheet of a page sets tho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -25,9 +25,23 @@ from markupsafe import Markup
 from app.desk import curves
 from app.desk.charts import Scale
 from app.tidy.keys import Key
-from app.tidy.names import Labels, label, labels_of, statistic, statistic_of, where, words
+from app.tidy.names import (
+    Labels,
+    Phrase,
+    all_of,
+    joined,
+    label,
+    labels_of,
+    marked,
+    of,
+    own_term,
+    statistic,
+    statistic_of,
+    where,
+    words,
+)
+from app.tidy.pivots import in_unit
 from app.tidy.rows import CANNOT_BE_SAID, Row
-from app.web.languages import marked
 from mechanisms.catalog import STATISTICS
 
 MOST = 60
@@ -43,6 +57,8 @@ _OF_ONE_UNIT = frozenset({"loading"})
 
 Columns = Mapping[str, Mapping[str, Any]]
 """Declared facts of columns, as the service shows them."""
+Say = Callable[[str], str]
+"""What says a text in the language of a page."""
 Path = Mapping[str, str]
 """What says which number one is, from the general to the particular, by what it is."""
 
@@ -69,7 +85,7 @@ class Figure:
     left_out: int
 
 
-def figure(rows: Sequence[Row], name: str, columns: Columns) -> Figure | None:
+def figure(rows: Sequence[Row], name: str, columns: Columns, say: Say = str) -> Figure | None:
     """Return the chart of an answer's numbers, or None where none can be drawn.
 
     Parameters
@@ -80,17 +96,19 @@ def figure(rows: Sequence[Row], name: str, columns: Columns) -> Figure | None:
         The accessible name of the picture.
     columns
         The columns that the answer is about, with their units and the labels of their values.
+    say
+        What says its words in the language of a page; a file has them in English.
     """
     shown = [row for row in rows if ends_of(row) or row.note]
     if curves.of_groups(shown):
-        curve, tall, said, count = curves.drawn(shown, labels_of(columns))
+        curve, tall, said, count = curves.drawn(shown, labels_of(columns), say)
         return Figure(
             svg=_picture("100%", tall, name, curve),
             alone=_picture("720", tall, name, [_PAPER, *curve]),
             caption=said,
             left_out=len(shown) - count,
         )
-    panels = [*_cut(_panels(shown, columns))]
+    panels = [_said(panel, say) for panel in _cut(_panels(shown, columns))]
     drawn = [line.row for panel in panels for line in panel.lines]
     if not any(map(ends_of, drawn)):
         return None
@@ -147,6 +165,7 @@ class _Panel:
 
     title: str
     lines: Sequence[_Line]
+    unsaid: str = CANNOT_BE_SAID
 
     @property
     def bars(self) -> bool:
@@ -167,6 +186,17 @@ class _Panel:
     def dates(self) -> bool:
         """Return whether these are dates or moments."""
         return any(isinstance(line.row.estimate, str) for line in self.lines)
+
+
+def _said(panel: _Panel, say: Say) -> _Panel:
+    """Return a panel with its words in the language of a page."""
+    return _Panel(
+        title=say(panel.title),
+        unsaid=say(panel.unsaid),
+        lines=[
+            replace(line, heading=say(line.heading), name=say(line.name)) for line in panel.lines
+        ],
+    )
 
 
 def _cut(panels: Iterable[_Panel]) -> Iterator[_Panel]:
@@ -236,13 +266,13 @@ def _panel(rows: Sequence[Row], columns: Columns) -> _Panel:
     steps = list(dict.fromkeys(step for path in paths for step in path))
     differ = [step for step in steps if len({path.get(step) for path in paths}) > 1]
     lines = [
-        _Line(heading=" · ".join(names[:-1]), name=names[-1] if names else "", row=row)
+        _Line(heading=joined(names[:-1], " · "), name=names[-1] if names else "", row=row)
         for path, row in zip(paths, rows, strict=True)
         for names in [[path[step] for step in differ if step in path]]
     ]
     if len({line.heading for line in lines}) == len(lines):  # each would have one row
         lines = [
-            replace(line, heading="", name=" · ".join(filter(None, (line.heading, line.name))))
+            replace(line, heading="", name=joined(filter(None, (line.heading, line.name)), " · "))
             for line in lines
         ]
     first = {line.heading: at for at, line in reversed([*enumerate(lines)])}
@@ -253,15 +283,20 @@ def _panel(rows: Sequence[Row], columns: Columns) -> _Panel:
 
 
 def _path(key: Key, labels: Labels) -> Path:
-    path = {} if key.part is None else {_PART: where(key) or "all records"}
+    path: dict[str, str] = {} if key.part is None else {_PART: where(key) or _ALL}
     if key.measure == "level" or (key.terms and key.measure != "count"):
-        path[_TERM] = " and ".join(key.terms)
+        path[_TERM] = (
+            own_term(key)
+            if len(key.terms) == 1 and key.measure != "level"
+            else all_of(key.terms, " and ")
+        )
     return path | {
         column: f"{column}={value}" if value in _YES_NO else label(column, value, labels)
         for column, value in key.labels.items()
     }
 
 
+_ALL = marked("all records")
 _YES_NO = (True, False, "true", "false")
 """Values that say nothing without their column."""
 _PART, _TERM = "\0part", "\0term"
@@ -272,24 +307,28 @@ def _title(key: Key, columns: Columns, path: Path, differ: Sequence[str]) -> str
     """Return what the numbers of a panel are, their unit, and their groups."""
     named = _named(key)
     if key.measure == "count":
-        title = "count"
+        title = words("count")
     elif _TERM not in differ:
         title = statistic_of(key)
     elif key.measure == "coefficient":
-        title = f"{words(key.kind)}, coefficients"
+        title = marked("%(kind)s, coefficients", kind=words(key.kind))
     elif key.measure == "level":
-        title = f"{words(key.kind)}s of {key.subject}"
+        title = of(_SEVERAL.get(key.kind, words(key.kind)), key.subject)
     else:
         title = words(statistic(key))
     unit = columns.get(named[0], {}).get("unit_of_measure") if named else None
     asked = STATISTICS.get(statistic(key))
-    if unit and asked is not None and asked.in_unit_of_column:
-        title += f" [{unit}]"
-    by = [step for step in differ if step not in (_PART, _TERM)]
-    title += f", by {' and '.join(by)}" if by else ""
-    fixed = [f"{step}={text}" for step, text in path.items() if step not in (*differ, _PART, _TERM)]
-    title += f" ({', '.join(fixed)})" if fixed else ""
-    return f"{title[:1].upper()}{title[1:]}"
+    if asked is not None and asked.in_unit_of_column:
+        title = in_unit(title, unit)
+    if by := [step for step in differ if step not in (_PART, _TERM)]:
+        title = marked("%(text)s, by %(columns)s", text=title, columns=all_of(by, " and "))
+    if fixed := [text for step, text in path.items() if step not in (*differ, _PART, _TERM)]:
+        title = Phrase("%(text)s (%(inside)s)", {"text": title, "inside": joined(fixed)})
+    return title.capitalized()
+
+
+_SEVERAL = {"quantile": marked("quantiles")}
+"""What numbers at several levels are called together."""
 
 
 # What a chart has to have room for: numbers, and times as seconds
@@ -352,7 +391,7 @@ def _drawn(panel: _Panel, top: float) -> tuple[list[Markup], float]:
             marks.append(_text(0, y + 16, _short(heading), kind="soft"))
             y += _ROW
         for line in lines:
-            marks += _row(line, scale, y, above=not narrow, bars=panel.bars)
+            marks += _row(line, scale, y, above=not narrow, bars=panel.bars, unsaid=panel.unsaid)
             y += _ROW if narrow else _TALL_ROW
     return [*_axis(scale, panel, start, y + 2), *marks], y + 2 + _AXIS + _GAP
 
@@ -395,7 +434,9 @@ def _days(scale: Scale) -> list[tuple[float, str]]:
     return [(at, datetime.fromtimestamp(at, UTC).date().isoformat()) for at in several]
 
 
-def _row(line: _Line, scale: Scale, top: float, *, above: bool, bars: bool) -> Iterator[Markup]:
+def _row(
+    line: _Line, scale: Scale, top: float, *, above: bool, bars: bool, unsaid: str
+) -> Iterator[Markup]:
     """Yield a number's name, its bar or dot, and its intervals."""
     y = top + (26 if above else 12)
     if line.name:
@@ -411,7 +452,7 @@ def _row(line: _Line, scale: Scale, top: float, *, above: bool, bars: bool) -> I
         if low is not None and high is not None:
             yield from _interval(scale.at(low), scale.at(high), y, kind)
     if at is None:
-        yield _text(scale.start, y + 4, CANNOT_BE_SAID, kind="soft")
+        yield _text(scale.start, y + 4, unsaid, kind="soft")
     elif not bars:
         yield Markup('<circle class="mark" cx="{}%" cy="{}" r="4" fill="{}"/>').format(
             scale.at(at), y, _MARK

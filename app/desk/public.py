@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.desk.arranging import Arrangement, Numbers, numbers_of, pivot_file
-from app.desk.rendering import page
+from app.desk.figures import Say
+from app.desk.rendering import page, say_in
 from app.desk.routes import Page, State
 from app.domain.problems import Problem
 from app.services.plans.questions import KINDS
@@ -22,6 +23,7 @@ from app.services.publishing.citations import citation
 from app.services.publishing.linked_data import FORMS, schema_org, signposts
 from app.services.publishing.publications import Published, wanted
 from app.services.publishing.published import badge_text, guarantee, meaning, methods
+from app.tidy.names import marked
 from app.web.anonymous import base_of, public_answer
 
 router = APIRouter(prefix="/public", tags=["public"], route_class=Page)
@@ -88,7 +90,7 @@ def show_certificate(request: Request, state: State, release: Id) -> Response:
 @router.get("/releases/{release}/chart.svg")
 def show_chart(request: Request, state: State, release: Id) -> Response:
     """Send the chart of a public release's numbers as a file of its own."""
-    found = _numbers(state.services.publications.find(release), Arrangement.of(request))
+    found = _numbers(state.services.publications.find(release), Arrangement.of(request), str)
     if found.figure is None:
         raise Problem("not-found")
     return public_answer(found.figure.alone.encode(), "image/svg+xml", status=200, headers={})
@@ -118,7 +120,7 @@ def _release(request: Request, state: State, release: str, template: str) -> Res
     shown = {
         **_shown(published, base),
         "proof": proof,
-        "numbers": _numbers(published, Arrangement.of(request)),
+        "numbers": _numbers(published, Arrangement.of(request), say_in(request)),
     }
     return _kept(request, template, {"Link": signposts(published, base)}, **shown)
 
@@ -144,9 +146,9 @@ def _shown(published: Published, base: str) -> dict[str, Any]:
     }
 
 
-def _numbers(published: Published, wanted: Arrangement) -> Numbers:
-    name = f"Numbers of {published.title}"
-    return numbers_of(published.answer, name, published.columns, wanted)
+def _numbers(published: Published, wanted: Arrangement, say: Say) -> Numbers:
+    name = marked("Numbers of %(title)s", title=published.title)
+    return numbers_of(published.answer, name, published.columns, wanted, say)
 
 
 def _kept(

@@ -33,8 +33,7 @@ from app.desk.controls import (
 from app.desk.forms import EMPTY, FORM_KEY, Form
 from app.domain.problems import Problem, invalid_requests
 from app.services.plans.questions import KINDS
-from app.tidy.names import words
-from app.web.languages import marked
+from app.tidy.names import marked, words
 from mechanisms.catalog import offers
 from mechanisms.domain import Schema
 from mechanisms.statistics.registry import SINGLE_STATISTICS

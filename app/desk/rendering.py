@@ -27,7 +27,7 @@ from app.domain.problems import Problem
 from app.services.people.keys import Caller
 from app.services.plans.missing import said_of_records
 from app.services.plans.wording import asked, asked_in_full
-from app.tidy.names import words
+from app.tidy.names import Phrase, marked, words
 from app.tidy.pivots import heat
 from app.tidy.rows import number, within
 from app.web.languages import (
@@ -35,14 +35,12 @@ from app.web.languages import (
     LANGUAGES,
     PARAMETER,
     SOURCE,
-    Phrase,
     language_of,
     local_moment,
     local_number,
     local_numbers,
     local_picture,
     localized,
-    marked,
     translated,
 )
 
@@ -96,7 +94,6 @@ NOTICES: Mapping[str, str] = {
 # How pages write numbers, times and names
 
 _ROUGH = 3  # of expected errors, which are known no better
-_INTERVAL = marked("%(low)s to %(high)s")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
@@ -213,6 +210,12 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
 """What templates may write after a bar."""
 
 
+def say_in(request: Request) -> Callable[[str], str]:
+    """Return what says a text in the language of the page that a request asks for."""
+    language = language_of(request.scope)
+    return lambda text: translated(text, language)
+
+
 def _said_in(language: str) -> Callable[[Any], Any]:
     """Return what translates a marked text, and leaves anything else as it is."""
     return lambda value: translated(value, language) if isinstance(value, Phrase) else value
@@ -228,30 +231,33 @@ def _localized_in(text: str, language: str) -> Markup:
     )
 
 
+def _of_ours(text: str, language: str) -> str:
+    """Return a text that may be a person's in a language, if all of it is a text of services."""
+    parts = localized(text, language)
+    return parts[0].text if len(parts) == 1 else text
+
+
 def _local_filters(language: str) -> Mapping[str, Callable[..., Any]]:
     """Return the filters that write as a language does."""
 
     def local(write: Callable[..., str]) -> Callable[..., str]:
         return lambda *given: local_number(write(*given), language)
 
-    def interval(said: str) -> str:
-        ends = said.split(" to ")
-        if len(ends) != 2:
-            return said
-        low, high = (local_number(end, language) for end in ends)
-        return translated(_INTERVAL, language) % {"low": low, "high": high}
-
     said = _said_in(language)
     made: dict[str, Callable[..., Any]] = {
         name: local(FILTERS[name]) for name in ("about", "grouped", "number", "within")
     }
-    made["local"] = lambda text: local_numbers(str(said(text)), language)
+    made["local"] = lambda text: (
+        said(text) if isinstance(text, Phrase) else local_numbers(str(text), language)
+    )
     made["picture"] = lambda svg: Markup(local_picture(svg, language))  # noqa: S704 - as drawn
     made["moment"] = lambda at: moment(at, language)
     made["localized"] = lambda text: _localized_in(text, language)
-    made["interval"] = interval
+    made["said"] = lambda text: translated(text, language)
+    made["noted"] = lambda note: _of_ours(noted(note), language)
     made["spoken"] = lambda pairs: [(each, translated(name, language)) for each, name in pairs]
-    made["asked"] = lambda statistic: asked(statistic, lambda text: translated(text, language))
+    made["asked"] = lambda statistic: translated(asked(statistic), language)
+    made["asked_in_full"] = lambda statistic: translated(asked_in_full(statistic), language)
     made["words"] = lambda name: translated(words(name), language)
     return made
 

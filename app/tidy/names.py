@@ -1,5 +1,8 @@
 """Names of numbers, made of their keys and of nothing else: for pages, charts and tables.
 
+A name is a :class:`Phrase`: in files and for programs it reads in English, and a page says it in
+the language of its reader.
+
 A category's values may have labels, which people see. Names on pages have them in place of the
 values (:func:`label`), tables next to the values (:func:`grouping`).
 
@@ -9,11 +12,80 @@ app.services.generated`` writes them from the classes of the statistics.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypedDict
 
 from app.tidy.keys import Key
+
+
+class Phrase(str):
+    """A text in English with values in it, and what it is made of.
+
+    A value may be a phrase itself. One that is ``capital`` begins with a capital letter, in
+    whatever language it is said.
+    """
+
+    __slots__ = ("capital", "text", "values")
+    text: str
+    values: Mapping[str, str]
+    capital: bool
+
+    def __new__(cls, text: str, values: Mapping[str, str] = MappingProxyType({})) -> Phrase:
+        """Return the text with the values in their places."""
+        made = super().__new__(cls, text % values if values else text)
+        made.text, made.values, made.capital = text, values, False
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Return what a copy in another process is made of: the English text alone."""
+        return str, (str(self),)
+
+    def capitalized(self) -> Phrase:
+        """Return the same with a capital letter first.
+
+        >>> Phrase("mean of %(columns)s", {"columns": "ph"}).capitalized()
+        'Mean of ph'
+        """
+        made = super().__new__(type(self), f"{self[:1].upper()}{self[1:]}")
+        made.text, made.values, made.capital = self.text, self.values, True
+        return made
+
+
+def marked(text: str, /, **values: object) -> Phrase:
+    """Return a text that pages show: catalogues must have it. Values have named places in it.
+
+    >>> marked("Left: %(left)s.", left=5)
+    'Left: 5.'
+    """
+    return Phrase(
+        text, {name: each if isinstance(each, str) else str(each) for name, each in values.items()}
+    )
+
+
+def joined(parts: Iterable[str], between: str = ", ") -> Phrase:
+    """Return several texts as one phrase, which has no words of its own.
+
+    >>> joined(["count", marked("%(text)s by %(columns)s", text="mean", columns="sex")])
+    'count, mean by sex'
+    """
+    named = {f"part{at}": part for at, part in enumerate(parts)}
+    return Phrase(between.join(f"%({name})s" for name in named), named)
+
+
+def all_of(names: Sequence[str], between: str = ", ") -> Phrase:
+    """Return names with "and" before the last one.
+
+    >>> all_of(["a", "b", "c"]), all_of(["a"])
+    ('a, b and c', 'a')
+    """
+    if len(names) < 2:
+        return joined(names)
+    *before, last = names
+    first = joined(before) if between == ", " else all_of(before, between)
+    return marked("%(first)s and %(last)s", first=first, last=last)
+
 
 NAMES: Mapping[str, str] = {
     "std": "standard deviation",
@@ -65,7 +137,7 @@ Labels = Mapping[str, Mapping[str, str]]
 """By column, what a value of it is called: display only, never a key."""
 
 NO_LABELS: Labels = {}
-_FIT = {"r_squared": "R squared", "residual_variance": "residual variance"}
+_FIT = {"r_squared": marked("R squared"), "residual_variance": marked("residual variance")}
 _OF_SEVERAL = {
     "count": "count", "mean": "mean", "product": "mean of products",
     "coefficient": "coefficient",
@@ -74,13 +146,13 @@ _OF_SEVERAL = {
 """What numbers are of answers that have several statistics, by their measure."""
 
 
-def words(kind: str) -> str:
+def words(kind: str) -> Phrase:
     """Return a kind of statistic as words.
 
     >>> words("linear_regression"), words("std")
     ('linear regression', 'standard deviation')
     """
-    return NAMES.get(kind, kind.replace("_", " "))
+    return Phrase(NAMES.get(kind, kind.replace("_", " ")))
 
 
 def statistic(key: Key) -> str:
@@ -104,7 +176,7 @@ def term(key: Key) -> str:
     return ":".join(key.terms) or key.measure or key.kind
 
 
-def statistic_of(key: Key) -> str:
+def statistic_of(key: Key) -> Phrase:
     """Return a number with its statistic, for where several statistics are together.
 
     >>> statistic_of(Key(kind="std", terms=("age",)))
@@ -112,24 +184,50 @@ def statistic_of(key: Key) -> str:
     >>> statistic_of(Key(kind="quantile", measure="level", terms=("0.5",), subject="income"))
     'quantile 0.5 of income'
     """
+    kind = words(key.measure or key.kind)
     if key.measure == "level":
-        return f"{words(key.kind)} {key.terms[0]}" + (f" of {key.subject}" if key.subject else "")
+        level = joined([words(key.kind), key.terms[0]], " ")
+        return of(level, key.subject) if key.subject else level
     if not key.terms:
-        return key.measure or words(key.kind)
+        return kind
     if key.measure in ("fit", "coefficient", "curve", "test"):
-        own = key.terms[0]
-        return f"{words(key.kind)}, {_FIT.get(own, own) if key.measure == 'fit' else own}"
+        return joined([words(key.kind), own_term(key)])
     if key.measure == "product":
-        return f"mean of {' × '.join(key.terms)}"
+        return of(words("mean"), " × ".join(key.terms))
     if key.kind in ON_DIAGONAL and len(set(key.terms)) == 1:
-        return f"{words(ON_DIAGONAL[key.kind])} of {key.terms[0]}"
-    return f"{words(key.measure or key.kind)} of {' and '.join(key.terms)}"
+        return of(words(ON_DIAGONAL[key.kind]), key.terms[0])
+    return of(kind, all_of(key.terms, " and "))
 
 
-_OPERATIONS = {"==": "is", "=": "is", "!=": "is not", "in": "is one of"}
+def of(kind: str, columns: str) -> Phrase:
+    """Return a kind of number with what it is of.
+
+    >>> of("mean", "age")
+    'mean of age'
+    """
+    return marked("%(kind)s of %(columns)s", kind=kind, columns=columns)
 
 
-def condition(asked: Mapping[str, Any]) -> str:
+def own_term(key: Key) -> Phrase:
+    """Return which number it is within its statistic, for people.
+
+    >>> own_term(Key(measure="fit", terms=("r_squared",)))
+    'R squared'
+    """
+    own = term(key)
+    return Phrase(own) if key.measure != "fit" else _FIT.get(own, Phrase(own))
+
+
+_OPERATIONS = {
+    "==": marked("%(column)s is %(value)s"),
+    "=": marked("%(column)s is %(value)s"),
+    "!=": marked("%(column)s is not %(value)s"),
+    "in": marked("%(column)s is one of %(value)s"),
+}
+_BARE = {"present": marked("%(column)s is present"), "missing": marked("%(column)s is missing")}
+
+
+def condition(asked: Mapping[str, Any]) -> Phrase:
     """Return a condition of a question in words.
 
     >>> condition({"column": "age", "op": "in", "value": [1, 2.0]})
@@ -137,27 +235,46 @@ def condition(asked: Mapping[str, Any]) -> str:
     >>> condition({"column": "age", "op": "present"}), condition({"column": "old", "value": True})
     ('age is present', 'old is yes')
     """
-    operation, value = str(asked.get("op", "==")), asked.get("value")
+    operation, value, column = str(asked.get("op", "==")), asked.get("value"), asked["column"]
     if value is None:
-        return f"{asked['column']} is {operation}"
+        return Phrase(_BARE.get(operation, f"%(column)s is {operation}"), {"column": column})
     values = value if isinstance(value, list | tuple) else [value]
-    said = ", ".join(map(_written, values))
-    return f"{asked['column']} {_OPERATIONS.get(operation, operation)} {said}"
+    said = joined(map(written, values))
+    if operation not in _OPERATIONS:
+        return joined([column, operation, said], " ")
+    return Phrase(_OPERATIONS[operation], {"column": column, "value": said})
 
 
-def _written(value: object) -> str:
+_YES, _NO = marked("yes"), marked("no")
+
+
+def written(value: object) -> str:
+    """Return a value of a question as people write it.
+
+    >>> written(True), written(2.0), written("north")
+    ('yes', '2', 'north')
+    """
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return _YES if value else _NO
     return value if isinstance(value, str) else str(value).removesuffix(".0")
 
 
-def where(key: Key) -> str:
+def where(key: Key) -> Phrase:
     """Return the conditions of a number's part in a stack, in words; empty without any.
 
     >>> where(Key(where=[{"column": "age", "op": ">", "value": 5}, {"column": "n", "value": 1}]))
     'age > 5 and n is 1'
     """
-    return " and ".join(map(condition, key.where))
+    return all_of([*map(condition, key.where)], " and ")
+
+
+def of_part(text: Phrase, key: Key) -> Phrase:
+    """Return a text with the conditions of a number's part, if it has any."""
+    return (
+        marked("%(text)s where %(conditions)s", text=text, conditions=where(key))
+        if key.where
+        else text
+    )
 
 
 def name(key: Key, labels: Labels = NO_LABELS) -> str:
@@ -172,15 +289,12 @@ def name(key: Key, labels: Labels = NO_LABELS) -> str:
     >>> name(Key(kind="moments", terms=("age",), measure="mean", mixed=True))
     'mean of age'
     """
-    if key.part is not None or key.mixed:  # several statistics
-        first = statistic_of(key) + (f" where {where(key)}" if key.where else "")
-    else:
-        own = term(key)
-        first = _FIT.get(own, own) if key.measure == "fit" else own
+    several = key.part is not None or key.mixed
+    first = of_part(statistic_of(key), key) if several else own_term(key)
     inside = ", ".join(
         f"{column}={label(column, value, labels)}" for column, value in key.labels.items()
     )
-    return f"{first} ({inside})" if inside else first
+    return Phrase("%(text)s (%(inside)s)", {"text": first, "inside": inside}) if inside else first
 
 
 def label(column: str, value: Any, labels: Labels = NO_LABELS) -> str:

@@ -29,7 +29,20 @@ from numbers import Real
 from typing import Any, TypeVar
 
 from app.tidy.keys import Key
-from app.tidy.names import Labels, label, labels_of, statistic, statistic_of, where, words
+from app.tidy.names import (
+    Labels,
+    Phrase,
+    joined,
+    label,
+    labels_of,
+    marked,
+    of,
+    of_part,
+    own_term,
+    statistic,
+    statistic_of,
+    words,
+)
 from app.tidy.office import EXCEL, WORD, word_document, workbook
 from app.tidy.rows import Interval, Row, within
 
@@ -84,13 +97,14 @@ def inert(cell: T) -> T | str:
 # Numbers of groups as a table: values of groups as rows and columns, the interval in the cell
 
 
-NUMBER, COLUMN, WITH = "number", "column", "with"
+NUMBER, COLUMN, WITH = marked("number"), marked("column"), marked("with")
 """Dimensions that are no group: which number it is, and the two columns of a matrix's entry."""
 MOST_ACROSS = 8
 """A dimension of more values than this is down unless someone wants it across."""
 HEATS = 8
 """Steps of colour that tables of counts have."""
 _MATRICES = ("covariance", "correlation")
+OF_NOISE, OF_POPULATION = marked("95% noise interval"), marked("95% confidence interval")
 
 Path = Mapping[str, str]
 """By dimension, what a number is called in it."""
@@ -127,7 +141,7 @@ class Pivot:
     @property
     def intervals(self) -> str:
         """Return what the cells' intervals are."""
-        return "95% confidence interval" if self.confident else "95% noise interval"
+        return OF_POPULATION if self.confident else OF_NOISE
 
     @property
     def has_intervals(self) -> bool:
@@ -146,7 +160,7 @@ class Pivot:
         if interval is None:
             return ""
         low, high = (within(end, interval) for end in interval)
-        return f"{low} to {high}"
+        return marked("%(low)s to %(high)s", low=low, high=high)
 
     @property
     def largest(self) -> float:
@@ -256,7 +270,9 @@ def _pivot(
     fixed = [f"{each}={next(iter(values[each]))}" for each in values if each not in several]
     fixed = [each for each in fixed if not each.startswith((f"{NUMBER}=", f"{COLUMN}="))]
     return Pivot(
-        title=f"{title} ({', '.join(fixed)})" if fixed else title,
+        title=Phrase("%(title)s (%(fixed)s)", {"title": title, "fixed": ", ".join(fixed)})
+        if fixed
+        else title,
         down=down,
         across=over,
         heads=heads if over else [title],
@@ -290,7 +306,7 @@ def _path(key: Key, name: str, labels: Labels) -> Path:
     groups = {column: label(column, value, labels) for column, value in key.labels.items()}
     if key.at is not None:
         number, _, place = name.rpartition(" at ")
-        return {**groups, key.subject: place, NUMBER: number}
+        return {**groups, key.subject: place, NUMBER: Phrase(number)}
     path = dict(zip((COLUMN, WITH), key.terms, strict=False)) if _is_entry(key) else {NUMBER: name}
     return path | groups
 
@@ -306,10 +322,10 @@ def _numbers(rows: Sequence[Row], columns: Mapping[str, Mapping[str, Any]]) -> l
 
 def _term(key: Key, columns: Mapping[str, Mapping[str, Any]]) -> str:
     if key.measure == "level":
-        return f"{words(key.kind)} {key.terms[0]}"
-    name = ":".join(key.terms) or key.measure or words(key.kind)
+        return joined([words(key.kind), key.terms[0]], " ")
+    name = own_term(key) if key.terms else words(key.measure or key.kind)
     unit = columns.get(key.terms[0], {}).get("unit_of_measure") if len(key.terms) == 1 else None
-    return f"{name} [{unit}]" if unit and key.measure != "coefficient" else name
+    return in_unit(name, unit) if key.measure != "coefficient" else name
 
 
 def _title(rows: Sequence[Row], columns: Mapping[str, Mapping[str, Any]], *, varied: bool) -> str:
@@ -317,13 +333,16 @@ def _title(rows: Sequence[Row], columns: Mapping[str, Mapping[str, Any]], *, var
     key = rows[0].key
     if varied:
         title = words(statistic(key) if not key.mixed else key.kind)
-        title += f" of {key.subject}" if key.measure == "level" else ""
+        title = of(title, key.subject) if key.measure == "level" else title
     else:
-        title = statistic_of(key)
         unit = columns.get(key.terms[0], {}).get("unit_of_measure") if key.terms else None
-        title += f" [{unit}]" if unit and key.measure != "coefficient" else ""
-    title += f" where {where(key)}" if key.where else ""
-    return f"{title[:1].upper()}{title[1:]}"
+        title = in_unit(statistic_of(key), unit if key.measure != "coefficient" else None)
+    return of_part(title, key).capitalized()
+
+
+def in_unit(text: Phrase, unit: str | None) -> Phrase:
+    """Return what a number is with its unit, if it has one."""
+    return Phrase("%(text)s [%(unit)s]", {"text": text, "unit": unit}) if unit else text
 
 
 # The same tables as files

@@ -10,23 +10,24 @@ A table is text alone, and is written for a terminal, as Markdown, as LaTeX and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.tidy.names import NO_LABELS, Labels, label, titles_of
+from app.tidy.names import NO_LABELS, Labels, Phrase, joined, label, marked, titles_of
 from app.tidy.office import word_document
-from app.tidy.pivots import IN_LATEX, IN_MARKDOWN
+from app.tidy.pivots import IN_LATEX, IN_MARKDOWN, OF_NOISE, OF_POPULATION
 from app.tidy.rows import Interval, number, rows_of, within
 from app.tidy.rows import Row as Number
 
 KIND = "summary"
-FIRST = "Characteristic"
-_NOTE = (
+FIRST = marked("Characteristic")
+_NOTE = marked(
     "SD: standard deviation. Intervals in brackets are 95% confidence intervals, sampling error "
     "and privacy noise together."
 )
 _NONE = "–"
+_ALL = marked("All")
 _MOST_LINES = 10_000
 """A document with more lines than this is no table to print: such answers are data."""
 Row = Mapping[str, Any]
@@ -118,7 +119,7 @@ def printed_any(
     labels: Labels = answer.get("labels") or NO_LABELS
     facts = [name for name, of in _FACTS.items() if any(of(each) for each in numbers)]
     return Printed(
-        heads=("Number", "Value", *facts),
+        heads=(marked("Number"), marked("Value"), *facts),
         rows=tuple(
             (each.named(labels), each.shown, *(_FACTS[name](each) or _NONE for name in facts))
             for each in numbers
@@ -131,30 +132,31 @@ def _ends(row: Number, interval: Interval | None) -> str:
     return "" if interval is None else " to ".join(within(end, row.interval) for end in interval)
 
 
-_OF_NOISE, _OF_POPULATION = "95% noise interval", "95% confidence interval"
 _FACTS: Mapping[str, Callable[[Number], str]] = {
-    _OF_NOISE: lambda row: _ends(row, row.noise),
-    "Standard error": lambda row: "" if row.std_error is None else number(row.std_error),
-    _OF_POPULATION: lambda row: _ends(row, row.confidence),
+    OF_NOISE: lambda row: _ends(row, row.noise),
+    marked("Standard error"): lambda row: "" if row.std_error is None else number(row.std_error),
+    OF_POPULATION: lambda row: _ends(row, row.confidence),
 }
-_NOTES = {
-    _OF_NOISE: "Noise intervals are for these records: privacy noise alone.",
-    _OF_POPULATION: (
+_NOTES: Mapping[str, str] = {
+    OF_NOISE: "Noise intervals are for these records: privacy noise alone.",
+    OF_POPULATION: (
         "Confidence intervals are for the population: sampling error and privacy noise together."
     ),
 }
 
 
 def _group(row: Row, labels: Labels) -> str:
-    return ", ".join(label(name, value, labels) for name, value in row["by"].items()) or "All"
+    return ", ".join(label(name, value, labels) for name, value in row["by"].items()) or _ALL
 
 
 def _pair(row: Row, labels: Labels) -> str:
-    return f"{_group(row, labels)} − {_group({'by': row['from']}, labels)}"
+    return joined([_group(row, labels), _group({"by": row["from"]}, labels)], " − ")
 
 
 def _head(group: str, counted: Row | None) -> str:
-    return group if counted is None else f"{group} (n = {number(counted['value'])})"
+    if counted is None:
+        return group
+    return Phrase("%(group)s (n = %(count)s)", {"group": group, "count": number(counted["value"])})
 
 
 def _lines(
@@ -170,7 +172,9 @@ def _lines(
             continue
         called, of = write
         title = titles.get(column, column)
-        head = f"{title}, {called}" if level is None else f"{title}: {label(column, level, labels)}"
+        head = (
+            joined([title, called]) if level is None else f"{title}: {label(column, level, labels)}"
+        )
         partner = {name: cells.get((column, of, level), {}).get(name) for name in names}
         quartiles = [
             cells.get((column, each, level), {}) for each in ("lower_quartile", "upper_quartile")
@@ -183,8 +187,8 @@ def _lines(
 
 
 _WRITTEN: Mapping[str, tuple[str, str]] = {
-    "mean": ("mean (SD)", "sd"),
-    "median": ("median (quartiles)", "median"),
+    "mean": (marked("mean (SD)"), "sd"),
+    "median": (marked("median (quartiles)"), "median"),
     "share": ("", "count"),
 }
 """Measures that have a row: what it is called, and the measure that is in its cells too."""
@@ -195,22 +199,28 @@ def _cell(measure: str, row: Row | None, other: Row | None, quartiles: Sequence[
         return _NONE
     interval = _interval(row)
     percent = measure == "share"
-    text = _percent(row["value"]) if percent else within(row["value"], interval)
+    write = _percent if percent else lambda end: within(end, interval)
+    text: str = write(row["value"])
     if percent and other is not None:
-        text = f"{number(other['value'])} ({text})"
+        text = _with(number(other["value"]), text)
     elif measure == "mean" and other is not None:
-        text = f"{text} ({within(other['value'], _interval(other))})"
+        text = _with(text, within(other["value"], _interval(other)))
     elif measure == "median" and None not in quartiles:
-        ends = [within(each["value"], interval) for each in quartiles if each is not None]
-        text = f"{text} ({ends[0]} to {ends[1]})"
+        text = _with(text, _range(write(each["value"]) for each in quartiles if each is not None))
     if interval is None:
         return text
-    low, high = (
-        [_percent(end) for end in interval]
-        if percent
-        else [within(end, interval) for end in interval]
+    return Phrase(
+        "%(text)s [%(interval)s]", {"text": text, "interval": _range(map(write, interval))}
     )
-    return f"{text} [{low} to {high}]"
+
+
+def _with(text: str, other: str) -> Phrase:
+    return Phrase("%(text)s (%(other)s)", {"text": text, "other": other})
+
+
+def _range(ends: Iterable[str]) -> Phrase:
+    low, high = ends
+    return marked("%(low)s to %(high)s", low=low, high=high)
 
 
 def _interval(row: Row) -> Interval | None:

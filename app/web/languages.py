@@ -14,9 +14,10 @@ Only screens have a language. Programs, exports and files get the same whatever 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
+from html import escape, unescape
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,8 @@ from babel.messages.pofile import read_po
 from babel.numbers import get_decimal_symbol, get_group_symbol
 from starlette.datastructures import Headers
 from starlette.types import Scope
+
+from app.tidy.names import Phrase, marked
 
 SOURCE = "en"
 LANGUAGES: Mapping[str, str] = {"en": "English", "de": "Deutsch", "fr": "Français"}
@@ -43,6 +46,7 @@ _PREFERENCE = re.compile(
 )
 _NUMBER = re.compile(r"[-+±−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?%?", re.ASCII)
 _IN_TEXT = re.compile(rf"(?<![\w.,:/-]){_NUMBER.pattern}(?![\w/-]|[.,:]\d)", re.ASCII)
+_NAME = re.compile(r'\baria-label="([^"]*)"')
 _TEXT_NODE = re.compile(r">([^<>]+)<")
 _PLACE = re.compile(r"%\((\w+)\)s")
 _END = re.compile(r"(?<=[.:;?!]) ")
@@ -105,37 +109,14 @@ def catalogue(language: str) -> Mapping[str, str]:
     return {str(each.id): str(each.string) for each in found if each.id and each.string}
 
 
-class Phrase(str):
-    """A text in English with values in it, and what it is made of."""
-
-    __slots__ = ("text", "values")
-
-    def __new__(cls, text: str, values: Mapping[str, str]) -> Phrase:
-        """Return the text with the values in their places."""
-        made = super().__new__(cls, text % values if values else text)
-        made.text, made.values = text, values
-        return made
-
-    text: str
-    values: Mapping[str, str]
-
-
-def marked(text: str, **values: object) -> str:
-    """Return a text that pages show: catalogues must have it. Values have named places in it.
-
-    >>> marked("Left: %(left)s.", left=5)
-    'Left: 5.'
-    """
-    return Phrase(text, {name: str(each) for name, each in values.items()})
-
-
 def translated(text: str, language: str) -> str:
     """Return a text in a language, or as it is where the catalogue lacks it."""
     if not isinstance(text, Phrase):
         return catalogue(language).get(text, text)
     found = catalogue(language).get(text.text, text.text)
-    values = {name: local_number(each, language) for name, each in text.values.items()}
-    return found % values if values else found
+    values = {name: _of(name, each, language) for name, each in text.values.items()}
+    said = found % values if values else found
+    return f"{said[:1].upper()}{said[1:]}" if text.capital else said
 
 
 # Finished sentences, found again by their texts
@@ -200,8 +181,23 @@ def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
 def _found(sentence: str, language: str) -> tuple[str, int, int] | None:
     """Return a sentence in a language, the letters of its text, and those that stay English.
 
-    None if no text fits.
+    A text fits with its full stop, semicolon or colon or without it. None if no text fits.
     """
+    found = _as_it_is(sentence, language)
+    if found is not None or sentence[-1:] not in _ENDINGS:
+        return found
+    inner = _as_it_is(sentence[:-1], language)
+    if inner is None:
+        return None
+    space = _BEFORE_ENDINGS.get(language, "") if sentence[-1] != "." else ""
+    return f"{inner[0]}{space}{sentence[-1]}", inner[1], inner[2]
+
+
+_ENDINGS = (".", ";", ":")
+_BEFORE_ENDINGS = {"fr": "\u202f"}
+
+
+def _as_it_is(sentence: str, language: str) -> tuple[str, int, int] | None:
     whole = catalogue(language).get(sentence)
     if whole is not None:
         return whole, len(sentence), 0
@@ -214,19 +210,33 @@ def _found(sentence: str, language: str) -> tuple[str, int, int] | None:
 
 
 def _of(name: str, value: str, language: str) -> str:
-    """Return a value as a language writes it: a number, or a list of names."""
-    for word, text in _LISTS.items() if name == "names" else ():
+    """Return a value as a language writes it: a text, a number, or a list of names or texts."""
+    if isinstance(value, Phrase):
+        return translated(value, language)
+    if name in _SAID:
+        return local_number(" ".join(part.text for part in localized(value, language)), language)
+    if name not in _LISTED:
+        return local_number(value, language)
+    each = _LISTED[name]
+    for word, text in _LISTS.items():
         first, found, last = value.rpartition(word)
         if found:
-            return translated(text, language) % {"first": first, "last": last}
-    if name in _SAID and (found_in := _found(value, language)) is not None:
-        return found_in[0]
-    return local_number(value, language)
+            before = ", ".join(each(one, language) for one in first.split(", "))
+            return translated(text, language) % {"first": before, "last": each(last, language)}
+    return each(value, language)
 
 
 _LISTS = {" and ": marked("%(first)s and %(last)s"), " or ": marked("%(first)s or %(last)s")}
-"""How lists of names end (:func:`mechanisms.words.listed`)."""
-_SAID = {"protects"}
+"""How lists end (:func:`mechanisms.words.listed`)."""
+_LISTED: Mapping[str, Callable[[str, str], str]] = {
+    "names": lambda name, _: name,
+    "kinds": lambda name, language: local_number(translated(name, language), language),
+}
+"""Places of lists, and how what they list is said in a language."""
+_SAID = frozenset({
+    "protects", "theorem", "unit", "unit_name", "shape", "by", "counted", "ball_name", "added",
+    "whose", "sentence", "value1", "value2", "value3",
+})  # fmt: skip
 """Places of what is a text itself; of any other value nothing is known."""
 
 
@@ -282,12 +292,19 @@ def local_numbers(text: str, language: str) -> str:
 def local_picture(svg: str, language: str) -> str:
     """Return a picture whose texts have their numbers as a language writes them.
 
+    Its accessible name is said in the language, as a finished text is.
+
     >>> local_picture('<text x="1.5">0.25</text>', "de")
     '<text x="1.5">0,25</text>'
     """
     if language == SOURCE:
         return svg
+    svg = _NAME.sub(lambda found: f'aria-label="{_name_in(found[1], language)}"', svg)
     return _TEXT_NODE.sub(lambda found: f">{local_numbers(found[1], language)}<", svg)
+
+
+def _name_in(name: str, language: str) -> str:
+    return escape(" ".join(part.text for part in localized(unescape(name), language)))
 
 
 @cache

@@ -26,6 +26,7 @@ from statistics import fmean
 
 from mechanisms.geometry.smooth import BALLS, Ball, NormBall
 from mechanisms.geometry.spaces import AdjacentOutputSpace
+from mechanisms.words import worded
 
 # SS Figure 1 for any statistic of two coordinates: what a person can change, and the balls
 
@@ -128,6 +129,9 @@ def _axes(reach: float) -> str:
 # 2/p, so that m**(their difference) is the squared stretch between two balls.
 _RECIPROCAL: dict[Ball, int] = {"l1": 2, "l2": 1, "linf": 0}
 _NAMES = {"l1": "l1", "l2": "l2", "linf": "l_inf"}
+_SHAPES = {
+    "l1": worded("the l1 ball"), "l2": worded("the l2 ball"), "linf": worded("the l_inf ball"),
+}  # fmt: skip
 # A hull that would need more tries than this on average is refused, and never advised.
 MOST_TRIES = 1e6
 
@@ -159,7 +163,7 @@ def advise(space: AdjacentOutputSpace) -> Advice:
     table = tuple(compare(space, ball) for ball in BALLS)
     best_ball = space.optimal_ball
     if isinstance(best_ball, str):
-        return Advice(best_ball, _hull_reason(f"the {_NAMES[best_ball]} ball"), table)
+        return Advice(best_ball, _hull_reason(_SHAPES[best_ball]), table)
     if best_ball is not None:
         table = (*table, compare_hull(best_ball))
         # Asked after the hull was compared: it stays in the table where it is too slow to draw.
@@ -194,8 +198,9 @@ def _hull_reason(shape: str) -> str:
 def _ball_reason(ball: NormBall) -> str:
     if ball.is_hull:
         return _hull_reason("a ball that can be drawn from")
+    ball_name = ball.name
     return (
-        f"The {ball.name} holds all differences one person can make and lies inside the "
+        f"The {ball_name} holds all differences one person can make and lies inside the "
         "scaled l1, l2 and l_inf balls, so given its direction its noise is no larger "
         "(Awan & Slavkovic, Theorem 4.5)."
     )

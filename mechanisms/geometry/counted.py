@@ -76,8 +76,9 @@ class CountedBall(SmoothBall):
     @property
     def name(self) -> str:
         """Return a short description of the ball."""
-        around = ": the hull" if self.hull else ""
-        return f"count joined with the {self.part.name}{around}"
+        ball_name = self.part.name
+        joined = f"count joined with the {ball_name}"
+        return f"{joined}: the hull" if self.hull else joined
 
     @property
     def dimension(self) -> int:

@@ -169,7 +169,8 @@ class CutBall(SmoothBall):
     @property
     def name(self) -> str:
         """Return a short description of the ball."""
-        return f"{self.whole.name}, cut by triangle inequalities"
+        ball_name = self.whole.name
+        return f"{ball_name}, cut by triangle inequalities"
 
     @property
     def dimension(self) -> int:

@@ -76,7 +76,7 @@ from mechanisms.inference.moments import (
 )
 from mechanisms.inference.neighbours import (
     COUNT_SHARE,
-    COUNTED,
+    COUNTED_METHOD,
     FEWER,
     MOST_LEVELS,
     Bracket,
@@ -494,7 +494,7 @@ class CountedNeighbours:
     noise: AddedNoise
     count_epsilon: Fraction
     epsilon: Fraction
-    method: ClassVar[str] = COUNTED
+    method: ClassVar[str] = COUNTED_METHOD
 
     def drawn_from(self, statistic: Quantile, schema: Schema) -> DrawsNeighbours:
         """Return what draws them."""

@@ -53,7 +53,7 @@ METHOD = (
     "ranks and of a sample's: for rows that are drawn independently, many and distinct; sampling "
     "and privacy noise together; values outside their bounds count as the bound"
 )
-COUNTED = (
+COUNTED_METHOD = (
     f"{METHOD}; there are at least as many rows as a noisy count states, except in 1% of cases"
 )
 MOST_LEVELS = 5

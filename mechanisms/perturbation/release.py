@@ -417,8 +417,8 @@ def _alternatives(
     for norm in offered:
         if norm != chosen:
             there = loss.tilt_std(cast(Norm, norm), budget)
-            text = (
+            comparison = (
                 f"standard deviation of the tilt per coordinate {there / here:.2f} times as large"
             )
-            found.append(Alternative("objective_perturbation", norm, text, there))
+            found.append(Alternative("objective_perturbation", norm, comparison, there))
     return tuple(found)

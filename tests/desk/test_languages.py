@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
@@ -22,6 +23,8 @@ from lxml import html
 
 import app
 import mechanisms
+from app.desk.controls import CONTROLS, controls_of
+from app.desk.declaring import TYPES
 from app.desk.pages import audit
 from app.desk.questions import summary_of
 from app.desk.rendering import environment
@@ -32,25 +35,25 @@ from app.domain.releases import ReleaseState
 from app.domain.reviews import Decision
 from app.services.audit import DECISIONS
 from app.services.plans.questions import KINDS
-from app.tidy.names import words
+from app.tidy.names import Phrase, marked, words
 from app.tidy.rows import CANNOT_BE_SAID
 from app.web.languages import (
     LANGUAGES,
     SOURCE,
-    Phrase,
     language_of,
     local_number,
     localized,
-    marked,
     negotiated,
     translated,
 )
 from mechanisms.catalog import STATISTICS, offers
+from mechanisms.domain import Schema
 from mechanisms.estimates import verdicts
 from mechanisms.privacy import ONE_ROW, PURE, ZCDP, Adjacency
 from tests.contract.service import ADMIN_KEY, Service, ask, make_key, settled, upload
 from tests.desk.browsing import Browsing, Page, signed_in, signed_out
 from tests.desk.test_public import INVENTED, publish
+from tests.said import of_mechanisms
 from tests.tiers import in_one
 
 APP = Path(app.__file__).parent
@@ -101,6 +104,8 @@ def names() -> set[str]:
         name for each in STATISTICS.values() for some in each.named_by.values()
         for name in some.values()
     }  # fmt: skip
+    others |= {*TYPES, "derived", *MEASURES}
+    others |= {"records", "rows", "mean of products", "approximate"}
     others |= {CANNOT_BE_SAID, "95% noise interval", "95% confidence interval"}  # of app.tidy
     return (
         {ONE_ROW.words, PURE, ZCDP}
@@ -112,10 +117,36 @@ def names() -> set[str]:
     )
 
 
+MEASURES = (
+    "mean", "median", "sd", "lower_quartile", "upper_quartile", "n", "count", "share", "variance",
+    "cumulative_share", "loading", "score_coefficient", "odds_ratio", "rate_ratio", "hazard_ratio",
+    "difference in mean", "difference in median", "difference in share", "product", "p_value",
+)  # fmt: skip
+"""What numbers of answers of several statistics are."""
+
+
 def of_hints() -> set[str]:
     hints = [hint for each in STATISTICS.values() for hint in each.hints.values()]
     summaries = {summary_of(each).replace("``", "") for each in KINDS}
-    return summaries | {text for hint in hints for text in (hint.label, hint.help) if text}
+    said = (
+        text
+        for hint in hints
+        for text in (hint.label, hint.help, *hint.options.values(), *hint.members.values())
+    )
+    return summaries | choices() | {text for text in said if text}
+
+
+def choices() -> set[str]:
+    """Return the choices of fields that have no name of their own but their words."""
+    schema = Schema({}, Adjacency.ADD_REMOVE, rows=None, max_rows=1)
+    return {
+        str(shown)
+        for kind in STATISTICS
+        for name in {each.name for each in fields(STATISTICS[kind])} - {*CONTROLS, "kind"}
+        for field in controls_of(name, kind, schema)
+        for value, shown in field.options
+        if isinstance(shown, Phrase)
+    }
 
 
 def of_problems() -> set[str]:
@@ -125,7 +156,8 @@ def of_problems() -> set[str]:
 
 def texts() -> set[str]:
     """Return every text that pages show in the reader's language."""
-    return {*of_templates(), *of_modules(), *names(), *of_hints(), *of_problems()}
+    stated = of_mechanisms(MECHANISMS)
+    return {*of_templates(), *of_modules(), *stated, *names(), *of_hints(), *of_problems()}
 
 
 def catalogue_of(language: str) -> Catalog:
@@ -344,13 +376,20 @@ def test_a_language_is_the_persons_and_comes_with_signing_in(
         assert browsing.open("/desk").tree.get("lang") == "en"
 
 
+_NUMBERED = re.compile(
+    r"(?i:Satz|Th[eé]or[eè]m\w*|Proposition|Korollar|Corollaire|Lemm[ae]|Section|Abschnitt) [\d.]+"
+)
+"""Where a paper says something: that is no amount."""
+
+
 def english_numbers(page: str) -> list[str]:
     """Return the numbers with a point that a page shows outside of times, code and English."""
     tree = html.document_fromstring(page)
     apart = "//time | //code | //pre | //script | //option | //*[@lang='en'] | //*[@class='code']"
     for each in tree.xpath(apart):
         each.getparent().remove(each)
-    found = re.findall(r"(?<![\w.])\d+\.\d+(?![\w.])", tree.xpath("string(//main)"))
+    text = _NUMBERED.sub("", tree.xpath("string(//main)"))
+    found = re.findall(r"(?<![\w.])\d+\.\d+(?![\w.])", text)
     thousands = re.compile(r"[1-9]\d{0,2}(\.\d{3})+")  # as German writes them
     return [each for each in found if not thousands.fullmatch(each)]
 

@@ -49,7 +49,7 @@ from app.desk.questions import (
     summary_of,
     survivors,
 )
-from app.desk.rendering import new_form_key, page, path_of
+from app.desk.rendering import new_form_key, page, path_of, say_in
 from app.desk.routes import AskingVisitor, State, router_of, state_of
 from app.domain.datasets import columns_json, derived_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
@@ -59,13 +59,13 @@ from app.services.people.keys import Caller
 from app.services.plans.questions import KINDS, POLICY_KINDS
 from app.services.plans.wording import asked as in_words
 from app.services.releases.releases import OWN_KEY
-from app.tidy.names import words
-from app.web.languages import marked
+from app.tidy.names import marked, words
 from app.web.requests.questions import PreviewRequest, made_of, request_in
 from app.web.state import AppState, while_there
 from mechanisms.catalog import STATISTICS
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
+_DRY = marked("Numbers from synthetic rows")
 router = router_of("asking")
 
 _BY_EPSILON, _BY_ACCURACY = "epsilon", "accuracy"
@@ -307,7 +307,10 @@ class Asking:
             self.facts.id, asked.question, asked.assume.assumptions, caller=self.visitor
         )
         columns = {**columns_json(self.facts.columns), **derived_json(self.facts.columns)}
-        return {"estimate": run, "numbers": numbers_of(run, "Numbers from synthetic rows", columns)}
+        return {
+            "estimate": run,
+            "numbers": numbers_of(run, _DRY, columns, say=say_in(self.request)),
+        }
 
     async def _read(self, form: Form) -> PreviewRequest:
         """Return the request that a form makes, with the accuracy that is wanted."""
@@ -341,6 +344,7 @@ class Asking:
             asked.question,
             asked.options,
             freed=self.freed,
+            say=say_in(self.request),
             caller=self.visitor,
         )
         if asked.accuracy is not None and found.estimate["accuracy"]["epsilon"] is None:

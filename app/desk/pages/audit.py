@@ -22,8 +22,8 @@ from app.services.datasets.accounting import in_epsilons
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
 from app.services.publishing.published import odds_at_most
+from app.tidy.names import marked
 from app.tidy.pivots import csv_text
-from app.web.languages import marked
 from app.web.state import AppState
 
 router = router_of("audit")

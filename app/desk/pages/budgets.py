@@ -29,7 +29,7 @@ from app.domain.problems import Problem
 from app.services.datasets.accounting import in_epsilons
 from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
-from app.web.languages import marked
+from app.tidy.names import marked
 from app.web.requests.schemas import CapRequest, GrantRequest
 from mechanisms.privacy import Epsilon
 

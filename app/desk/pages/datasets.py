@@ -28,6 +28,7 @@ from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
 from app.services.plans.missing import fills_in_words
 from app.services.plans.questions import POLICY_KINDS
+from app.tidy.names import marked
 from app.web.requests.schemas import DatasetEdit
 from app.web.state import AppState
 
@@ -221,10 +222,13 @@ _RENAMED = {
     "policy.max_epsilon_per_release": "max_epsilon_per_release",
     "policy.allowed": "allowed",
 }
-_LABELS = {"reviewers": "Who decides", "allowed": "Statistics that may be asked"}
+_LABELS = {"reviewers": marked("Who decides"), "allowed": marked("Statistics that may be asked")}
 _CHOICES: Mapping[str, Any] = {
     "reviews": [(each, each) for each in ("never", "always", "above")],
-    "reviewers": [("1", "one"), ("2", "two, who do not see each other’s vote")],
+    "reviewers": [
+        ("1", marked("one curator")),
+        ("2", marked("two, who do not see each other’s vote")),
+    ],
     "kinds": [(kind, kind.replace("_", " ")) for kind in POLICY_KINDS],
 }
 

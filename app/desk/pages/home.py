@@ -27,8 +27,9 @@ from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
 from app.services.releases.releases import ReleaseRecord
 from app.services.searching import MOST_CHARACTERS, NEWEST
+from app.tidy.names import marked
 from app.web.anonymous import base_of
-from app.web.languages import LANGUAGES, marked
+from app.web.languages import LANGUAGES
 from app.web.state import AppState
 
 router = router_of("home")

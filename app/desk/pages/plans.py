@@ -35,7 +35,7 @@ from app.domain.reviews import Decision, PlanState
 from app.services.people.keys import Caller
 from app.services.plans.previews import PlannedQuestion
 from app.services.reviewing.study_plans import NOT_REVIEWED, PLAN_NOTICE, PlanView
-from app.web.languages import marked
+from app.tidy.names import marked
 from app.web.requests.questions import PlanDecisionRequest, PlannedReleaseRequest
 from app.web.state import AppState
 

@@ -25,7 +25,7 @@ from app.desk.forms import (
     read_as,
     read_form,
 )
-from app.desk.rendering import page, path_of
+from app.desk.rendering import page, path_of, say_in
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of, state_of
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -37,10 +37,10 @@ from app.services.publishing.published import changes_at_most, columns_of, loss_
 from app.services.releases.public_moments import tidy_csv
 from app.services.releases.synthetic import MEDIA_TYPES, Wanted
 from app.services.scripts import Language
+from app.tidy.names import Phrase, marked, words
 from app.tidy.office import WORD
 from app.tidy.printed import Printed, printed_any
 from app.web.anonymous import base_of
-from app.web.languages import marked
 from app.web.requests.questions import SyntheticRequest
 from app.web.requests.schemas import PublicationRequest, PublicationWithdrawalRequest
 from app.web.state import AppState, while_there
@@ -51,7 +51,7 @@ _SHOWN = 200
 _REVIEWED = ("awaiting_review", "changes_requested", "rejected", "withdrawn", "expired")
 """What a list may be limited to: when a draw ends is not public before its deadline."""
 _LATEST = 2**62  # above every release's number, so that the first page is one like others
-_CHART = "The released numbers"
+_CHART = marked("The released numbers")
 _COMPARED = 400
 """Cells of a table that are shown next to synthetic ones."""
 _MOST_DIGITS = 20
@@ -107,9 +107,10 @@ def _name(state: AppState, dataset: str) -> str:
 def _told(facts: DatasetFacts) -> str:
     """Return a data set's name; another one may have that of an archived one."""
     name = facts.record.name
-    return (
-        name if facts.record.status.value == "active" else f"{name} ({facts.record.status.value})"
-    )
+    status = facts.record.status.value
+    if status == "active":
+        return name
+    return Phrase("%(name)s (%(status)s)", {"name": name, "status": words(status)})
 
 
 @router.get("/releases/{release}")
@@ -412,7 +413,9 @@ async def _shown(
     facts = await state.services.datasets.present(answer["dataset"])
     columns = columns_of(facts, answer["statistic"])
     wanted = Arrangement.of(request)
-    numbers = numbers_of(answer, _CHART, columns, wanted) if answer["value"] else None
+    numbers = (
+        numbers_of(answer, _CHART, columns, wanted, say_in(request)) if answer["value"] else None
+    )
     return page(
         request,
         "release.html",

@@ -36,7 +36,7 @@ from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, heading_of
 from app.services.plans.questions import read_question, spelled
 from app.services.releases.releases import ReleaseRecord
-from app.web.languages import marked
+from app.tidy.names import marked
 from app.web.requests.schemas import CommentRequest, DecisionRequest
 from app.web.state import AppState
 

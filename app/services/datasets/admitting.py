@@ -31,6 +31,7 @@ from app.services.people.keys import Caller
 from app.store import DatasetRecord, DatasetStatus, Reader, UnitOfWork
 from app.vault.lineage import Origin
 from mechanisms.privacy import Adjacency, Epsilon
+from mechanisms.words import worded
 
 # What a curator declares about the columns of a data set, read as a whole
 
@@ -273,12 +274,15 @@ def _extended(earlier: DatasetRecord, added: ColumnsSpec) -> Mapping[str, object
 
 def _occasion(new: NewDataset) -> str:
     """Return the reason an account is opened, for its first entry."""
-    said = (
-        f"data set upload, same people in an earlier data set: {new.same_people.replace('_', ' ')}"
-    )
+    same = new.same_people.replace("_", " ")
     if new.overlap_reason is None:
-        return said
-    return f"{said}, overlap overridden: {new.overlap_reason}"
+        return worded("data set upload, same people in an earlier data set: %(same)s", same=same)
+    return worded(
+        "data set upload, same people in an earlier data set: %(same)s, overlap overridden: "
+        "%(reason)s",
+        same=same,
+        reason=new.overlap_reason,
+    )
 
 
 def require_replaceable(reader: Reader, dataset: str, *, hidden: Collection[str] = ()) -> None:

@@ -50,6 +50,7 @@ from mechanisms.privacy import ONE_ROW, Epsilon, Guarantee
 from mechanisms.statistics.questions import Question as RowQuestion
 from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.stack import Stack
+from mechanisms.words import worded
 
 _MOST_KEPT = 256
 """As many expected errors are kept with a release; those of known laws are in its noise."""
@@ -314,10 +315,12 @@ def _method(inference: Inference) -> str:
     nothing = [_labelled(term) for term in (*inference.terms, *inference.fit) if term.open]
     if not nothing:
         return inference.method
-    return (
-        f"{inference.method}. The noise is too large to say anything of {', '.join(nothing)}: "
-        "there the interval is all that the public bounds allow"
+    open_ended = worded(
+        "The noise is too large to say anything of %(numbers)s: there the interval is all that the "
+        "public bounds allow",
+        numbers=", ".join(nothing),
     )
+    return f"{inference.method}. {open_ended}"
 
 
 def _labelled(term: Term) -> str:
@@ -579,8 +582,13 @@ def _citation(record: ReleaseRecord, facts: DatasetFacts, question: Question) ->
     whose = str(facts.schema.adjacency)
     if facts.schema.protects != ONE_ROW:
         whose += f", {facts.schema.protects.words}"
-    return (
-        f"{kinds_in_words(question.kinds)} of the data set “{facts.record.name}”, "
-        f"released with {question.epsilon}-differential privacy ({whose}) "
-        f"by Release Desk on {record.charged_at[:10]}, release {record.id}."
+    return worded(
+        "%(kinds)s of the data set “%(name)s”, released with %(epsilon)s-differential privacy "
+        "(%(whose)s) by Release Desk on %(day)s, release %(id)s.",
+        kinds=kinds_in_words(question.kinds),
+        name=facts.record.name,
+        epsilon=question.epsilon,
+        whose=whose,
+        day=record.charged_at[:10],
+        id=record.id,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from itertools import chain
 from typing import Any
 
 from app.services.plans.questions import Question
-from app.tidy.names import condition, words
+from app.tidy.names import Phrase, all_of, condition, joined, marked, of, words, written
 from mechanisms.catalog import STATISTICS
 from mechanisms.expressions.parsing import parse
 from mechanisms.words import listed
@@ -30,17 +30,8 @@ _NAMING = (
 _MOST_NAMED = 4
 
 
-Say = Callable[[str], str]
-"""What translates a text of English."""
-
-
-def marked(text: str) -> str:
-    """Return a text that catalogues of other languages must have."""
-    return text
-
-
-def asked(statistic: Mapping[str, Any], say: Say = str) -> str:
-    """Return what a statistic is and of which columns, as words; ``say`` translates them.
+def asked(statistic: Mapping[str, Any]) -> Phrase:
+    """Return what a statistic is and of which columns, as words.
 
     >>> asked({"kind": "mean", "columns": ["income", "food"], "where": [{"column": "age"}]})
     'mean of income, food, with conditions'
@@ -54,30 +45,32 @@ def asked(statistic: Mapping[str, Any], say: Say = str) -> str:
     'Welch’s t test of income by sex'
     """
     if "parts" in statistic:
-        return "; ".join(asked(part["statistic"], say) for part in statistic["parts"])
-    text = say(_kind_of(statistic))
-    if of := statistic.get("formula") or _several(_counted(statistic), say):
-        linked = marked("%(kind)s %(columns)s") if _precedes(statistic) else _OF
-        text = say(linked) % {"kind": text, "columns": of}
-    if statistic.get("features") and not statistic.get("formula"):
-        features = _several(statistic["features"], say)
-        text = say(marked("%(text)s on %(columns)s")) % {"text": text, "columns": features}
+        return joined((asked(part["statistic"]) for part in statistic["parts"]), "; ")
     compared = [statistic["groups"]] if statistic.get("groups") else []
-    if by := [*compared, *(statistic.get("by") or ())]:
-        *first, last = map(_named, by)
-        both = {"first": ", ".join(first), "last": last}
-        groups = say(marked("%(first)s and %(last)s")) % both if first else last
-        text = say(marked("%(text)s by %(columns)s")) % {"text": text, "columns": groups}
-    return (
-        say(marked("%(text)s, with conditions")) % {"text": text}
-        if statistic.get("where")
-        else text
+    text = _asked(
+        statistic,
+        of=statistic.get("formula") or _several(_counted(statistic)),
+        features=_several(statistic.get("features") or ()),
+        by=[_named(each) for each in (*compared, *(statistic.get("by") or ()))],
     )
+    return marked("%(text)s, with conditions", text=text) if statistic.get("where") else text
 
 
-def _kind_of(statistic: Mapping[str, Any]) -> str:
+def _asked(statistic: Mapping[str, Any], *, of: str, features: str, by: Sequence[str]) -> Phrase:
+    """Return a kind of statistic with what it is of, on and by, as far as these are there."""
+    text = _kind_of(statistic)
+    if of and _precedes(statistic):
+        text = marked("%(kind)s %(columns)s", kind=text, columns=of)
+    elif of:
+        text = marked("%(kind)s of %(columns)s", kind=text, columns=of)
+    if features and not statistic.get("formula"):
+        text = marked("%(text)s on %(columns)s", text=text, columns=features)
+    return marked("%(text)s by %(columns)s", text=text, columns=all_of(by)) if by else text
+
+
+def _kind_of(statistic: Mapping[str, Any]) -> Phrase:
     found = (called.get(str(statistic.get(name))) for name, called in _named_by(statistic).items())
-    return next(filter(None, found), words(str(statistic["kind"])))
+    return Phrase(next(filter(None, found), words(str(statistic["kind"]))))
 
 
 def _named_by(statistic: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
@@ -98,9 +91,6 @@ def _counted(statistic: Mapping[str, Any]) -> Sequence[object]:
     return statistic.get("columns") or pair
 
 
-_OF = marked("%(kind)s of %(columns)s")
-
-
 def _precedes(statistic: Mapping[str, Any]) -> bool:
     """Return whether a kind is before its columns without "of", as in "mean income by sex"."""
     asked = STATISTICS.get(str(statistic["kind"]))
@@ -116,13 +106,11 @@ def kinds_in_words(kinds: Sequence[str]) -> str:
     return listed(list(map(words, dict.fromkeys(kinds))))
 
 
-def _several(names: Sequence[object], say: Say = str) -> str:
+def _several(names: Sequence[object]) -> Phrase:
     """Return names, of many the first."""
     more = len(names) - _MOST_NAMED
-    first = ", ".join(map(_named, names[:_MOST_NAMED]))
-    if more <= 0:
-        return first
-    return say(marked("%(first)s and %(count)s more")) % {"first": first, "count": more}
+    first = joined(map(_named, names[:_MOST_NAMED]))
+    return first if more <= 0 else marked("%(first)s and %(count)s more", first=first, count=more)
 
 
 def _named(part: object) -> str:
@@ -167,52 +155,61 @@ def _columns(part: Any) -> Iterator[str]:
             yield from _columns(each)
 
 
-def in_words(question: Question) -> str:
+def in_words(question: Question) -> Phrase:
     """Return a question as a sentence.
 
     Rare fields are written as ``name = value`` where they differ from their defaults.
     """
     statistic: Any = question.to_json()["statistic"]
-    parts = [asked_in_full(statistic), f"for an epsilon of {question.epsilon}"]
+    parts = [
+        asked_in_full(statistic),
+        marked("for an epsilon of %(epsilon)s", epsilon=question.epsilon),
+    ]
     if question.mechanism != "auto":
-        parts.append(f"drawn by {question.mechanism.replace('_', ' ')}")
+        parts.append(marked("drawn by %(mechanism)s", mechanism=words(question.mechanism)))
     if question.norm != "auto":
-        parts.append(f"in the {question.norm} norm")
+        parts.append(marked("in the %(norm)s norm", norm=question.norm))
     if question.inference is not None:
-        parts.append(f"of which at most {question.inference} goes to standard errors")
-    sentence = ", ".join(parts)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+        share = question.inference
+        parts.append(marked("of which at most %(share)s goes to standard errors", share=share))
+    return Phrase("%(sentence)s.", {"sentence": joined(parts).capitalized()})
 
 
-def asked_in_full(statistic: Mapping[str, Any]) -> str:
+def asked_in_full(statistic: Mapping[str, Any]) -> Phrase:
     """Return what a statistic is, of which records too, so that nothing of it is left out.
 
     >>> where = [{"column": "sex", "op": "==", "value": "f"}]
     >>> asked_in_full({"kind": "sum", "columns": ["pay", "tax"], "where": where})
     'sum of pay, tax, where sex is f'
     """
-    return ", ".join(_statistic(statistic))
+    return joined(_statistic(statistic))
 
 
-def _statistic(statistic: Mapping[str, Any]) -> Iterator[str]:
-    kind = _kind_of(statistic)
+def _statistic(statistic: Mapping[str, Any]) -> Iterator[Phrase]:
     if "parts" in statistic:
-        parts = ("; ".join(_statistic(part["statistic"])) for part in statistic["parts"])
-        yield f"{kind} of ({') and ('.join(parts)})"
+        parts = [
+            Phrase("(%(part)s)", {"part": joined(_statistic(part["statistic"]), "; ")})
+            for part in statistic["parts"]
+        ]
+        yield of(_kind_of(statistic), all_of(parts, " and "))
         return
-    groups = [_value(each) for each in statistic.get("by") or ()]
-    yield f"{kind}{_subject(statistic)}" + (f" by {listed(groups)}" if groups else "")
+    yield _asked(
+        statistic,
+        of=statistic.get("formula") or _value(_counted(statistic)),
+        features=_value(statistic.get("features") or ()),
+        by=[_value(each) for each in statistic.get("by") or ()],
+    )
     for each in statistic.get("where") or ():
-        yield f"where {condition(each)}"
+        yield marked("where %(condition)s", condition=condition(each))
     for name, text in (statistic.get("derive") or {}).items():
-        yield f"with {name} = {_value(text)}"
+        yield marked("with %(name)s = %(value)s", name=name, value=_value(text))
     for name, edges in (statistic.get("edges") or {}).items():
-        yield f"edges of {name} = {_value(edges)}"
+        yield marked("edges of %(column)s = %(value)s", column=name, value=_value(edges))
     usual = _defaults(str(statistic["kind"]))
     stated = _STATED | _named_by(statistic).keys()
     for name, value in statistic.items():
         if name not in stated and value not in (None, (), [], {}, usual.get(name)):
-            yield f"{name.replace('_', ' ')} = {_value(value)}"
+            yield joined([name.replace("_", " "), _value(value)], " = ")
 
 
 @cache
@@ -225,27 +222,15 @@ def _defaults(kind: str) -> Mapping[str, object]:
     }
 
 
-def _subject(statistic: Mapping[str, Any]) -> str:
-    if statistic.get("formula"):
-        return f" of {statistic['formula']}"
-    counted, features = _counted(statistic), statistic.get("features")
-    of = f"{' ' if _precedes(statistic) else ' of '}{_value(counted)}" if counted else ""
-    return f"{of} on {_value(features)}" if features else of
-
-
 def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, str):
-        return value
     if isinstance(value, Mapping):
         return _part(value)
-    if isinstance(value, Sequence):
-        return ", ".join(map(_value, value))
-    return str(value).removesuffix(".0")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return joined(map(_value, value))
+    return written(value)
 
 
-def _part(part: Mapping[str, Any]) -> str:
+def _part(part: Mapping[str, Any]) -> Phrase:
     """Return a target, a feature, a group's bands or an expression, whole.
 
     >>> _part({"product": ["age", {"column": "sex", "reference": "m"}, {"log": "pay"}]})
@@ -256,23 +241,33 @@ def _part(part: Mapping[str, Any]) -> str:
     'age in bands of step 5 and no others'
     """
     if "product" in part:
-        return " × ".join(map(_value, part["product"]))
+        return joined(map(_value, part["product"]), " × ")
     if "log" in part:
-        return f"log({part['log']})"
-    if not part.keys() & {"expr", "column", "step"}:  # numbers by name
-        return ", ".join(f"{name} {_value(each)}" for name, each in part.items())
+        return Phrase(f"log({part['log']})")
     if "step" in part:
-        return f"step {_value(part['step'])}"
+        return marked("step %(width)s", width=_value(part["step"]))
+    if not part.keys() & {"expr", "column"}:  # numbers by name
+        return joined(joined([name, _value(each)], " ") for name, each in part.items())
     name = str(part.get("expr") or part.get("column"))
     if "op" in part:
-        return f"{name} {part['op']} {_value(part['value'])}"
-    for member, spelled in (
-        ("reference", "relative to"),
-        ("edges", "in bands of"),
-        ("lower", "from"),
-    ):
-        if part.get(member) is not None:
-            name += f" {spelled} {_value(part[member])}"
-    if part.get("outside") == "drop":
-        name += " and no others"
-    return f"{name} to {_value(part['upper'])}" if part.get("upper") is not None else name
+        return joined([name, str(part["op"]), _value(part["value"])], " ")
+    return _within(name, part)
+
+
+_WITHIN = {
+    "reference": marked("%(name)s relative to %(value)s"),
+    "edges": marked("%(name)s in bands of %(value)s"),
+    "lower": marked("%(name)s from %(value)s"),
+    "outside": marked("%(name)s and no others"),
+    "upper": marked("%(name)s to %(value)s"),
+}
+"""What members of a column of a question say of it, in this order."""
+
+
+def _within(name: str, part: Mapping[str, Any]) -> Phrase:
+    said = Phrase(name)
+    for member, text in _WITHIN.items():
+        value = part.get(member)
+        if value is not None and (member != "outside" or value == "drop"):
+            said = Phrase(text, {"name": said, "value": _value(value)})
+    return said

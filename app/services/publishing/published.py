@@ -35,7 +35,7 @@ from app.services.releases.receipts import Receipts
 from app.services.transparency.log import EntryProof, LogService
 from app.store import ReleaseRecord
 from app.store.publishing import PublicationRecord
-from app.tidy.names import Labels, labels_of
+from app.tidy.names import Labels, Phrase, joined, labels_of, marked, words
 from app.tidy.rows import Row, rows_of
 from mechanisms.accounting import epsilon_of, units
 from mechanisms.catalog import written_guarantee
@@ -128,17 +128,17 @@ class Published:
         return tuple(self.publication.kinds.split())
 
     @property
-    def title(self) -> str:
+    def title(self) -> Phrase:
         """Return what it is, in a line."""
-        return f"{self.about[:1].upper()}{self.about[1:]} in “{self.dataset}”"
+        return marked("%(about)s in “%(name)s”", about=self.about.capitalized(), name=self.dataset)
 
     @property
-    def about(self) -> str:
+    def about(self) -> Phrase:
         """Return what was asked, as words."""
         return asked(json.loads(self.release.request)["statistic"])
 
     @property
-    def question(self) -> str:
+    def question(self) -> Phrase:
         """Return what was asked in full, with its conditions: which records a number is about."""
         return asked_in_full(json.loads(self.release.request)["statistic"])
 
@@ -422,35 +422,94 @@ def _factor(epsilon: float) -> str:
     return f"{math.exp(epsilon):.3g}"
 
 
-def methods(published: Published) -> str:
+def methods(published: Published) -> Phrase:
     """Return a paragraph for the methods section of a paper, ready to paste."""
-    answer = published.answer
-    promised = answer["guarantee"]
-    norm = f" in the {answer['norm']} norm" if answer.get("norm") else ""
-    exact = ", and drawn exactly, without rounding error" if promised["exact"] else ""
+    promised = published.answer["guarantee"]
     bounds = bounds_in_words(published)
-    return (
-        f"We report the {published.about} of the data set “{published.dataset}”, released under "
-        f"{promised['definition']} with {' = '.join(loss_of(promised))} and "
-        f"{promised['adjacency'].replace('_', '-')} adjacency ({promised['protects']}). "
-        f"What was asked, in full: {published.question}. "
-        f"{''.join(f'{each} ' for each in published.about_records)}"
-        f"{f'Columns were clamped to public bounds: {bounds}. ' if bounds else ''}"
-        f"The noise was calibrated by the {answer['mechanism'].replace('_', '-')} mechanism{norm} "
-        f"({promised['theorem']}; sensitivity {promised['sensitivity']} "
-        f"{promised['sensitivity_unit']}){exact}. The release {published.id} is entry "
-        f"{published.release.seq} of account {published.release.account} in a hash-chained privacy "
-        f"ledger, and carries a signed receipt ({published.software})."
+    return joined(
+        (
+            marked(
+                "We report the %(about)s of the data set “%(name)s”, released under %(definition)s "
+                "with %(loss)s and %(adjacency)s adjacency (%(protects)s).",
+                about=published.about,
+                name=published.dataset,
+                definition=Phrase(promised["definition"]),
+                loss=joined(loss_of(promised), " = "),
+                adjacency=promised["adjacency"].replace("_", "-"),
+                protects=promised["protects"],
+            ),
+            marked("What was asked, in full: %(question)s.", question=published.question),
+            *(Phrase("%(sentence)s", {"sentence": each}) for each in published.about_records),
+            *(
+                [marked("Columns were clamped to public bounds: %(bounds)s.", bounds=bounds)]
+                * bool(bounds)
+            ),
+            _noise_of(published.answer),
+            marked(
+                "The release %(id)s is entry %(seq)s of account %(account)s in a hash-chained "
+                "privacy ledger, and carries a signed receipt (%(software)s).",
+                id=published.id,
+                seq=published.release.seq,
+                account=published.release.account,
+                software=published.software,
+            ),
+        ),
+        " ",
     )
 
 
-def bounds_in_words(published: Published) -> str:
+_CALIBRATED = {
+    (True, True): marked(
+        "The noise was calibrated by the mechanism %(mechanism)s in the %(norm)s norm "
+        "(%(theorem)s; sensitivity %(sensitivity)s %(unit)s), and drawn exactly, without rounding "
+        "error."
+    ),
+    (True, False): marked(
+        "The noise was calibrated by the mechanism %(mechanism)s in the %(norm)s norm "
+        "(%(theorem)s; sensitivity %(sensitivity)s %(unit)s)."
+    ),
+    (False, True): marked(
+        "The noise was calibrated by the mechanism %(mechanism)s (%(theorem)s; sensitivity "
+        "%(sensitivity)s %(unit)s), and drawn exactly, without rounding error."
+    ),
+    (False, False): marked(
+        "The noise was calibrated by the mechanism %(mechanism)s (%(theorem)s; sensitivity "
+        "%(sensitivity)s %(unit)s)."
+    ),
+}
+"""What a paper says of the noise, by whether there is a norm, and whether draws are exact."""
+
+
+def _noise_of(answer: Mapping[str, Any]) -> Phrase:
+    promised, norm = answer["guarantee"], answer.get("norm")
+    return Phrase(
+        _CALIBRATED[bool(norm), bool(promised["exact"])],
+        {
+            "mechanism": words(answer["mechanism"]),
+            "norm": norm or "",
+            "theorem": promised["theorem"],
+            "sensitivity": str(promised["sensitivity"]),
+            "unit": promised["sensitivity_unit"],
+        },
+    )
+
+
+def bounds_in_words(published: Published) -> Phrase:
     """Return the bounds of the columns, as "age 0 to 100 years"."""
-    return "; ".join(
-        f"{name} {column['lower']} to {column['upper']}"
-        + (f" {column['unit_of_measure']}" if "unit_of_measure" in column else "")
-        for name, column in published.columns.items()
-        if "lower" in column
+    return joined(
+        (
+            joined(
+                [
+                    name,
+                    marked("%(low)s to %(high)s", low=column["lower"], high=column["upper"]),
+                    *filter(None, [column.get("unit_of_measure")]),
+                ],
+                " ",
+            )
+            for name, column in published.columns.items()
+            if "lower" in column
+        ),
+        "; ",
     )
 
 

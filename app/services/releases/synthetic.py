@@ -30,6 +30,7 @@ from mechanisms.domain import Schema
 from mechanisms.margins.synthetic import SyntheticTable, described, synthesize, synthesizing_ms
 from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.tables import MarginStatistic
+from mechanisms.words import worded
 
 Format = Literal["csv", "parquet"]
 MOST_SEED = (1 << 53) - 1
@@ -39,7 +40,7 @@ MEDIA_TYPES: Mapping[Format, str] = {
     "csv": "text/csv; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
 }
-STATEMENT = (
+STATEMENT = worded(
     "Synthetic rows, drawn from a model of the released tables: no row is of a real person. They "
     "have the privacy guarantee of the release and cost nothing. The model has some of the tables "
     "as they were released, and other relations of columns only as far as those imply them."

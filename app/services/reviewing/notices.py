@@ -52,23 +52,23 @@ from app.store import Reader, Store, UnitOfWork
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.records import text_of
 from app.store.ledger.reviewing.notices import NoticeRecord
-from app.tidy.names import words
+from app.tidy.names import Phrase, joined, marked, words
 
 __all__ = ["InboxService", "Notice", "notice_of"]
 
 _SAID = {
-    Event.ASKED: "{who} asks for {it}",
-    Event.CHANGES_REQUESTED: "{who} wants changes to {it}",
-    Event.REVISED: "{who} has revised the request for {it}",
-    Event.ANSWERED: "{who} has answered the reviewers of {it}",
-    Event.COMMENTED: "{who} has commented on {it}",
-    Event.CONFLICT: "Two reviewers have voted unlike on {it}",
-    Event.APPROVED: "{who} has approved {it}",
-    Event.REJECTED: "{who} has rejected {it}",
-    Event.WITHDRAWN: "{who} has withdrawn {it}",
-    Event.EXPIRED: "The time for {it} has passed",
-    Event.RELEASED: "The result is there of {it}",
-    Event.VOID: "Nothing could be drawn for {it}",
+    Event.ASKED: marked("%(who)s asks for %(it)s of %(name)s: %(asked)s"),
+    Event.CHANGES_REQUESTED: marked("%(who)s wants changes to %(it)s of %(name)s: %(asked)s"),
+    Event.REVISED: marked("%(who)s has revised the request for %(it)s of %(name)s: %(asked)s"),
+    Event.ANSWERED: marked("%(who)s has answered the reviewers of %(it)s of %(name)s: %(asked)s"),
+    Event.COMMENTED: marked("%(who)s has commented on %(it)s of %(name)s: %(asked)s"),
+    Event.CONFLICT: marked("Two reviewers have voted unlike on %(it)s of %(name)s: %(asked)s"),
+    Event.APPROVED: marked("%(who)s has approved %(it)s of %(name)s: %(asked)s"),
+    Event.REJECTED: marked("%(who)s has rejected %(it)s of %(name)s: %(asked)s"),
+    Event.WITHDRAWN: marked("%(who)s has withdrawn %(it)s of %(name)s: %(asked)s"),
+    Event.EXPIRED: marked("The time for %(it)s of %(name)s has passed: %(asked)s"),
+    Event.RELEASED: marked("The result is there of %(it)s of %(name)s: %(asked)s"),
+    Event.VOID: marked("Nothing could be drawn for %(it)s of %(name)s: %(asked)s"),
 }
 
 
@@ -179,12 +179,14 @@ def notice_of(
             return None
         event = Event.VOID if about.state is ReleaseState.VOID else event
     who = "the service" if record.actor == SYSTEM else record.actor
-    said = _SAID[event].format(who=who, it=about.it)
     named = dataset.account not in restricted
-    of = f"“{dataset.name}”" if named else "a restricted data set"
+    of = f"“{dataset.name}”" if named else marked("a restricted data set")
     why = record.reason if event is not Event.ASKED else about.purpose
-    by = "" if who == record.requester else f", asked by {record.requester}"
     asked = about.asked if named or record.study_plan is None else about.size
+    if who != record.requester:
+        asked = marked("%(asked)s, asked by %(person)s", asked=asked, person=record.requester)
+    called = marked("the service") if record.actor == SYSTEM else who
+    values = {"who": called, "it": about.it, "name": of, "asked": asked}
     return Notice(
         number=record.number,
         id=record.id,
@@ -195,7 +197,7 @@ def notice_of(
         dataset=dataset.id,
         requester=record.requester,
         who=who,
-        what=f"{said} of {of}: {asked}{by}",
+        what=Phrase(_SAID[event], values),
         why=why if named else None,
         at=record.at,
         read=record.read_at is not None or record.actor == person,
@@ -220,11 +222,11 @@ def _about(reader: Reader, record: NoticeRecord, moments: PublicMoments) -> _Abo
         if plan is None:
             return None
         count = len(plan.questions)
-        size = f"{count} question{'s' if count > 1 else ''}"
+        size = marked("%(count)s questions", count=count) if count > 1 else marked("1 question")
         return _About(
-            it="a study plan",
+            it=marked("a study plan"),
             dataset=plan.dataset,
-            asked=f"“{plan.name}”, {size}",
+            asked=joined([f"“{plan.name}”", size]),
             size=size,
             purpose=plan.purpose,
         )
@@ -232,9 +234,10 @@ def _about(reader: Reader, record: NoticeRecord, moments: PublicMoments) -> _Abo
     if release is None:
         return None
     question = read_question(release.request)
-    asked = f"{', '.join(dict.fromkeys(map(words, question.kinds)))}, epsilon {question.epsilon}"
+    kinds = joined(dict.fromkeys(map(words, question.kinds)))
+    asked = joined([kinds, marked("epsilon %(epsilon)s", epsilon=question.epsilon)])
     return _About(
-        it="a release",
+        it=marked("a release"),
         dataset=release.dataset,
         asked=asked,
         size=asked,
