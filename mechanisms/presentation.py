@@ -46,7 +46,7 @@ _IN_NOISE = f"{AT_THE_EDGE} The noise interval shows where it may be."
 
 def shown(outcome: Outcome, statistic: Statistic, schema: Schema) -> Outcome:
     """Return an outcome with times as texts, with ratios, its uninformative numbers listed."""
-    outcome = _with_edges(_with_ratios(outcome, statistic), statistic)
+    outcome = with_edges(_with_ratios(outcome, statistic), statistic)
     if not _tells_times(statistic, schema):
         return outcome
     change = partial(_changed, statistic=statistic, schema=schema, change=_text)
@@ -121,7 +121,7 @@ def _exp_both(ends: tuple[float, float]) -> tuple[float, float]:
     return _exp(ends[0]), _exp(ends[1])
 
 
-def _with_edges(outcome: Outcome, statistic: Statistic) -> Outcome:
+def with_edges(outcome: Outcome, statistic: Statistic) -> Outcome:
     """Return an outcome that names the numbers which a clamp has moved to a limit."""
     if not _clamps(statistic):
         return outcome

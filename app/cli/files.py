@@ -198,6 +198,7 @@ def datasets_check(*, file: Path, spec: BinaryIO, as_json: bool) -> None:
         click.echo(f"refused: {problem.detail}", err=True)
         for line in extra_lines(problem.extras):
             click.echo(f"  {line}", err=True)
+        click.echo(problem.remedy, err=True)
         sys.exit(REFUSED)
     fields = {name: value for name, value in report.to_json().items() if value is not None}
     fields["warnings"] = [{"column": name, "message": text} for name, text in report.warnings()]

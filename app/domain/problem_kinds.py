@@ -45,7 +45,8 @@ _OF_FILES = (
         "Read `problems`, each kind of fault once: how often it is in which columns, and its first "
         "rows, counted from 1 after the header. `source` says which header is a column's. "
         "`missing`, `na`, `unreadable` and a category's `other` say in the spec what becomes of "
-        "such cells.",
+        "such cells; `decimal`, `thousands`, `format`, `true` and `false` say how they are "
+        "written.",
         {
             "problems": "list of {reason, count, rows, columns}, and file where there are several: "
             "columns is a list of {column, count, rows}, empty for a fault of whole rows or of the "

@@ -26,15 +26,25 @@ noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import floor, sqrt
 from typing import Any, cast
 
-from mechanisms.contract import Inference, Json, Noise, Outcome, Statistic, Term
+from mechanisms.contract import (
+    IN_CONFIDENCE,
+    Edge,
+    Inference,
+    Json,
+    Noise,
+    Outcome,
+    Statistic,
+    Term,
+)
 from mechanisms.derivations import derive, parts_of
 from mechanisms.domain import CategoryColumn, Column, Schema
+from mechanisms.presentation import with_edges
 from mechanisms.statistics.facts.readings import Released
 from mechanisms.statistics.mean import Mean
 from mechanisms.statistics.questions import viewed
@@ -89,6 +99,8 @@ class Number:
     std: float | None = None
     noise: Interval | None = None
     confidence: Interval | None = None
+    edge: str | None = None
+    """Why it is no estimate, where it was clamped."""
 
     @property
     def interval(self) -> Interval | None:
@@ -347,7 +359,14 @@ def outcome(layout: Layout, released: Released, schema: Schema) -> Outcome:
             ),
         ),
         inference=_inference(layout, numbers, contrasts, read),
+        edges=(*_edges("rows", numbers), *_edges("differences", contrasts)),
     )
+
+
+def _edges(name: str, numbers: Sequence[Number]) -> Iterator[Edge]:
+    for at, number in enumerate(numbers):
+        if number.edge is not None:
+            yield Edge(place=(name, at, "value"), reason=number.edge)
 
 
 def _listed(interval: Interval | None) -> list[float] | None:
@@ -373,6 +392,7 @@ def difference(one: Number, other: Number) -> Number:
         std=sqrt(cast(float, one.std) ** 2 + cast(float, other.std) ** 2) if both_std else None,
         noise=_combined(d, (one.value, one.noise), (other.value, other.noise)),
         confidence=_combined(d, (one.value, one.confidence), (other.value, other.confidence)),
+        edge=one.edge or other.edge,
     )
 
 
@@ -399,7 +419,8 @@ def _inference(
     terms = tuple(
         Term(
             term=slot.measure if slot.column is None else f"{slot.measure} of {slot.column}",
-            estimate=each.value,
+            estimate=each.value if each.edge is None else None,
+            reason=None if each.edge is None else IN_CONFIDENCE,
             std_error=(each.confidence[1] - each.confidence[0]) / (2 * _Z),
             confidence_95=each.confidence,
             noise_95=each.noise,
@@ -459,7 +480,7 @@ class _Read:
             found = derive(wanted, self.parts[at], self.schema)
             if kind is Std:  # its interval for the population is several times as wide
                 found = replace(found, inference=None)
-            self._known[at, kind] = found
+            self._known[at, kind] = with_edges(found, wanted)
         return self._of(slot, self._known[at, kind], (str(slot.column),))
 
     def _of(self, slot: Slot, answer: Outcome | Released, path: Sequence[str | int]) -> Number:
@@ -467,6 +488,8 @@ class _Read:
         prefix = ("groups", group, "value") if layout.grouped else ()
         terms = () if answer.inference is None else answer.inference.terms
         term = next((each for each in terms if each.place == (*prefix, *path)), None)
+        edges = answer.edges if isinstance(answer, Outcome) else ()
+        edge = next((each.reason for each in edges if each.place == (*prefix, *path)), None)
         noise = answer.noise
         std, ends = (
             (None, None)
@@ -481,6 +504,7 @@ class _Read:
             std=std,
             noise=None if ends is None else (float(ends[0]), float(ends[1])),
             confidence=None if term is None else term.confidence_95,
+            edge=edge,
         )
 
     # Counts and shares

@@ -132,7 +132,9 @@ def estimate_error(
         for single, each in zip(singles, asked, strict=True)
     ]
     useful = worst_of(parts)
-    if isinstance(statistic, Stack):
+    if len(parts) > 1 and useful.verdict == "depends" and useful.share is None:
+        useful = judged(found.errors.mean, found.scale, rows=rows)
+    elif isinstance(statistic, Stack):
         place = f"Part {1 + parts.index(useful)}: {useful.sentence}"
         useful = replace(useful, sentence=place)
     elif weight := comparison(asked[0], assumptions.rows_of(schema)):

@@ -35,12 +35,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from mechanisms.contract import Json, NearZero
+from mechanisms.contract import Inference, Json, NearZero
 from mechanisms.domain import UNITS, TimeKind, number_of
 from mechanisms.estimates.trees import at, numbers, placed
 from mechanisms.statistics.designs.scaling import is_slope
 from mechanisms.statistics.registry import SINGLE_STATISTICS
-from mechanisms.words import worded
+from mechanisms.words import listed, worded
 
 Verdict = Literal["good", "weak", "noise", "depends"]
 
@@ -70,6 +70,7 @@ _WORDS: Mapping[Verdict, str] = {
     "depends": worded("It depends."),
 }
 _TINY = 1e-300
+_MOST_NAMED = 3
 _LABELS = frozenset({"by", "cell"})
 _PLACES = frozenset(
     {
@@ -178,7 +179,7 @@ def judged(
     unscaled = [(name, error) for name, error in _unscaled(deciding, scale) if error > 0]
     if unscaled or not compared:
         anyway = _noise_anyway(errors, possible, rows)
-        return anyway or _without_scale(unscaled, len(compared), rows)
+        return anyway or _without_scale(unscaled, len(compared), rows, usual=errors)
     worst = max(compared, key=lambda each: each.share)
     share = worst.share
     verdict = verdict_of(share)
@@ -241,27 +242,52 @@ def _noise_anyway(errors: Json, possible: Json | None, rows: int | None) -> Usef
 
 
 def _without_scale(
-    unscaled: Sequence[tuple[_Name, float]], others: int, rows: int | None
+    unscaled: Sequence[tuple[_Name, float]], others: int, rows: int | None, *, usual: Json
 ) -> Usefulness:
-    """Return the verdict on an answer where nothing says how large a difference matters."""
+    """Return the verdict on an answer where nothing says how large a difference matters.
+
+    It names the largest error of each column: those of two columns are in other units. Where the
+    error depends on the population it is from the ``usual`` one to that in the worst.
+    """
     if not unscaled:
         none = worded("The expected error rounds to 0.")
         return Usefulness("good", f"{_WORDS['good']} {none}", 0.0, rows)
-    name, error = max(unscaled, key=lambda each: each[1])
-    count = len(unscaled) + others
+    largest: dict[object, tuple[_Name, float]] = {}
+    for name, error in unscaled:
+        known = largest.get(name.kind)
+        if known is None or error > known[1]:
+            largest[name.kind] = (name, error)
+    errors = [
+        f"{_between(at(usual, name.path), error)} ({name})" for name, error in largest.values()
+    ]
     sentence = (
-        worded(
-            "It depends on how large a difference matters: the expected error is %(error)s "
-            "(%(name)s)."
-        )
-        if count == 1
+        worded("It depends on how large a difference matters: the expected error is %(errors)s.")
+        if len(unscaled) + others == 1
         else worded(
             "It depends on how large a difference matters: of %(count)s numbers the largest "
-            "expected error is %(error)s (%(name)s)."
+            "expected error is %(errors)s."
         )
-    ) % {"count": count, "error": _shown(error), "name": name}
+        if len(errors) == 1
+        else worded(
+            "It depends on how large a difference matters: of %(count)s numbers the largest "
+            "expected errors are %(errors)s."
+        )
+        if len(errors) <= _MOST_NAMED
+        else worded(
+            "It depends on how large a difference matters: of %(count)s numbers the largest "
+            "expected errors are %(errors)s, and others."
+        )
+    ) % {"count": len(unscaled) + others, "errors": listed(errors[:_MOST_NAMED])}
+    if any(error > at(usual, name.path) for name, error in largest.values()):
+        by_population = worded("Two numbers: as usual, and in the worst of several populations.")
+        sentence = f"{sentence} {by_population}"
     remedy = worded("State the accuracy that you want, or what is typical of the columns.")
     return Usefulness("depends", " ".join((sentence, remedy, *_of_rows(rows))), None, rows)
+
+
+def _between(usual: float, most: float) -> str:
+    """Return an error, or two: the usual one and the largest of several populations."""
+    return _shown(most) if most <= usual else f"{_shown(usual)} - {_shown(most)}"
 
 
 def judged_within(
@@ -345,14 +371,21 @@ def depending(found: Usefulness, *, on: str, where: str) -> Usefulness:
     return replace(found, verdict="depends", sentence=f"{on} {error} {where} {_STATE_IT}")
 
 
-def known_errors(errors: Json, std: Json, *, guessed: bool = False) -> Json:
+def known_errors(
+    errors: Json, std: Json, inference: Inference | None = None, *, guessed: bool = False
+) -> Json:
     """Return expected errors once the noise is known: its size, where that is far larger.
 
     Where errors were ``guessed``, as for groups of private size, it is always the noise's size.
+    What has no noise of a known law, as a quantile, has the standard error of the ``inference``.
     """
+    terms = () if inference is None else inference.terms
+    found = {tuple(each.place): each.std_error for each in terms}
 
     def known(path: Sequence[object], error: float) -> float:
         stated = at(std, path)
+        if stated is None and guessed:
+            stated = found.get(cast(Any, tuple(path)))
         size = error if stated is None else _SIZE_OF_STD * stated
         return size if guessed or size >= _FAR_LARGER * error else error
 
@@ -496,25 +529,19 @@ def _relative(count: int, *, all_of_it: bool) -> str:
     """Return the text about the largest error next to its own number, of so many."""
     if all_of_it:
         return (
-            worded(
-                "The expected error, relative to its number, is %(error)s (%(name)s): more than "
-                "all of what was released."
-            )
+            worded("The expected error of %(name)s is %(error)s, more than all that was released.")
             if count == 1
             else worded(
-                "Of %(count)s numbers the largest expected error, relative to its number, is "
-                "%(error)s (%(name)s): more than all of what was released."
+                "Of %(count)s numbers %(name)s has the largest expected error next to its own "
+                "size: %(error)s, more than all that was released."
             )
         )
     return (
-        worded(
-            "The expected error, relative to its number, is %(error)s (%(name)s): %(share)s of "
-            "what was released."
-        )
+        worded("The expected error of %(name)s is %(error)s, %(share)s of what was released.")
         if count == 1
         else worded(
-            "Of %(count)s numbers the largest expected error, relative to its number, is %(error)s "
-            "(%(name)s): %(share)s of what was released."
+            "Of %(count)s numbers %(name)s has the largest expected error next to its own size: "
+            "%(error)s, %(share)s of what was released."
         )
     )
 
@@ -602,6 +629,15 @@ class _Name:
 
     path: Sequence[object]
     tree: Json
+
+    @property
+    def kind(self) -> object:
+        """Return what numbers that are alike have in common: of one column, measure and part."""
+        own = [key for key in self.path if isinstance(key, str) and key not in _PLACES]
+        part = self.path[1] if self.path[0] == "parts" else None
+        row = at(self.tree, self.path[:-1])
+        measured = row if isinstance(row, Mapping) and "measure" in row else {}
+        return part, measured.get("column"), measured.get("measure"), *own
 
     def __str__(self) -> str:
         return _name(self.path, self.tree)

@@ -189,7 +189,7 @@ def test_how_wide_bounds_are_is_no_scale(
     ] == ("good")
     released = ask(curator, dataset, MEAN, epsilon="10").json()["usefulness"]
     assert released["verdict"] in ("good", "weak", "noise")
-    assert "relative to its number" in released["sentence"]
+    assert "of what was released" in released["sentence"]
 
 
 def test_a_release_is_judged_by_its_numbers_too(

@@ -60,6 +60,11 @@ class Truth:
 TRUTHS = {name: Truth(name) for name in ("replace_one", "add_remove")}
 
 
+OF_SOME = (
+    "Records without a value of income are left out of the numbers that use it, and of no others."
+)
+
+
 @pytest.fixture(scope="module", params=[*TRUTHS])
 def dataset(request: pytest.FixtureRequest, curator: httpx.Client) -> dict[str, Any]:
     return upload(
@@ -219,7 +224,13 @@ def test_a_fill_is_named_wherever_it_is_used_and_warned_of_at_a_bound(
     ]
     body = answered(curator, dataset, {"kind": "stack", "parts": parts})
     assert body["excludes_missing"] == ["income"]
-    assert body["about_missing"] == ["Records without a value of income are left out.", said]
+    assert body["about_missing"] == [OF_SOME, said]
+    both = [parts[1], {"statistic": {"kind": "std", "columns": ["income"]}}]
+    body = answered(curator, dataset, {"kind": "stack", "parts": both})
+    assert body["about_missing"] == ["Records without a value of income are left out."]
+    # a table's rows are of all records, but those of a column that has missing values
+    body = answered(curator, dataset, {"kind": "summary", "columns": ["income", "age"]})
+    assert body["about_missing"] == [OF_SOME]
     moments = answered(curator, dataset, {"kind": "moments", "columns": ["rent", "income"]})
     derived = curator.post(
         f"/v1/releases/{moments['id']}/derivations",

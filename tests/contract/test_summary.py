@@ -13,6 +13,7 @@ import pytest
 
 from app.client import ReleaseDesk
 from app.tidy.office import WORD, word_document
+from app.tidy.rows import rows_of
 from tests.contract.service import COLUMNS, Service, ask, assert_problem, spent, upload
 from tests.desk.browsing import signed_in
 
@@ -59,6 +60,42 @@ def test_a_preview_and_a_dry_run_have_the_same_rows(curator: httpx.Client, datas
     assert sought.status_code == 200, sought.text
     assert float(sought.json()["accuracy"]["epsilon"]) > 0
     assert spent(curator, dataset) == "0"
+
+
+def test_what_is_all_noise_cannot_be_said(curator: httpx.Client) -> None:
+    """Under bounds up to ten million, incomes of 0 to 50 have a standard deviation of 0 or so."""
+    wide = {**COLUMNS, "income": {"type": "number", "lower": 0, "upper": 10_000_000}}
+    dataset = upload(curator, columns=wide)["id"]
+    asked = {**TABLE, "columns": ["income"], "show": ["mean_sd", "median_iqr"]}
+    for turn in range(20):
+        body = ask(curator, dataset, asked, epsilon="0.2", key=f"turn {turn}").json()
+        rows = body["value"]["rows"]
+        clamped = [at for at, row in enumerate(rows) if row["measure"] == "sd" and not row["value"]]
+        places = [tuple(each["place"]) for each in body.get("at_edge", ())]
+        assert {("rows", at, "value") for at in clamped} <= set(places)
+        assert all(
+            rows[at]["measure"] in ("sd", "mean") for name, at, _ in places if name == "rows"
+        )
+        shown = rows_of(body)
+        assert all(shown[at].shown == "cannot be said" for at in clamped)
+        if clamped and any(name == "differences" for name, *_ in places):
+            return
+    raise AssertionError("no standard deviation was clamped, nor a mean that is compared")
+
+
+def test_the_verdict_names_an_error_of_each_measure(curator: httpx.Client) -> None:
+    dataset = upload(curator, budget={"epsilon": "100"})["id"]
+    shown = ["n", "mean_sd", "median_iqr"]
+    asked = {**TABLE, "columns": ["income"], "show": shown, "differences": False}
+    body = {"statistic": asked, "epsilon": "90"}
+    found = curator.post(f"/v1/datasets/{dataset}/previews", json=body)
+    assert found.status_code == 200, found.text
+    before = found.json()["usefulness"]
+    assert before["verdict"] == "depends"
+    assert "mean of income" in before["sentence"]
+    assert "sd of income" in before["sentence"]
+    after = ask(curator, dataset, asked, epsilon="90").json()["usefulness"]
+    assert "next to its own size" in after["sentence"]
 
 
 @pytest.mark.parametrize(

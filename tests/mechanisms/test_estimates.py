@@ -15,7 +15,15 @@ import pytest
 
 from app.services.plans.questions import read_question
 from mechanisms.catalog import calibrate
-from mechanisms.contract import InvalidStatisticError, Noise, Outcome, Plan, Statistic
+from mechanisms.contract import (
+    Inference,
+    InvalidStatisticError,
+    Noise,
+    Outcome,
+    Plan,
+    Statistic,
+    Term,
+)
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema, number_of
 from mechanisms.estimates import verdicts
 from mechanisms.estimates.accuracy import dry_rows, dry_run
@@ -770,6 +778,27 @@ def test_released_numbers_are_held_against_the_noise_that_was_drawn() -> None:
     assert "is further" in judged_release(before, ["covariance"], value, errors).sentence
     known = known_errors(errors, std)
     assert "is not further" in judged_release(before, ["covariance"], value, known).sentence
+
+
+def test_what_has_no_known_noise_is_held_against_its_standard_error() -> None:
+    errors, std = {"rows": [{"value": 9.0}, {"value": 9.0}]}, {"rows": [{"value": None}] * 2}
+    place = ("rows", 0, "value")
+    term = Term(term="median", estimate=5.0, std_error=1.0, confidence_95=(3.0, 7.0), place=place)
+    inference = Inference(terms=(term,), method="")
+    known = known_errors(errors, std, inference, guessed=True)
+    assert known == {"rows": [{"value": pytest.approx(0.8)}, {"value": 9.0}]}
+    assert known_errors(errors, std, inference) == errors, "what was estimated of the law stays"
+
+
+def test_without_a_scale_each_column_has_its_largest_error_and_that_of_the_worst_records() -> None:
+    usual = {"coefficients": {"age": 0.1, "pay": 3.0}}
+    assert "are 0.1 (age) and 3 (pay)." in judged(usual, None).sentence
+    worst = {"coefficients": {"age": 0.5, "pay": 3.0}}
+    said = judged(usual, None, high=worst).sentence
+    assert "are 0.1 - 0.5 (age) and 3 (pay). Two numbers: as usual, and" in said
+    groups = {"groups": [{"by": {"sex": sex}, "value": usual} for sex in "fm"]}
+    said = judged(groups, None).sentence
+    assert "of 4 numbers the largest expected errors are 0.1 (age, sex = f)" in said
 
 
 def test_both_halves_of_a_matrix_count_once() -> None:

@@ -112,7 +112,7 @@ def usefulness_of(plan: str, kinds: Sequence[str], outcome: Outcome) -> dict[str
     if outcome.noise is not None:
         if errors is not None:
             guessed = before.verdict == "depends"
-            known = known_errors(errors, outcome.noise.std, guessed=guessed)
+            known = known_errors(errors, outcome.noise.std, outcome.inference, guessed=guessed)
             before, errors = judged_by_noise(before, errors, known, scale), known
         else:
             errors = outcome.noise.expected_error

@@ -24,6 +24,7 @@ from mechanisms.estimates.assumptions import Assumptions, Spread
 from mechanisms.estimates.verdicts import Usefulness
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.presence import values_read
+from mechanisms.statistics.count import Count
 from mechanisms.statistics.facts.readings import Sourced
 from mechanisms.statistics.questions import stored_columns_read, viewed, weighed
 from mechanisms.statistics.stack import Stack
@@ -78,12 +79,13 @@ def with_column_facts(plan: Plan, statistic: Statistic, facts: DatasetFacts) -> 
     That is which records it leaves out, every fill, whether records count once although the data
     set declares their weight, and labels of the categories that it names.
     """
-    excluded = _excluded(statistic, facts)
+    by_part = list(_excluded(statistic, facts))
+    excluded = list(dict.fromkeys(name for part in by_part for name in part))
     fills = dict(_fills(statistic, facts))
     facts_of = {
         "excludes_missing": excluded,
         "fills": {name: value for name, (value, _) in fills.items()},
-        "about_missing": [*_of_excluded(statistic, excluded), *_of_fills(fills)],
+        "about_missing": [*_of_excluded(statistic, by_part), *_of_fills(fills)],
         "about_weights": list(_of_weights(statistic, facts.schema)),
         "fills_at_bounds": {name: bound for name, (_, bound) in fills.items() if bound},
         "labels": dict(_labels(statistic, facts)),
@@ -152,13 +154,12 @@ def fills_in_words(columns: ColumnsSpec) -> Mapping[str, str]:
     }
 
 
-def _excluded(statistic: Statistic, facts: DatasetFacts) -> list[str]:
-    found: dict[str, None] = {}
+def _excluded(statistic: Statistic, facts: DatasetFacts) -> Iterator[Sequence[str]]:
+    """Yield the columns whose missing cells leave records out, for each part that is drawn."""
     for each in _single(statistic, facts.schema):
         for part in parts_by_column(each, facts.schema):
             excluded = viewed(part, facts.schema).facts.get("excludes_missing", ())
-            found |= dict.fromkeys(cast(Sequence[str], excluded))
-    return [*found]
+            yield cast(Sequence[str], excluded)
 
 
 def _fills(statistic: Statistic, facts: DatasetFacts) -> Iterator[tuple[str, tuple[object, str]]]:
@@ -187,12 +188,18 @@ def _labels(statistic: Statistic, facts: DatasetFacts) -> Iterator[tuple[str, Ma
 
 
 def _single(statistic: Statistic, schema: Schema) -> Sequence[Statistic]:
-    """Return the questions that are drawn: of a stack, or of what is read off one, its parts."""
-    if isinstance(statistic, Sourced):
-        statistic = statistic.source_question(schema)
-    if isinstance(statistic, Stack):
-        return [part.statistic for part in statistic.parts]
-    return [statistic]
+    """Return the questions that are drawn: of a stack, or of what is read off one, its parts.
+
+    What is read off a stack also shows the number of records, drawn or public.
+    """
+    source = statistic.source_question(schema) if isinstance(statistic, Sourced) else statistic
+    if not isinstance(source, Stack):
+        return [source]
+    parts = [part.statistic for part in source.parts]
+    if source is statistic:
+        return parts
+    whole = cast(Any, statistic)
+    return [*parts, Count(where=whole.where, by=whole.by, derive=whole.derive)]
 
 
 def _declared(name: str, columns: ColumnsSpec) -> Iterator[str]:
@@ -228,18 +235,27 @@ def _shown(column: ColumnSpec) -> object:
     return column_json(column)["missing"]
 
 
-def _of_excluded(statistic: Statistic, names: Sequence[str]) -> Iterator[str]:
-    if not names:
-        return
-    if getattr(statistic, "missing", None) == "available":
+def _of_excluded(statistic: Statistic, parts: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield which records are left out of all numbers, and which of those that need a value."""
+    names = list(dict.fromkeys(name for part in parts for name in part))
+    everywhere = [name for name in names if all(name in part for part in parts)]
+    rest = [name for name in names if name not in everywhere]
+    if names and getattr(statistic, "missing", None) == "available":
         yield worded(
             "Each column's number is about the records that have a value of it. Missing values are "
             "left out of: %(names)s.",
             names=listed(names),
         )
-    else:
-        either = listed(names, last="or")
+        return
+    if everywhere:
+        either = listed(everywhere, last="or")
         yield worded("Records without a value of %(names)s are left out.", names=either)
+    if rest:
+        yield worded(
+            "Records without a value of %(names)s are left out of the numbers that use it, and of "
+            "no others.",
+            names=listed(rest, last="or"),
+        )
 
 
 def _of_weights(statistic: Statistic, schema: Schema) -> Iterator[str]:
