@@ -594,6 +594,14 @@ class Design:
         return Fraction(1, len(self.replicates)) if self.scale is None else self.scale
 
 
+PART_ASSUMED = 2
+"""Where only a bound on the rows is public, the bound over this is assumed, and half is considered.
+
+So they are between a quarter of the bound and all of it: a factor of 2 to either side."""
+NARROW, CENTRE = 0.2 / 12**0.5, 0.15
+"""Deviation and mean of a narrow number column, in widths of its bounds, as amounts often have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The public facts a mechanism may depend on.
@@ -648,3 +656,14 @@ class Schema:
         if bound is None:
             raise ValueError("the schema lacks its public row count or bound")
         return bound
+
+    @property
+    def considered_rows(self) -> tuple[int, int]:
+        """Return as few rows as are considered, and as many as are assumed; at least one.
+
+        That is their number where it is public, else a quarter of the bound and half of it.
+        """
+        if self.known_rows is not None:
+            return max(self.known_rows, 1), max(self.known_rows, 1)
+        assumed = -(-self.row_bound // PART_ASSUMED)
+        return max(assumed // PART_ASSUMED, 1), max(assumed, 1)

@@ -60,7 +60,7 @@ from mechanisms.contract import (
     no_figure,
     require_valid,
 )
-from mechanisms.domain import Schema
+from mechanisms.domain import PART_ASSUMED, Schema
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.filtered import FilteredDraw
 from mechanisms.gaussian.noise import AddedGaussian
@@ -146,7 +146,9 @@ def plan_grouped(
             "may have more",
             field_name="by",
         )
-    each_ms = plan.expected_ms
+    details, each_ms = plan.details, plan.expected_ms
+    if "inference" in details and facts.max_rows is not None:  # what intervals need has even groups
+        details = planned(replace(facts, max_rows=_even_bound(schema, parting.cells))).details
     if plan.time_depends_on_data:  # it reads rows, and those of all groups are no more than all
         even = replace(facts, max_rows=_even(facts.max_rows, parting.cells))
         each_ms = planned(even).expected_ms
@@ -160,7 +162,7 @@ def plan_grouped(
         + _passing_ms(parting, schema)
         + reading_ms(statistic, parting, schema),
         details={
-            **_of_all_groups(plan.details, epsilon.fraction / share.fraction),
+            **_of_all_groups(details, epsilon.fraction / share.fraction),
             "groups": parting.cells,
             "epsilon_per_group": str(share),
         },
@@ -170,11 +172,12 @@ def plan_grouped(
 def _of_all_groups(details: Json, times: Fraction) -> Json:
     """Return a group's details, with the epsilon that its intervals need as one of all groups."""
     inference = cast(Mapping[str, object], details.get("inference") or {})
-    enough = inference.get("enough_epsilon")
-    if enough is None:
-        return details
-    whole = decimal_text(times * Fraction(str(enough)))
-    return {**details, "inference": {**inference, "enough_epsilon": whole}}
+    needed = {
+        name: decimal_text(times * Fraction(str(inference[name])))
+        for name in ("enough_epsilon", "safe_epsilon")
+        if inference.get(name) is not None
+    }
+    return {**details, "inference": {**inference, **needed}} if needed else details
 
 
 def _reads_rows(statistic: Question, plan: Plan, schema: Schema) -> bool:
@@ -227,6 +230,13 @@ def _guarantee(group: Guarantee, schema: Schema, epsilon: PrivacyLoss) -> Guaran
         rho=rho,
         reduction=_REDUCTIONS[schema.adjacency],
     )
+
+
+def _even_bound(schema: Schema, groups: int) -> int:
+    """Return a bound on a group's rows for which an even share of all is assumed."""
+    bound = schema.row_bound
+    known = schema.known_rows is not None
+    return max(bound * (PART_ASSUMED if known else 1) // groups, 1)
 
 
 def _even(rows: int | None, groups: int) -> int | None:

@@ -8,22 +8,31 @@ data set of its own, which the candidates share; of real data, an even sample.
 Features are uniform on a part of their bounds (``spread``), off centre where that is not all of
 them, and correlate by ``rho``; ``flags`` of them are 1 in one record of 20 and else 0. Residuals
 have a law and a deviation. The ratio's standard error is that of a ratio of paired means.
+
+*Regret.* Settings with the same rows, coefficients, bound, epsilon and adjacency have the same
+public facts, so a choice from public facts takes the same candidate in all of them. Its regret is
+the largest ratio of its error to the least one, over those settings, and the least regret of any
+candidate is what no rule can be better than. ``--groups`` draws such settings and writes their mean
+errors to a file, and ``--regret`` makes the table of docs/research/choices.md from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from itertools import product
-from typing import get_args
+from itertools import chain, product
+from pathlib import Path
+from typing import cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from app.tidy.pivots import csv_text
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Plan, Statistic
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema, Typical
@@ -206,6 +215,10 @@ HIGH: tuple[Setting, ...] = (
     Setting(2_000, 3, 2.0, "4", spread=0.4, flags=1),
 )
 """Larger epsilon, where less noise leaves more of the bias of Huber's loss."""
+FILLED: tuple[Setting, ...] = tuple(
+    Setting(10_000, 6, law=law, error=error) for law, error in product(get_args(Law), (0.05, 0.2))
+)
+"""As the second group of :data:`LAWS`, whose public facts do not say how far features spread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +269,105 @@ def _errors(
             assert isinstance(value, dict)
             found[name].append(float(np.linalg.norm(setting.scaled(value) - truth)))
     return {name: np.array(each) for name, each in found.items()}
+
+
+# The least regret of settings with the same public facts
+
+STORED = Path(__file__).parents[1] / "docs" / "research" / "studies" / "choices.csv"
+_UNSEEN = ("spread", "law", "error", "rho", "length")
+"""What of a setting is not public, and differs within a group."""
+
+
+def groups(settings: Iterable[Setting]) -> list[list[Setting]]:
+    """Return the settings that share their public facts with others, by those facts."""
+    found: dict[Setting, list[Setting]] = {}
+    for each in settings:
+        found.setdefault(_public(each), []).append(each)
+    return [own for own in found.values() if len(own) > 1]
+
+
+def _public(setting: Setting) -> Setting:
+    """Return a setting with what is not public as the class has it."""
+    usual = Setting(setting.rows, setting.coefficients)
+    return replace(setting, **{name: getattr(usual, name) for name in _UNSEEN})
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """Largest ratios to the least error over the settings of a group: each candidate's, auto's."""
+
+    settings: tuple[Setting, ...]
+    by_candidate: dict[str, float]
+    taken: str
+
+    @property
+    def least(self) -> str:
+        """Return the candidate with the least regret: no rule from public facts has less."""
+        return min(self.by_candidate, key=self.by_candidate.__getitem__)
+
+
+def regrets(rows: Iterable[Row]) -> list[Regret]:
+    """Return the regret of each candidate in each group.
+
+    Raises
+    ------
+    ValueError
+        ``auto`` took different candidates in settings of a group.
+    """
+    by_setting = {row.setting: row for row in rows}
+    found = []
+    for group in groups(by_setting):
+        own = [by_setting[setting] for setting in group]
+        (taken,) = {row.taken for row in own}
+        ratios = {
+            name: max(row.errors[name] / min(row.errors.values()) for row in own)
+            for name in CANDIDATES
+        }
+        found.append(Regret(tuple(group), ratios, taken))
+    return found
+
+
+def stored(path: Path = STORED) -> list[Row]:
+    """Return the rows of a file that ``--groups`` wrote."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [_read(cells) for cells in csv.DictReader(file)]
+
+
+def _read(cells: dict[str, str]) -> Row:
+    setting = Setting(
+        int(cells["rows"]), int(cells["coefficients"]), float(cells["bound"]), cells["epsilon"],
+        float(cells["spread"]), float(cells["rho"]), int(cells["flags"]), float(cells["length"]),
+        cast(Law, cells["law"]), float(cells["error"]), Adjacency(cells["adjacency"]),
+    )  # fmt: skip
+    errors = {name: float(cells[name]) for name in CANDIDATES}
+    return Row(setting, errors, cells["taken"], float(cells["ratio"]), float(cells["ratio_se"]))
+
+
+def _write(rows: Iterable[Row], path: Path) -> None:
+    facts = [each.name for each in fields(Setting) if each.name not in ("adjacency", "stated")]
+    names = (*facts, "adjacency", "taken", "ratio", "ratio_se", *CANDIDATES)
+    lines: list[list[str]] = []
+    for row in rows:
+        own = [str(getattr(row.setting, name)) for name in facts]
+        ends = [row.setting.adjacency.value, row.taken, f"{row.ratio:.4g}", f"{row.ratio_se:.2g}"]
+        lines.append([*own, *ends, *(f"{row.errors[name]:.5g}" for name in CANDIDATES)])
+        path.write_text(csv_text(names, lines, line_end="\n"), "utf-8")
+
+
+def regret_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the table of docs/research/choices.md."""
+    yield f"| rows, coefficients, bound, epsilon | settings | {' | '.join(CANDIDATES)} | `auto` |"
+    yield "| --- " * (3 + len(CANDIDATES)) + "|"
+    for each in regrets(rows):
+        one = each.settings[0]
+        more = "" if one.adjacency is Adjacency.REPLACE_ONE else f", `{one.adjacency.value}`"
+        facts = f"{one.rows:,}, {one.coefficients}, {one.bound:g}, {one.epsilon}{more}"
+        cells = [
+            f"**{regret:.2f}**" if name == each.least else f"{regret:.2f}"
+            for name, regret in each.by_candidate.items()
+        ]
+        auto = f"{each.by_candidate[each.taken]:.2f} ({each.taken})"
+        yield f"| {facts} | {len(each.settings)} | {' | '.join(cells)} | {auto} |"
 
 
 # Other regressions: mechanisms, norms and shares of the tilt
@@ -415,7 +527,17 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="only the settings in FRESH")
     parser.add_argument("--stated", action="store_true", help="what is typical is public")
     parser.add_argument("--others", action="store_true", help="regressions of other kinds")
+    parser.add_argument("--groups", action="store_true", help="write errors of equal public facts")
+    parser.add_argument("--regret", action="store_true", help="the table of these; draws nothing")
+    parser.add_argument("--file", type=Path, default=STORED, help="where they are written and read")
     given = parser.parse_args()
+    if given.regret:
+        sys.stdout.write("\n".join(regret_lines(stored(given.file))) + "\n")
+        return
+    if given.groups:
+        every = groups(FOUND_ON + FRESH + LAWS + HIGH + FILLED)
+        _write(study(tuple(chain.from_iterable(every)), given.draws), given.file)
+        return
     if given.others:
         _print_others(given.draws)
         return

@@ -12,6 +12,10 @@ from a release of them. *Logistic* is the design of Awan and Wang (arXiv 2303.05
 5,139 s, and DP-CI-ERM 0.824 at 0.770, at n = 1000 and epsilon 1. *Poisson*, *multinomial* and *Cox*
 are models that hold; counts are also of a variance above their mean. *Correlations* are of two
 columns of the housing file, whose rows are the population: data sets are drawn from them.
+
+``--verdicts`` shows whether a preview foresees uninformative intervals under add-remove, where it
+knows a bound of the rows alone: the verdict of a preview whose requested accuracy any numbers have,
+so that the intervals decide, and how many intervals of draws are open.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from typing import Literal, Protocol
 
 import numpy as np
@@ -29,10 +34,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from app.demo import DEMO_DATA, HOUSING
+from app.services.plans.missing import intervals_of, warned
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Outcome, Plan, Statistic
 from mechanisms.derivations import Released, derive
-from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema, Typical
+from mechanisms.estimates.verdicts import Usefulness
 from mechanisms.privacy import Adjacency, Epsilon
 from mechanisms.randomness import system_randomness
 from mechanisms.sketches import ArrayData
@@ -521,11 +528,99 @@ def _beside(setting: Setting) -> Infer:
     return infer
 
 
+# Whether a preview foresees intervals that say nothing
+
+JUDGED: tuple[Design, ...] = (
+    Linear(rows=2_000, features=3, adjacency=ADD, loss="huber"),
+    Logistic(rows=2_000, adjacency=ADD),
+    Counts(rows=2_000),
+    Levels(rows=2_000),
+    Events(rows=2_000),
+    Median(rows=2_000, adjacency=ADD),
+)
+EPSILONS = ("0.03", "0.1", "0.3", "1", "3", "10")
+PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(1))
+"""Which part of the public bound on rows there are."""
+_FOURTH = Fraction(1, 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """A preview's verdict at each of :data:`PARTS`, and the share of intervals that are open."""
+
+    design: Design
+    epsilon: str
+    stated: bool
+    verdicts: tuple[str, ...]
+    open_share: float
+
+
+def foreseen(*, draws: int, seed: int = 1) -> Iterator[Foreseen]:
+    """Yield a row per design and epsilon, with and without what is typical of the columns."""
+    for design, epsilon, stated in product(JUDGED, EPSILONS, (True, False)):
+        rng = np.random.default_rng(seed)
+        facts = _facts(design, design.sample(rng), stated=stated)
+        verdicts = tuple(
+            _verdict(design.statistic, replace(facts, max_rows=int(design.rows / part)), epsilon)
+            for part in PARTS
+        )
+        plan = _judged_plan(design.statistic, facts, epsilon)
+        found = (plan.draw(design.sample(rng), system_randomness()) for _ in range(draws))
+        terms = [term.open for each in found if each.inference for term in each.inference.terms]
+        yield Foreseen(
+            design=design, epsilon=epsilon, stated=stated, verdicts=verdicts,
+            open_share=float(np.mean(terms)),
+        )  # fmt: skip
+
+
+def _facts(design: Design, data: ArrayData, *, stated: bool) -> Schema:
+    """Return the public facts of a design, with its columns' typical values if they are stated."""
+    facts = design.schema()
+    columns = {
+        name: replace(column, typical=_typical(data.values_of(name)))
+        for name, column in facts.columns.items()
+        if stated and isinstance(column, NumberColumn) and not column.boolean
+    }
+    return replace(facts, columns={**facts.columns, **columns})
+
+
+def _typical(values: Values) -> Typical:
+    mean, std = (Fraction(round(100 * float(each)), 100) for each in (values.mean(), values.std()))
+    return Typical(mean, std)
+
+
+def _judged_plan(statistic: Statistic, facts: Schema, epsilon: str) -> Plan:
+    by = next(name for name in ("objective_perturbation", "kng") if name in statistic.mechanisms)
+    return calibrate(statistic, facts, Epsilon.parse(epsilon), mechanism=by, inference=_FOURTH)
+
+
+def _verdict(statistic: Statistic, facts: Schema, epsilon: str) -> str:
+    """Return what a preview says of the intervals, if all numbers are accurate enough."""
+    details = _judged_plan(statistic, facts, epsilon).details
+    if any("enough_epsilon" in each for _, each in intervals_of(details)):
+        return "refused"
+    return warned(Usefulness("good", "Good."), details).verdict
+
+
+def _print_foreseen(draws: int) -> None:
+    for row in foreseen(draws=draws):
+        stated = "typical stated" if row.stated else "nothing stated"
+        sys.stdout.write(
+            f"{row.design.name:<30} {row.epsilon:>5} {stated:<15}"
+            f" {'  '.join(f'{each:<8}' for each in row.verdicts)} {row.open_share:.3f}\n"
+        )
+        sys.stdout.flush()
+
+
 def main() -> None:
-    """Print the table."""
+    """Print one of the two tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=400, help="data sets per setting")
+    parser.add_argument("--verdicts", action="store_true", help="of previews on intervals")
     asked = parser.parse_args()
+    if asked.verdicts:
+        _print_foreseen(asked.replicates)
+        return
     sys.stdout.write(
         f"{asked.replicates} data sets a row; coverage is wanted between {WANTED[0]} and "
         f"{WANTED[1]}\n{'design':<30}{'n':>7}{'epsilon':>9}  {'adjacency':<12}"

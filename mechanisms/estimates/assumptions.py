@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import isfinite, sqrt
+from math import isfinite
 from typing import cast
 
 from mechanisms.contract import InvalidStatisticError, Json, require_column
-from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.domain import (
+    CENTRE,
+    NARROW,
+    PART_ASSUMED,
+    CategoryColumn,
+    NumberColumn,
+    Schema,
+)
 from mechanisms.privacy import Adjacency
 from mechanisms.words import no_value
 
 DEFAULT_ROWS = 1000
 """How many rows are assumed where their number is private and nothing bounds it."""
-_PART = 2
-"""Where it is bounded, the bound over this: between a quarter of it and all, a factor of 2."""
 
 DEFAULT_R_SQUARED = 0.3
 _ROUNDING = 1e-6
 """How far from 1 the sum of shares may be, since they are written with a few decimals."""
 _PLACE = "assume"
-_NARROW, _CENTRE = 0.2 / sqrt(12), 0.15
-"""Deviation and mean of a narrow column, in widths of its bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ class Assumptions:
         if schema.max_rows is None:
             return DEFAULT_ROWS if self.rows is None else self.rows
         if self.rows is None:
-            return -(-schema.max_rows // _PART)
+            return -(-schema.max_rows // PART_ASSUMED)
         return min(self.rows, schema.max_rows)
 
     def unstated(self, names: Iterable[str], schema: Schema) -> list[str]:
@@ -102,7 +105,7 @@ class Assumptions:
         columns = cast(Mapping[str, NumberColumn], schema.columns)
         widths = {name: float(columns[name].upper - columns[name].lower) for name in names}
         own = (
-            (name, Spread(mean=float(columns[name].lower) + _CENTRE * width, std=_NARROW * width))
+            (name, Spread(mean=float(columns[name].lower) + CENTRE * width, std=NARROW * width))
             for name, width in widths.items()
         )
         return replace(self, population=(*self.population, *own))

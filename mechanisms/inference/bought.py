@@ -29,9 +29,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_UP, Context
 from fractions import Fraction
 from functools import partial
-from math import inf, log2
 from typing import Any, ClassVar, cast
 
 from mechanisms.contract import (
@@ -47,16 +47,16 @@ from mechanisms.contract import (
     Statistic,
 )
 from mechanisms.domain import NumberColumn, Schema
-from mechanisms.exact.fractions import as_written, decimal_text
+from mechanisms.exact.fractions import decimal_text
 from mechanisms.functional.linear import coordinate_noise
 from mechanisms.geometry.advisor import advise
-from mechanisms.geometry.smooth import TAIL
 from mechanisms.inference.curvature import (
+    CLEARLY,
     LEAST_THRESHOLD,
     Curvature,
     Curved,
     Disturbed,
-    noise_ratio,
+    enough_times,
 )
 from mechanisms.inference.design import (
     MOST_SUMS,
@@ -77,7 +77,6 @@ from mechanisms.inference.moments import (
 from mechanisms.inference.neighbours import (
     COUNT_SHARE,
     COUNTED_METHOD,
-    FEWER,
     MOST_LEVELS,
     Bracket,
     BracketedDraw,
@@ -85,9 +84,9 @@ from mechanisms.inference.neighbours import (
     DrawsNeighbours,
     brackets,
     ends_of,
-    surely,
 )
 from mechanisms.inference.neighbours import METHOD as NEIGHBOURS
+from mechanisms.inference.neighbours import enough_times as enough_times_of_levels
 from mechanisms.inference.regression import MomentsBeside
 from mechanisms.kng.quantile import JointRate, calibrate_quantile
 from mechanisms.knorm import (
@@ -128,11 +127,8 @@ NOT_FOR_SEVERAL = (
     "standard errors take rows to be drawn independently, and here a person may have several"
 )
 MOST_COEFFICIENTS = 30
-_CLEARLY, _ROUNDED = 1.5, 1.06
-"""How far above the epsilon where half of the intervals say nothing nearly all say something; and,
-where one epsilon decides, how far above it two digits are safe."""
-_HALVINGS = 10
 _MS_PER_CELL = 2e-5
+_TWO_DIGITS = Context(prec=2, rounding=ROUND_UP)
 _CHOOSING_MS = 3.0  # levels by a noisy count, and what they are drawn by
 
 
@@ -316,10 +312,10 @@ def _curved(
             **plan.details,
             "inference": {
                 **facts_of(curved.method, own),
-                **_enough(
-                    noise_ratio(curved, schema, own, deviation=_deviation(curved)),
+                **_needed(
+                    enough_times(curved, schema, own, deviation=_deviation(curved)),
                     epsilon,
-                    clearly=_CLEARLY,
+                    refused=CLEARLY,
                 ),
             },
         },
@@ -333,14 +329,24 @@ def _deviation(curved: Curved) -> float | None:
     return float(max(coordinate_noise(curved.noise).stds)) / curved.space.unit
 
 
-def _enough(ratio: float, epsilon: PrivacyLoss, *, clearly: float) -> dict[str, object]:
-    """Return about which epsilon intervals need, if any, where most would say nothing at this."""
-    enough = float(epsilon.fraction) * ratio * clearly
-    if ratio <= 1:
-        return {}
-    if enough > MAX_EPSILON_NANOS / 10**9:
-        return {"enough_epsilon": None}
-    return {"enough_epsilon": decimal_text(as_written(float(f"{enough:.2g}")))}
+def _needed(
+    times: tuple[float, float], epsilon: PrivacyLoss, *, refused: float = 1.0
+) -> dict[str, object]:
+    """Return about which epsilon intervals need where too many would say nothing at this one.
+
+    ``times`` this one is enough in the population that is assumed, and in all that are considered.
+    The first is stated from ``refused`` on: there most intervals say nothing.
+    """
+    largest = MAX_EPSILON_NANOS / 10**9
+    found: dict[str, object] = {}
+    limits = {"enough_epsilon": refused, "safe_epsilon": 1.0}
+    for (name, limit), factor in zip(limits.items(), times, strict=True):
+        needed = float(epsilon.fraction) * factor
+        if factor > limit and needed > largest:
+            found[name] = None
+        elif factor > limit:
+            found[name] = decimal_text(Fraction(_TWO_DIGITS.create_decimal_from_float(needed)))
+    return found
 
 
 def _designed(
@@ -418,7 +424,14 @@ def _bracketed(
         raise _refused(f"intervals are offered for at most {MOST_LEVELS} levels")
     make = _counted if schema.known_rows is None else _neighbours
     neighbours, drawn_plans = make(statistic, schema, own)
-    enough = _enough_for_levels(statistic.exact_levels(), schema, own)
+    times_of = partial(
+        enough_times_of_levels,
+        statistic.exact_levels(),
+        counted=schema.known_rows is None,
+        epsilon=own.fraction,
+        most=Fraction(MAX_EPSILON_NANOS, 10**9),
+    )
+    fewest, assumed = (times_of(rows=rows) for rows in schema.considered_rows)
     guarantees = [each.guarantee for each in drawn_plans]
     return replace(
         plan,
@@ -438,36 +451,10 @@ def _bracketed(
             **plan.details,
             "inference": {
                 **facts_of(neighbours.method, own),
-                **_enough(enough, epsilon, clearly=_ROUNDED),
+                **_needed((assumed, fewest), epsilon),
             },
         },
     )
-
-
-def _enough_for_levels(levels: Sequence[Fraction], schema: Schema, own: EpsilonShare) -> float:
-    """Return how many times this epsilon leaves few intervals open; 1 at most where it does.
-
-    Infinite, where there are too few rows for any. Rows are as many as there may be.
-    """
-
-    def is_open(times: float) -> bool:
-        epsilon, rows, outside = own.fraction * Fraction(times), schema.row_bound, TAIL
-        if schema.known_rows is None:
-            rows = surely(rows, epsilon=COUNT_SHARE * epsilon)
-            epsilon, outside = (1 - COUNT_SHARE) * epsilon, TAIL - FEWER
-        found = brackets(levels, rows=rows, epsilon=epsilon, outside=outside)
-        return 2 * sum(each.is_open for each in found) > len(found)
-
-    if not is_open(1):
-        return 1.0
-    most = MAX_EPSILON_NANOS / 10**9 / float(own.fraction)
-    if is_open(most):
-        return inf
-    low, high = 0.0, log2(most)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_open(2**middle) else (low, middle)
-    return float(2**high)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.contract import Block, Data, Disturbance, Inference
-from mechanisms.domain import CODE_BITS, NumberColumn, Schema
+from mechanisms.domain import CENTRE, CODE_BITS, NARROW, Column, NumberColumn, Schema
 from mechanisms.exact.floats import Floats
 from mechanisms.geometry.laws import simulate
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
@@ -110,7 +110,7 @@ class Curvature:
     space: AdjacentOutputSpace
     noise: IntegerNoise
     threshold: Fraction | None = None
-    usual_weight: ClassVar[float] = 0.8
+    usual_weight: ClassVar[float] = 0.7
 
     @property
     def method(self) -> str:
@@ -328,31 +328,59 @@ class Curved(Protocol):
         """Return possible Hessians, and a score for each: shape (replicates, d)."""
 
 
-def noise_ratio(
+CLEARLY = 2.0
+"""How far above the epsilon where half of the intervals say nothing hardly one does."""
+_BOOLEAN = 0.5
+"""The variance of a boolean in scaled units, of which one value is twice as frequent at least."""
+
+
+def enough_times(
     curved: Curved,
     schema: Schema,
     epsilon: PrivacyLoss | EpsilonShare,
     *,
     deviation: float | None = None,
-) -> float:
-    """Return the noise of a curvature over its least eigenvalue: above 1 most intervals are open.
+) -> tuple[float, float]:
+    """Return how many times this epsilon leaves hardly an interval open, 1 at most if it does.
 
-    With entries of the deviation s, d columns and n records that fill their bounds it is
+    With entries of the deviation s, d columns and n records half of the intervals are open where
+    the noise is as large as the least eigenvalue, and hardly one is at half of that noise:
 
-        s d / (n w v),   v = 1 for booleans, 1/3 where a feature is any number.
+        s d / (n w v) = 1,   v the least variance of a feature with its mean,
 
-    Of 24 settings (logistic, Huber's and squared loss, 1 to 10 features, numbers or booleans) half
-    of the intervals say nothing at .6 to 1.4 of the epsilon at which this is 1, and hardly one does
-    at 1.5 times it. Public facts alone enter. ``deviation`` is s where the space is no cube.
+    w the usual weight of a record. So it is in 40 settings (every loss, 1 to 6 features, numbers or
+    booleans). Public facts alone enter: first as many rows as are assumed, whose features spread as
+    is typical of them, or else fill their bounds; then as few as are considered
+    (:attr:`~mechanisms.domain.Schema.considered_rows`), with narrow features where nothing is
+    stated. ``deviation`` is s where the space is no cube.
     """
     change = 2 if schema.adjacency is Adjacency.REPLACE_ONE else 1
-    entries, rows = curved.space.dimension, schema.known_rows or schema.row_bound
+    entries = curved.space.dimension
     noise = change * sqrt((entries + 1) * (entries + 2) / 3) / float(epsilon.fraction)
     noise = noise if deviation is None else deviation
     columns = [schema.columns[each.name] for each in curved.scaling.features]
-    variances = [1.0 if isinstance(c, NumberColumn) and c.boolean else 1 / 3 for c in columns]
-    least = max(rows, 1) * curved.usual_weight * min(variances, default=1.0)
-    return noise * float(curved.scaling.dimension) / least
+    fewest, assumed = schema.considered_rows
+    scaled = CLEARLY * noise * float(curved.scaling.dimension) / curved.usual_weight
+    wide, narrow = (
+        min((_variance(each, narrow=narrow) for each in columns), default=1.0)
+        for narrow in (False, True)
+    )
+    return scaled / (assumed * wide), scaled / (fewest * narrow)
+
+
+def _variance(column: Column, *, narrow: bool) -> float:
+    """Return a column's variance in half-widths of its bounds, beside a constant one."""
+    if not isinstance(column, NumberColumn) or column.boolean:
+        return _BOOLEAN
+    half, stated = (column.upper - column.lower) / 2, column.typical
+    if stated is not None:
+        middle = float((stated.mean - column.lower) / half) - 1
+        variance = float(stated.std / half) ** 2
+    elif narrow:
+        middle, variance = 2 * CENTRE - 1, (2 * NARROW) ** 2
+    else:
+        middle, variance = 0.0, 1 / 3
+    return min(variance, 1.0) / (1 + middle**2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

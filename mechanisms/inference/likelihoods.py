@@ -32,9 +32,11 @@ and [-1, 0]. The score has the Hessian as its covariance where the model holds.
     sum_k c_k / C  by k,   sum_k c_k / C x  by k,   sum (sum_k c_k / C) x x'.
 
 That is the Hessian over C, below the ceiling, and the score's covariance where the model holds, as
-events are those of a counting process. As sum_k c_k <= C, a record has an l1 norm of at most ``1 +
-p + p (p + 1) / 2`` and a squared l2 norm of at most that; where it is replaced the difference of
-two has twice the first, and four times the second.
+events are those of a counting process. The first is at least 0, and the second at most as large, as
+x lies in [-1, 1]: numbers without noise that are not so are not possible, and are clipped. So an
+interval with hardly an event leaves its own baseline open, and not the slopes. As sum_k c_k <= C, a
+record has an l1 norm of at most ``1 + p + p (p + 1) / 2`` and a squared l2 norm of at most that;
+where it is replaced the difference of two has twice the first, and four times the second.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.contract import Block, Data
-from mechanisms.domain import CODE_BITS, CODE_MAX, Schema
+from mechanisms.domain import CODE_BITS, CODE_MAX, NumberColumn, Schema
 from mechanisms.exact.floats import Floats
 from mechanisms.geometry.spaces import AdjacentOutputSpace, cube_space
 from mechanisms.inference.curvature import COLUMN_BITS, FINE_BITS, THETA_BITS, on_grid, scaled_rows
@@ -76,6 +78,8 @@ _TILT_BITS, _CELL_BITS = FINE_BITS + THETA_BITS, 6
 _LEAST, _LARGEST = -16, 8  # tilts are cut there
 _CUT = 16
 """c: the largest r that counts."""
+_NO_HAZARD = 1e-6
+"""In place of a hazard that noise has carried below 0, in records: its interval says nothing."""
 
 _SIMULATED = (
     "simulated from the law of the released coefficients and the noisy information of the "
@@ -266,7 +270,7 @@ class Counts:
     offset: tuple[str, Fraction] | None
     target: tuple[str, Fraction, Fraction]
     table: tuple[int, ...]
-    usual_weight: ClassVar[float] = 0.15
+    usual_weight: float
     model: ClassVar[str] = (
         "counts whose mean the model has, with a variance that is a multiple of it (quasi-Poisson)"
     )
@@ -274,14 +278,15 @@ class Counts:
     @classmethod
     def of(cls, statistic: PoissonRegression, schema: Schema) -> Counts:
         """Return those of a regression."""
-        width = statistic.offset_width(schema)
+        width, counted = statistic.offset_width(schema), statistic.counted(schema)
         return cls(
             scaling=statistic.scaling(schema),
-            ceiling=statistic.counted(schema).upper,
+            ceiling=counted.upper,
             start=statistic.start(schema),
             offset=None if width is None else (str(statistic.offset), width),
             target=(str(statistic.target), *statistic.target_shares(schema)),
             table=exponentials(),
+            usual_weight=_usual_count(counted),
         )
 
     @property
@@ -333,6 +338,13 @@ class Counts:
         squares, expected = np.maximum(entries[:, -2], 0.0), entries[:, -1]
         phi = np.where(expected > 0, _CUT * squares / np.where(expected > 0, expected, 1.0), np.nan)
         return hessians, phi / float(self.ceiling)
+
+
+def _usual_count(column: NumberColumn) -> float:
+    """Return about which part of its bound a count is on average: as stated, else a twentieth."""
+    if column.typical is None:
+        return 0.05
+    return max(float(column.typical.mean / column.upper), 1e-3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,8 +433,12 @@ class Times:
 
     @property
     def usual_weight(self) -> float:
-        """Return how much a record usually adds."""
-        return 0.3 / len(self.scaling.intervals)
+        """Return how much a record usually adds: half of them have the event.
+
+        The noise of slopes is that of the intervals' sums, and not that of as many columns.
+        """
+        columns = self.scaling.dimension / max(len(self.scaling.features), 1)
+        return columns * 0.5 / 4 / float(self.scaling.ceiling)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -487,8 +503,10 @@ class Times:
         count, features = len(self.scaling.intervals), len(self.scaling.features)
         found = np.zeros((len(entries), count + features, count + features))
         place = np.arange(count)
-        found[:, place, place] = entries[:, :count]
+        hazards = np.maximum(entries[:, :count], _NO_HAZARD)
+        found[:, place, place] = hazards
         crossed = entries[:, count : count * (1 + features)].reshape(-1, count, features)
+        crossed = np.clip(crossed, -hazards[:, :, None], hazards[:, :, None])
         found[:, :count, count:] = crossed
         found[:, count:, :count] = np.swapaxes(crossed, 1, 2)
         found[:, count:, count:] = _filled(entries[:, count * (1 + features) :], features)

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, exp, log, sqrt
+from math import ceil, exp, inf, log, log2, sqrt
 from typing import Any, cast
 
 from scipy.optimize import brentq
@@ -60,6 +60,7 @@ MOST_LEVELS = 5
 COUNT_SHARE = Fraction(1, 5)  # of the share: more rows hardly need more
 FEWER = 0.01
 """How often there are fewer rows than counted on."""
+_HALVINGS = 10
 _STEPS = 10**6  # levels are multiples of one over this
 _FAR = 14.0  # a rank this many noise scales away is never drawn
 
@@ -158,6 +159,34 @@ class CountedRows:
         found = brackets(self.levels, rows=rows, epsilon=self.epsilon, outside=TAIL - FEWER)
         drawn = ends_of(found)
         return found, self.planned(drawn) if drawn else None
+
+
+def enough_times(
+    levels: Sequence[Fraction], *, rows: int, counted: bool, epsilon: Fraction, most: Fraction
+) -> float:
+    """Return how many times this epsilon leaves few intervals open, of so many rows.
+
+    1 at most where it does so itself; infinite where ``most``, the largest epsilon, does not.
+    """
+
+    def is_open(times: float) -> bool:
+        own, certain, outside = epsilon * Fraction(times), rows, TAIL
+        if counted:
+            certain = surely(rows, epsilon=COUNT_SHARE * own)
+            own, outside = (1 - COUNT_SHARE) * own, TAIL - FEWER
+        found = brackets(levels, rows=certain, epsilon=own, outside=outside)
+        return 2 * sum(each.is_open for each in found) > len(found)
+
+    if not is_open(1):
+        return 1.0
+    largest = float(most / epsilon)
+    if is_open(largest):
+        return inf
+    low, high = 0.0, log2(largest)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_open(2**middle) else (low, middle)
+    return float(2**high)
 
 
 def ends_of(found: Sequence[Bracket]) -> list[Fraction]:

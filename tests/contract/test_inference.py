@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,9 @@ import httpx
 import pytest
 
 from app.api.answers.releases import PreviewAnswer, ReleaseAnswer
+from app.services.plans.missing import warned
+from mechanisms.contract import Inference, Outcome, Term
+from mechanisms.estimates.verdicts import Usefulness
 from tests.contract.service import ask, assert_problem, settled, spent, upload
 
 LINEAR = {"kind": "linear_regression", "target": "food", "features": ["income"]}
@@ -189,3 +193,47 @@ def test_intervals_that_would_say_nothing_are_refused_with_the_epsilon_that_woul
     stack = {"kind": "stack", "parts": [{"statistic": LOGISTIC}] * 2}
     stacked = curator.post(path, json=few | {"statistic": stack})
     assert "of part 1" in assert_problem(stacked, 422, "invalid-request")["detail"]
+
+
+def test_of_a_private_number_of_rows_no_verdict_is_good_where_intervals_may_say_nothing(
+    curator: httpx.Client, datasets: Mapping[str, str]
+) -> None:
+    """Refused for half of max_rows, doubtful for a quarter, and neither from safe_epsilon on."""
+    path = f"/v1/datasets/{datasets['add_remove']}/previews"
+    asked = {"statistic": LOGISTIC, **THIRD}
+
+    def previewed(epsilon: str) -> Any:
+        return curator.post(path, json=asked | {"epsilon": epsilon}).json()
+
+    refused = previewed("0.01")
+    assert refused["code"] == "invalid-request"
+    assert "for the number of records assumed" in refused["detail"]
+    named = refused["detail"].split("about epsilon ")[1].split()[0]
+    doubtful = previewed(named)
+    safe = doubtful["details"]["inference"]["safe_epsilon"]
+    assert float(safe) > 2 * float(named)
+    said = f"Confidence intervals may be uninformative: .* About epsilon {safe} is enough"
+    assert re.match(said, doubtful["usefulness"]["sentence"])
+    assert doubtful["usefulness"]["verdict"] != "good"
+    assured = previewed(safe)
+    assert "safe_epsilon" not in assured["details"]["inference"]
+    assert "Confidence intervals may" not in assured["usefulness"]["sentence"]
+
+
+def test_a_release_with_uninformative_intervals_is_not_good() -> None:
+    good, ends = Usefulness("good", "Good."), (-1.0, 1.0)
+    terms = tuple(
+        Term(term=name, estimate=0.0, std_error=1.0, confidence_95=ends, open=name == "b")
+        for name in "abc"
+    )
+    of_terms = [terms, terms[::2]]
+    some, none = (
+        warned(good, {}, Outcome({}, None, Inference(terms=each, method=""))) for each in of_terms
+    )
+    assert some.verdict == "weak"
+    assert some.sentence.startswith("1 of 3 confidence intervals are uninformative")
+    assert none == good
+    doubtful = {"inference": {"safe_epsilon": "3"}}
+    assert warned(good, doubtful).verdict == "depends"
+    assert warned(good, {"parts": [{}, {"details": doubtful}]}).verdict == "depends"
+    assert warned(good, doubtful, Outcome({}, None)) == good  # its own intervals are known

@@ -14,7 +14,7 @@ import pytest
 
 from mechanisms.catalog import calibrate
 from mechanisms.contract import Inference, InvalidStatisticError, Outcome, Plan, Statistic
-from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.domain import CategoryColumn, NumberColumn, Schema, Typical
 from mechanisms.inference.bought import COMPOSITION
 from mechanisms.inference.curvature import Curvature
 from mechanisms.inference.neighbours import (
@@ -359,8 +359,9 @@ def test_intervals_that_would_say_nothing_say_which_epsilon_would_do() -> None:
 def test_quantiles_whose_intervals_are_the_bounds_say_which_epsilon_would_do(
     adjacency: Adjacency, rows: int, epsilon: str
 ) -> None:
+    """Of a private number of rows, where half of the bound are assumed."""
     known = rows if adjacency is REPLACE else None
-    made, share = Schema(COLUMNS, adjacency, known, max_rows=rows), Fraction(1, 4)
+    made, share = Schema(COLUMNS, adjacency, known, max_rows=2 * rows), Fraction(1, 4)
     few = calibrate(MEDIAN, made, Epsilon.parse(epsilon), inference=share)
     enough = Epsilon.parse(enough_epsilon(few))
     assert "enough_epsilon" not in facts_of_inference(
@@ -383,7 +384,51 @@ def test_booleans_need_less_than_numbers_since_they_spread_further() -> None:
         few = calibrate(LOGIT, made, Epsilon.parse("0.01"), inference=Fraction(1, 4))
         return float(enough_epsilon(few))
 
-    assert named(boolean=False) == pytest.approx(3 * named(boolean=True), rel=0.05)
+    assert named(boolean=False) == pytest.approx(1.5 * named(boolean=True), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "asked_of", [Quantile(column="x", levels=(0.5,)), LOGIT], ids=["median", "logit"]
+)
+def test_of_a_private_number_of_rows_half_of_the_bound_is_assumed_and_a_quarter_considered(
+    asked_of: Quantile | LogisticRegression,
+) -> None:
+    """A plan for half or a quarter of the bound, as public facts, needs the same epsilon."""
+    typical = {
+        name: replace(column, typical=Typical(Fraction(0), column.upper / 2))
+        for name, column in COLUMNS.items()
+        if isinstance(column, NumberColumn)
+    }
+    bound, low, share = 1600, Epsilon.parse("0.01"), Fraction(1, 4)
+
+    def facts(most: int) -> Mapping[str, object]:
+        made = Schema({**COLUMNS, **typical}, Adjacency.ADD_REMOVE, None, max_rows=most)
+        return facts_of_inference(calibrate(asked_of, made, low, inference=share))
+
+    assert facts(bound)["safe_epsilon"] == facts(bound // 2)["enough_epsilon"]
+    enough, safe = (float(str(facts(bound)[name])) for name in ("enough_epsilon", "safe_epsilon"))
+    assert 1.5 * enough < safe < 2.2 * enough
+
+
+def test_what_is_typical_of_features_decides_which_epsilon_would_do() -> None:
+    """At a tenth of the spread a variance is a hundredth; nothing stated is considered narrow."""
+
+    def facts(typical: Typical | None) -> Mapping[str, object]:
+        column = NumberColumn(Fraction(-1), Fraction(1), typical=typical)
+        made = Schema({**COLUMNS, "x": column, "z": column}, REPLACE, 1000)
+        plan = calibrate(LOGIT, made, Epsilon.parse("0.01"), inference=Fraction(1, 4))
+        return facts_of_inference(plan)
+
+    wide, narrow, unknown = (
+        facts(Typical(Fraction(0), Fraction(1, 2))),
+        facts(Typical(Fraction(0), Fraction(1, 20))),
+        facts(None),
+    )
+    assert float(str(narrow["enough_epsilon"])) == pytest.approx(
+        100 * float(str(wide["enough_epsilon"])), rel=0.1
+    )
+    assert wide["safe_epsilon"] == wide["enough_epsilon"]
+    assert float(str(unknown["safe_epsilon"])) > 20 * float(str(unknown["enough_epsilon"]))
 
 
 def test_auto_takes_moments_where_a_curvature_would_say_nothing() -> None:

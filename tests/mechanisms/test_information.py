@@ -262,3 +262,29 @@ def test_intervals_hold_the_population_s_coefficients(kind: Kind) -> None:
                 narrowed.append(off <= (high - low) / 6)
     assert np.mean(held) >= 0.93 - 3 * np.sqrt(0.93 * 0.07 / len(held))
     assert np.mean(narrowed) < 0.8
+
+
+def test_an_interval_of_time_without_events_leaves_the_slope_of_a_cox_regression() -> None:
+    """Its own baseline is open. Where that matrix counts as it is, all is open: the control."""
+    rng = np.random.default_rng(4)
+    x, followed = rng.uniform(-1, 1, 4000), rng.uniform(0.5, 2, 4000)
+    happens = rng.exponential(np.exp(-0.8 * x))
+    table = {"x": x, "time": np.minimum(happens, followed), "died": 1.0 * (happens <= followed)}
+    statistic = CoxRegression(
+        time="time", event="died", edges={"time": (0, 1, 2, 3, 4)}, features=("x",)
+    )
+    schema = Schema(COLUMNS, ADD, None, 8000)
+    plan = calibrate(statistic, schema, Epsilon.parse("4"), inference=Fraction(1, 3))
+    outcome = plan.draw(data_of(table), seeded_randomness(1))
+    assert outcome.inference is not None
+    *baselines, slope = outcome.inference.terms
+    assert not slope.open
+    assert slope.confidence_95[0] <= 0.8 <= slope.confidence_95[1]
+    assert slope.confidence_95[1] - slope.confidence_95[0] < 1
+    assert any(each.open for each in baselines)
+    of = Times.of(statistic, schema)
+    entries = np.array([[9.0, 9.0, -1.0, -1.0, 0.0, 0.0, 2.0, 2.0, 3.0]])
+    (hessian,) = of.possible(entries)[0]
+    assert np.linalg.eigvalsh(hessian).min() > 0
+    unclipped = np.diag([*entries[0, :4], entries[0, -1]])
+    assert np.linalg.eigvalsh(unclipped).min() < 0

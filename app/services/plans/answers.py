@@ -118,7 +118,7 @@ def usefulness_of(plan: str, kinds: Sequence[str], outcome: Outcome) -> dict[str
             errors = outcome.noise.expected_error
     edges = frozenset(edge.place for edge in outcome.edges)
     judged = judged_release(before, kinds, outcome.value, errors, edges=edges)
-    return warned(judged, _read(plan)["details"]).to_json()
+    return warned(judged, _read(plan)["details"], outcome).to_json()
 
 
 # The JSON of a release, as it is stored and answered byte for byte

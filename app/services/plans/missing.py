@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from math import sqrt
 from typing import Any, cast
@@ -18,10 +19,10 @@ from app.domain.datasets import ColumnsSpec
 from app.services.datasets.datasets import DatasetFacts
 from app.services.plans.wording import kinds_in_words
 from mechanisms.available import parts_by_column
-from mechanisms.contract import Plan, Statistic
+from mechanisms.contract import Outcome, Plan, Statistic
 from mechanisms.domain import Schema
 from mechanisms.estimates.assumptions import Assumptions, Spread
-from mechanisms.estimates.verdicts import Usefulness
+from mechanisms.estimates.verdicts import Usefulness, Verdict
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.presence import values_read
 from mechanisms.statistics.count import Count
@@ -123,14 +124,63 @@ def joined_members(all_details: Iterable[Mapping[str, Any]]) -> dict[str, object
     return found
 
 
-def warned(useful: Usefulness, details: Mapping[str, Any]) -> Usefulness:
-    """Return a verdict that warns where a fill value is a bound of its column.
+def warned(
+    useful: Usefulness, details: Mapping[str, Any], outcome: Outcome | None = None
+) -> Usefulness:
+    """Return a verdict that warns of what no expected error counts: an answer is not good with it.
 
-    No expected error counts what such values pull an answer by: an answer is not good with them.
+    That is a fill value at a bound of its column, which pulls an answer, and an interval that is
+    uninformative: of the outcome, or before there is one in a population that is considered.
     """
+    useful = _with_intervals(useful, details, outcome)
     bounds: Mapping[str, str] = details.get("fills_at_bounds") or {}
-    if not bounds:
+    return _with_fills(useful, bounds, details) if bounds else useful
+
+
+def intervals_of(details: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield what a plan says of confidence intervals: of the whole, as 0, and of each part."""
+    parts = cast(Sequence[Mapping[str, Any]], details.get("parts") or ())
+    for place, each in enumerate((details, *(part.get("details", {}) for part in parts))):
+        yield place, each.get("inference") or {}
+
+
+def _with_intervals(
+    useful: Usefulness, details: Mapping[str, Any], outcome: Outcome | None
+) -> Usefulness:
+    if outcome is not None:
+        terms = [] if outcome.inference is None else outcome.inference.terms
+        if not (nothing := sum(term.open for term in terms)):
+            return useful
+        text = worded(
+            "%(open)s of %(count)s confidence intervals are uninformative: they are all that the "
+            "public bounds allow."
+        )
+        return _but(useful, text % {"open": nothing, "count": len(terms)}, "weak")
+    needed = [each["safe_epsilon"] for _, each in intervals_of(details) if "safe_epsilon" in each]
+    if not needed:
         return useful
+    may = worded(
+        "Confidence intervals may be uninformative: too much noise for the fewest records and the "
+        "narrowest columns considered."
+    )
+    enough = worded("No epsilon is enough for all of them.")
+    if None not in needed:
+        most = max(needed, key=Decimal)
+        enough = worded("About epsilon %(epsilon)s is enough for all of them.", epsilon=most)
+    return _but(useful, f"{may} {enough}", "depends")
+
+
+def _but(useful: Usefulness, warning: str, verdict: Verdict) -> Usefulness:
+    """Return a verdict with a warning before it, and this verdict in place of a good one."""
+    if useful.verdict != "good":
+        return replace(useful, sentence=f"{warning} {useful.sentence}")
+    apart = worded("Apart from that:")
+    return replace(useful, verdict=verdict, sentence=f"{warning} {apart} {useful.sentence}")
+
+
+def _with_fills(
+    useful: Usefulness, bounds: Mapping[str, str], details: Mapping[str, Any]
+) -> Usefulness:
     fills = details["fills"]
     named = listed([f"{name} as {_text(fills[name])}, its {bounds[name]} bound" for name in bounds])
     warning = worded(
@@ -138,11 +188,7 @@ def warned(useful: Usefulness, details: Mapping[str, Any]) -> Usefulness:
         "that is not counted here.",
         fills=named,
     )
-    verdict, sentence = useful.verdict, useful.sentence
-    if verdict == "good":
-        apart = worded("Apart from that:")
-        verdict, sentence = "weak", f"{apart} {sentence}"
-    return replace(useful, verdict=verdict, sentence=f"{warning} {sentence}")
+    return _but(useful, warning, "weak")
 
 
 def fills_in_words(columns: ColumnsSpec) -> Mapping[str, str]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from app.domain.policies import Review
 from app.domain.problems import Problem, ProcessLostError, invalid_request
@@ -42,7 +42,7 @@ from app.services.plans.lanes import (
     ThreadLane,
     at_most,
 )
-from app.services.plans.missing import with_column_facts, with_typical
+from app.services.plans.missing import intervals_of, with_column_facts, with_typical
 from app.services.plans.questions import Question, read_question, spelled, spelling_ms
 from app.store import DatasetRecord, ReleaseRecord
 from mechanisms.catalog import PlanChangedError, calibrate, read_plan, written_plan
@@ -434,9 +434,7 @@ def _require_intervals(plan: Plan) -> None:
     Problem
         ``invalid-request``, with the epsilon that would do.
     """
-    parts = cast(Sequence[Mapping[str, Any]], plan.details.get("parts") or ())
-    for place, details in enumerate((plan.details, *(part.get("details", {}) for part in parts))):
-        inference = details.get("inference") or {}
+    for place, inference in intervals_of(plan.details):
         if "enough_epsilon" in inference:
             of_part = f" of part {place}" if place else ""
             enough = inference["enough_epsilon"]
@@ -445,8 +443,8 @@ def _require_intervals(plan: Plan) -> None:
                 would = "there are too few rows for any epsilon"
             raise invalid_request(
                 "inference",
-                f"most confidence intervals{of_part} would say nothing, even of columns that fill "
-                f"their bounds: {would}; without inference the numbers alone are released",
+                f"for the number of records assumed, most confidence intervals{of_part} would say "
+                f"nothing: {would}; without inference the numbers alone are released",
             )
 
 
