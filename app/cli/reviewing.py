@@ -107,32 +107,38 @@ def releases_revise(
     click.echo(desk.revise(release, asked, purpose=purpose, **choice).status)
 
 
+_REQUEST = click.argument("request", metavar="REQUEST")
+
+
 @releases.command("comment")
-@click.argument("release")
+@_REQUEST
 @click.argument("text")
 @click.option("--private", is_flag=True, help="Among reviewers; the requester does not see it.")
 @connected
-def releases_comment(desk: ReleaseDesk, *, release: str, text: str, private: bool) -> None:
-    """Comment TEXT on RELEASE while it waits. One by the requester answers the reviewers."""
-    click.echo(desk.comment(release, text, private=private).at)
+def comment(desk: ReleaseDesk, *, request: str, text: str, private: bool) -> None:
+    """Comment TEXT on REQUEST, the id of a release or a study plan that waits.
+
+    A comment by the requester of a release answers its reviewers.
+    """
+    click.echo(desk.comment(request, text, private=private).at)
 
 
 @releases.command("comments")
-@click.argument("release")
+@_REQUEST
 @as_json_option
 @connected
-def releases_comments(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
-    """List the comments on RELEASE."""
-    print_rows(desk.comments(release), ("at", "person", "private", "text"), as_json=as_json)
+def comments(desk: ReleaseDesk, *, request: str, as_json: bool) -> None:
+    """List the comments on REQUEST, the id of a release or a study plan."""
+    print_rows(desk.comments(request), ("at", "person", "private", "text"), as_json=as_json)
 
 
 @releases.command("versions")
-@click.argument("release")
+@_REQUEST
 @as_json_option
 @connected
-def releases_versions(desk: ReleaseDesk, *, release: str, as_json: bool) -> None:
-    """List the versions of the request for RELEASE, and where each differs from the last."""
-    for version in desk.versions(release):
+def versions(desk: ReleaseDesk, *, request: str, as_json: bool) -> None:
+    """List the versions of REQUEST, and where each differs from the last."""
+    for version in desk.versions(request):
         click.echo(version.model_dump_json() if as_json else _version(version.members))
 
 
@@ -194,7 +200,7 @@ def _rejected(sheet: Sheet) -> Iterator[str]:
 
 def _lines(sheet: Sheet) -> Iterator[str]:
     """Yield a sheet for a terminal, one thing a line, under short headings."""
-    cost, asker, votes = sheet.cost, sheet.asker, sheet.votes
+    cost, asker = sheet.cost, sheet.asker
     worth = sheet.expected["usefulness"]
     yield f"{sheet.release}  {sheet.status}  version {sheet.version}  turn {sheet.turn}"
     yield f"seen       {sheet.etag}"
@@ -225,6 +231,12 @@ def _lines(sheet: Sheet) -> Iterator[str]:
     yield f"people     in an earlier data set: {sheet.same_people.replace('_', ' ')}"
     for each in sheet.overlaps:
         yield f"overlap    {each['name']} ({each['dataset']}): {each['why']}"
+    yield from _talk(sheet)
+
+
+def _talk(sheet: Sheet | PlanSheet) -> Iterator[str]:
+    """Yield what has been changed, voted and said, line by line."""
+    votes = sheet.votes
     for each in sheet.versions[1:]:
         yield f"version    {_version(each)}"
     state = "a conflict" if votes["conflict"] else "all in" if votes["complete"] else "open"
@@ -265,6 +277,10 @@ def plans() -> None:
     """Save study plans, have them reviewed as one, and draw their questions one by one."""
 
 
+for each in (comment, comments, versions):
+    plans.add_command(each)
+
+
 @plans.command("save")
 @click.argument("dataset")
 @click.argument("study", type=click.File("r"))
@@ -281,6 +297,23 @@ def plans_save(
     questions = questions_in(parsed(study.read(), "STUDY"))
     found = desk.dataset(dataset)
     click.echo(desk.save_plan(found.id, questions, name=name, purpose=purpose).id)
+
+
+@plans.command("edit")
+@click.argument("plan")
+@click.argument("study", type=click.File("r"))
+@click.option("--name", required=True, help="What the plan is called in lists.")
+@click.option("--purpose", help="What the numbers are for, in words for reviewers.")
+@connected
+def plans_edit(
+    desk: ReleaseDesk, *, plan: str, study: TextIO, name: str, purpose: str | None
+) -> None:
+    """Put the questions in STUDY in the place of those of PLAN, a draft of one's own.
+
+    Also of a plan whose reviewers want changes: `plans request` then sends it again.
+    """
+    questions = questions_in(parsed(study.read(), "STUDY"))
+    click.echo(desk.edit_plan(plan, questions, name=name, purpose=purpose).status)
 
 
 @plans.command("list")
@@ -314,7 +347,10 @@ def plans_show(desk: ReleaseDesk, *, plan: str, as_json: bool) -> None:
 @click.argument("plan")
 @connected
 def plans_request(desk: ReleaseDesk, *, plan: str) -> None:
-    """Ask for the approval of PLAN, a draft, as one request. Nothing is reserved."""
+    """Ask for the approval of PLAN, a draft, as one request. Nothing is reserved.
+
+    Where reviewers want changes, this sends it again as it was edited.
+    """
     click.echo(desk.request_plan(plan).status)
 
 
@@ -373,6 +409,16 @@ def plans_reject(desk: ReleaseDesk, *, plan: str, reason: str, seen: str | None,
     click.echo(desk.decide_on_plan(plan, "reject", reason=reason, seen=seen).status)
 
 
+@plans.command("request-changes")
+@click.argument("plan")
+@_REASON
+@_SEEN
+@connected
+def plans_request_changes(desk: ReleaseDesk, *, plan: str, reason: str, seen: str | None) -> None:
+    """Give the turn to the requester of PLAN: they edit and send it again, or withdraw."""
+    click.echo(desk.decide_on_plan(plan, "request_changes", reason=reason, seen=seen).status)
+
+
 @plans.command("draw")
 @click.argument("plan")
 @click.argument("question", type=int)
@@ -399,7 +445,7 @@ def _plan_approved(sheet: PlanSheet) -> Iterator[str]:
 
 def _plan_lines(sheet: PlanSheet) -> Iterator[str]:
     """Yield the sheet of a study plan, line by line."""
-    plan, votes = sheet.plan, sheet.votes
+    plan = sheet.plan
     yield f"plan       {plan['id']}  {plan['name']}  {plan['status']}  {plan['etag']}"
     yield f"requester  {plan['requested_by']}{_history(sheet.asker)}"
     yield f"purpose    {plan['purpose'] or 'none was given'}"
@@ -410,9 +456,7 @@ def _plan_lines(sheet: PlanSheet) -> Iterator[str]:
         yield f"meaning    {sentence}"
     for sentence in sheet.policy_says:
         yield f"policy     {sentence}"
-    yield f"votes      {votes['needed']} needed"
-    for each in votes["items"]:
-        yield f"vote       {each['person']}: {each['decision']}: {each['reason']}"
+    yield from _talk(sheet)
 
 
 # The commands that make releases public, withdraw them, and describe what is public

@@ -134,7 +134,9 @@ class SavedPlan(Answer):
 
     ``questions`` have their ``statistic``, ``epsilon``, ``charge``, and their ``release`` once they
     are paid for. ``charge``, ``paid`` and ``remaining`` are amounts with a ``unit``. A plan
-    reserves nothing: ``fits`` says whether what is unpaid is within what remains now.
+    reserves nothing: ``fits`` says whether what is unpaid is within what remains now. ``turn`` is
+    how often it has come before its reviewers. ``edited``: the owner has changed it since, and has
+    not sent it. ``reason`` is that of the last decision.
     """
 
     id: str
@@ -142,6 +144,9 @@ class SavedPlan(Answer):
     name: str
     purpose: str | None
     status: str
+    turn: int
+    edited: bool
+    reason: str | None
     etag: str
     requested_by: str
     expires_at: str | None

@@ -21,7 +21,7 @@ from app.client.releasing import Call, Line, Listing, Pages, Steps, drawing, rel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment(Answer):
-    """What somebody has said about a release; ``private``: among reviewers."""
+    """What somebody has said about a release or a study plan; ``private``: among reviewers."""
 
     person: str
     text: str
@@ -59,7 +59,8 @@ class PlanSheet(Answer):
     """All that a reviewer needs of a study plan; ``plan`` has its questions.
 
     ``epsilon`` is that of all questions together, and ``share`` which part of what is left the
-    unpaid ones would take. ``for_one_person`` says what they mean for one person.
+    unpaid ones would take. ``for_one_person`` says what they mean for one person. ``versions`` are
+    those that were requested, each compared with the one before.
     """
 
     plan: Mapping[str, Any]
@@ -68,7 +69,9 @@ class PlanSheet(Answer):
     share: float
     for_one_person: Sequence[str]
     policy_says: Sequence[str]
+    versions: Sequence[Mapping[str, Any]]
     votes: Mapping[str, Any]
+    comments: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,25 +185,28 @@ class ReviewCalls:
         return release_in((yield from sent))
 
     @Call
-    def versions(self, release: Release | str) -> Steps[list[Version]]:
-        """Return every version of a request, oldest first."""
-        response = yield from self.line.read(f"{at(release)}/revisions")
+    def versions(self, request: Release | SavedPlan | str) -> Steps[list[Version]]:
+        """Return every version of the request for a release or a study plan, oldest first."""
+        response = yield from self.line.read(f"{at(request)}/revisions")
         items = members_of(response.content)["items"]
         return [Version.model_validate(item) for item in items]
 
     @Call
     def comment(
-        self, release: Release | str, text: str, *, private: bool = False
+        self, request: Release | SavedPlan | str, text: str, *, private: bool = False
     ) -> Steps[Comment]:
-        """Say something about a release that waits; ``private``: among reviewers."""
+        """Say something about a release that waits, or a study plan; ``private``: among reviewers.
+
+        The requester of a release whose reviewers want changes answers them with it.
+        """
         body = {"text": text, "private": private}
-        response = yield from self.line.send("POST", f"{at(release)}/comments", json=body)
+        response = yield from self.line.send("POST", f"{at(request)}/comments", json=body)
         return Comment.model_validate_json(response.content)
 
     @Call
-    def comments(self, release: Release | str) -> Steps[list[Comment]]:
-        """Return what has been said about a release, as far as the caller may read it."""
-        response = yield from self.line.read(f"{at(release)}/comments")
+    def comments(self, request: Release | SavedPlan | str) -> Steps[list[Comment]]:
+        """Return what has been said about a release or a plan, as far as the caller may read it."""
+        response = yield from self.line.read(f"{at(request)}/comments")
         items = members_of(response.content)["items"]
         return [Comment.model_validate(item) for item in items]
 
@@ -236,6 +242,23 @@ class ReviewCalls:
         return SavedPlan.model_validate_json(response.content)
 
     @Call
+    def edit_plan(
+        self,
+        plan: SavedPlan | str,
+        questions: Sequence[Mapping[str, Any]],
+        *,
+        name: str,
+        purpose: str | None = None,
+    ) -> Steps[SavedPlan]:
+        """Put other questions in the place of those of a draft of one's own.
+
+        Also of a plan whose reviewers want changes: ``request_plan`` then sends it again.
+        """
+        body = {"name": name, "purpose": purpose, "questions": several(questions)}
+        response = yield from self.line.repeatable("PUT", _plan_at(plan), json=plain(body))
+        return SavedPlan.model_validate_json(response.content)
+
+    @Call
     def saved_plan(self, plan: SavedPlan | str) -> Steps[SavedPlan]:
         """Return a study plan, and which of its questions are paid for."""
         response = yield from self.line.read(_plan_at(plan))
@@ -256,7 +279,10 @@ class ReviewCalls:
 
     @Call
     def request_plan(self, plan: SavedPlan | str) -> Steps[SavedPlan]:
-        """Ask for the approval of all questions of a draft as one request; nothing is reserved."""
+        """Ask for the approval of all questions of a draft as one request; nothing is reserved.
+
+        Where reviewers want changes, this sends the plan again as it was edited.
+        """
         response = yield from self.line.send("POST", f"{_plan_at(plan)}/request")
         return SavedPlan.model_validate_json(response.content)
 
@@ -278,7 +304,8 @@ class ReviewCalls:
     ) -> Steps[SavedPlan]:
         """Vote ``approve`` or ``reject`` on all questions of a study plan (reviewers).
 
-        ``seen`` is the ``etag`` of the plan as it was read; without it the plan is read first.
+        ``request_changes`` gives the turn to its owner. ``seen`` is the ``etag`` of the plan as it
+        was read; without it the plan is read first.
         """
         path = _plan_at(plan)
         tag = seen or (yield from self._seen(path))
@@ -329,6 +356,11 @@ def _plan_at(plan: SavedPlan | str) -> str:
     return f"{_PLANS}/{plan.id if isinstance(plan, SavedPlan) else plan}"
 
 
-def at(release: Release | str) -> str:
-    """Return the address of a release."""
-    return f"/v1/releases/{release.id if isinstance(release, Release) else release}"
+def at(request: Release | SavedPlan | str) -> str:
+    """Return the address of a release, or of a study plan.
+
+    >>> at("rel_1"), at("plan_1")
+    ('/v1/releases/rel_1', '/v1/study-plans/plan_1')
+    """
+    id_ = request if isinstance(request, str) else request.id
+    return f"{_PLANS if id_.startswith('plan_') else '/v1/releases'}/{id_}"

@@ -260,6 +260,8 @@ async def read_form(request: Request) -> Form:
 
 EMPTY, NONE = Form(), Faults()
 """An empty form, and no faults."""
+CALLED = {"text": "comment"}
+"""What the fields of a comment's request are called on a page that has other texts too."""
 
 
 def read_as(model: type[Model], fields: Mapping[str, object]) -> Model:

@@ -78,6 +78,7 @@ NOTICES: Mapping[str, str] = {
     "plan_requested": marked("The plan is requested. Nothing is reserved or charged for it."),
     "plan_withdrawn": marked("The plan is withdrawn. What has been drawn of it stays."),
     "planned": marked("The question is in the plan. Nothing is charged for it yet."),
+    "replanned": marked("The question is changed in the plan. Nothing is charged for it yet."),
     "unplanned": marked("The question is removed from the plan."),
     "published": marked("The release is public now."),
     "restricted": marked("Only who is named sees the data set, and admins and auditors."),

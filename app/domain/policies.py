@@ -96,6 +96,7 @@ ENTRIES_BY: Mapping[Right, Sequence[str]] = {
     Right.DECIDE: (
         "review_vote", "release_approved", "release_rejected", "release_changes_requested",
         "study_plan_vote", "study_plan_approved", "study_plan_rejected",
+        "study_plan_changes_requested",
     ),
     Right.ADMINISTER: (
         "key_created", "key_revoked", "overlap_override", "group_set", "groups_given",

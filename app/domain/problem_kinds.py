@@ -427,8 +427,9 @@ KINDS = (
         "plan-not-draft",
         409,
         "The study plan is no longer a draft",
-        "A study plan can be changed, deleted and requested while it is a draft. What reviewers "
-        "have seen does not change.",
+        "A study plan can be changed and requested while it is a draft, and again while its "
+        "reviewers want changes. Only a draft can be deleted. What reviewers decide on does not "
+        "change.",
         "Withdraw it, and save another plan.",
         {"plan_status": "its `status` now"},
     ),

@@ -8,9 +8,10 @@ votes.
 *Notices about a review: one for each step, to the requester and to the reviewers.* A notice names
 who, what and why. It is made from the request and from what people wrote, never from a result.
 
-*Study plans* are several questions that reviewers decide on as one. A plan reserves no budget:
-each question is charged when it is drawn, and a draw is refused where the budget is no longer
-there. An entry of the ledger reserves for one release, so a reserve for a plan could not be
+*Study plans* are several questions that reviewers decide on as one. Where they request changes, the
+owner edits the plan and sends it again; each version that was sent is kept. A plan reserves no
+budget: each question is charged when it is drawn, and a draw is refused where the budget is no
+longer there. An entry of the ledger reserves for one release, so a reserve for a plan could not be
 followed question by question.
 """
 
@@ -193,10 +194,17 @@ class PlanState(StrEnum):
     DRAFT = "draft"
     """Saved, and seen by its owner alone."""
     REQUESTED = "requested"
+    CHANGES_REQUESTED = "changes_requested"
+    """Its owner may edit it and send it again; others see it as it was sent."""
     APPROVED = "approved"
     REJECTED = "rejected"
     WITHDRAWN = "withdrawn"
     EXPIRED = "expired"
+
+    @property
+    def is_edited(self) -> bool:
+        """Return whether its owner may change its questions, and send them for review."""
+        return self in (PlanState.DRAFT, PlanState.CHANGES_REQUESTED)
 
     @property
     def status(self) -> str:

@@ -181,7 +181,8 @@ __all__ = ["JournalService", "Line", "Moment", "Wanted"]
 
 DECISIONS = (
     "release_approved", "release_rejected", "release_changes_requested", "release_returned",
-    "study_plan_approved", "study_plan_rejected", "study_plan_withdrawn",
+    "study_plan_changes_requested", "study_plan_approved", "study_plan_rejected",
+    "study_plan_withdrawn",
     "unreserve", "release_withdrawn", "release_published", "publication_withdrawn",
     "overlap_refused", "overlap_override", "cap_set", "access_set", "group_set", "sign_in_allowed",
     "pause_set", "grant",

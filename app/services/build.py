@@ -51,9 +51,16 @@ from app.services.releases.receipts import Receipts
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import ReviewService
 from app.services.releases.synthetic import SyntheticService
-from app.services.reviewing.notices import Channel, InboxService, Mail, SendingService, Webhook
+from app.services.reviewing.notices import (
+    Channel,
+    InboxService,
+    Mail,
+    SendingService,
+    ViewService,
+    Webhook,
+)
 from app.services.reviewing.plan_sheets import PlanSheetService
-from app.services.reviewing.sheets import CommentService, SheetService, ViewService
+from app.services.reviewing.sheets import CommentService, SheetService
 from app.services.reviewing.study_plans import StudyPlanService
 from app.services.scripts import ScriptService
 from app.services.searching import SearchService
@@ -219,7 +226,7 @@ def build_services(
         audit=AuditService(store, datasets),
         budgets=BudgetService(store, datasets, most=Epsilon(round(settings.max_grant * 10**9))),
         catalog=tuple(asdict(each) for each in offers()),
-        comments=CommentService(store, datasets, releases, most_bytes=most_bytes),
+        comments=CommentService(store, datasets, releases, study_plans, most_bytes=most_bytes),
         datasets=datasets,
         deleting=DeletingService(store, datasets, data.erasing),
         cells=CellService(releases, plans),

@@ -366,20 +366,6 @@ CREATE TABLE vote (
 
 CREATE INDEX ix_vote_release ON vote (release, seq)
 
-CREATE TABLE review_comment (
-    number BIGSERIAL NOT NULL,
-    release TEXT COLLATE "C" NOT NULL,
-    turn BIGINT NOT NULL,
-    person TEXT COLLATE "C" NOT NULL,
-    private BIGINT NOT NULL,
-    text TEXT COLLATE "C" NOT NULL,
-    at TEXT COLLATE "C" NOT NULL,
-    CONSTRAINT pk_review_comment PRIMARY KEY (number),
-    CONSTRAINT fk_review_comment_release FOREIGN KEY(release) REFERENCES release (id)
-)
-
-CREATE INDEX ix_review_comment_release ON review_comment (release, number)
-
 CREATE TABLE study_plan (
     number BIGSERIAL NOT NULL,
     id TEXT COLLATE "C" NOT NULL,
@@ -391,6 +377,8 @@ CREATE TABLE study_plan (
     questions TEXT COLLATE "C" NOT NULL,
     created_at TEXT COLLATE "C" NOT NULL,
     state TEXT COLLATE "C" NOT NULL,
+    turn BIGINT NOT NULL,
+    unsent TEXT COLLATE "C",
     seq BIGINT,
     requested_at TEXT COLLATE "C",
     decided_by TEXT COLLATE "C",
@@ -402,16 +390,47 @@ CREATE TABLE study_plan (
     CONSTRAINT uq_study_plan_id UNIQUE (id),
     CONSTRAINT fk_study_plan_account FOREIGN KEY(account) REFERENCES account (id),
     CONSTRAINT fk_study_plan_dataset FOREIGN KEY(dataset) REFERENCES dataset (id),
-    CONSTRAINT ck_study_plan_state CHECK ((state = 'draft') = (requested_at IS NULL) AND (state = 'draft') = (seq IS NULL) AND (decided_by IS NULL) = (decided_at IS NULL) AND (expires_at IS NULL OR decided_at IS NOT NULL) AND (state <> 'approved' OR expires_at IS NOT NULL))
+    CONSTRAINT ck_study_plan_state CHECK ((state = 'draft') = (requested_at IS NULL) AND (state = 'draft') = (seq IS NULL) AND (decided_by IS NULL) = (decided_at IS NULL) AND (expires_at IS NULL OR decided_at IS NOT NULL) AND (state <> 'approved' OR expires_at IS NOT NULL) AND (unsent IS NULL OR state = 'changes_requested'))
 )
 
 CREATE INDEX ix_study_plan_person ON study_plan (person, number)
 
 CREATE INDEX ix_study_plan_state ON study_plan (state, number)
 
+CREATE TABLE plan_revision (
+    study_plan TEXT COLLATE "C" NOT NULL,
+    turn BIGINT NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    purpose TEXT COLLATE "C",
+    questions TEXT COLLATE "C" NOT NULL,
+    requested_at TEXT COLLATE "C" NOT NULL,
+    CONSTRAINT pk_plan_revision PRIMARY KEY (study_plan, turn),
+    CONSTRAINT fk_plan_revision_study_plan FOREIGN KEY(study_plan) REFERENCES study_plan (id)
+)
+
+CREATE TABLE review_comment (
+    number BIGSERIAL NOT NULL,
+    release TEXT COLLATE "C",
+    study_plan TEXT COLLATE "C",
+    turn BIGINT NOT NULL,
+    person TEXT COLLATE "C" NOT NULL,
+    private BIGINT NOT NULL,
+    text TEXT COLLATE "C" NOT NULL,
+    at TEXT COLLATE "C" NOT NULL,
+    CONSTRAINT pk_review_comment PRIMARY KEY (number),
+    CONSTRAINT fk_review_comment_release FOREIGN KEY(release) REFERENCES release (id),
+    CONSTRAINT fk_review_comment_study_plan FOREIGN KEY(study_plan) REFERENCES study_plan (id),
+    CONSTRAINT ck_review_comment_about CHECK ((release IS NULL) <> (study_plan IS NULL))
+)
+
+CREATE INDEX ix_review_comment_release ON review_comment (release, number)
+
+CREATE INDEX ix_review_comment_study_plan ON review_comment (study_plan, number)
+
 CREATE TABLE plan_vote (
     seq BIGSERIAL NOT NULL,
     study_plan TEXT COLLATE "C" NOT NULL,
+    turn BIGINT NOT NULL,
     person TEXT COLLATE "C" NOT NULL,
     decision TEXT COLLATE "C" NOT NULL,
     reason TEXT COLLATE "C" NOT NULL,
@@ -605,7 +624,7 @@ ELSE EXISTS (
         'groups_given', 'sign_in_allowed'))
     OR NEW.role = 'reviewer' AND NEW.kind IN ('unreserve', 'review_vote', 'release_approved',
         'release_rejected', 'release_changes_requested', 'study_plan_vote', 'study_plan_approved',
-        'study_plan_rejected')
+        'study_plan_rejected', 'study_plan_changes_requested')
     OR NEW.role = 'analyst' AND NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn',
         'release_returned', 'study_plan_requested', 'study_plan_withdrawn')
 ) END) IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'entry: not made by a key in a role that allows it'; END IF; RETURN NEW; END$rule$
@@ -881,7 +900,7 @@ CREATE TRIGGER study_plan_no_delete BEFORE DELETE ON public.study_plan FOR EACH 
 ALTER TABLE study_plan ENABLE ALWAYS TRIGGER study_plan_no_delete
 
 CREATE FUNCTION study_plan_is_new() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN IF (
-NEW.state = 'draft'
+NEW.state = 'draft' AND NEW.turn = 1
 AND NOT EXISTS (SELECT 1 FROM study_plan WHERE id = NEW.id OR number = NEW.number)
 AND EXISTS (SELECT 1 FROM dataset WHERE id = NEW.dataset AND account = NEW.account)) IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'study_plan: not a new draft'; END IF; RETURN NEW; END$rule$
 
@@ -894,15 +913,27 @@ NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
 AND NEW.dataset = OLD.dataset AND NEW.person = OLD.person AND NEW.created_at = OLD.created_at
 AND CASE OLD.state
 WHEN 'draft' THEN NEW.state IN ('draft', 'requested')
-WHEN 'requested' THEN NEW.state IN ('approved', 'rejected', 'withdrawn', 'expired')
+WHEN 'requested' THEN
+    NEW.state IN ('changes_requested', 'approved', 'rejected', 'withdrawn', 'expired')
+WHEN 'changes_requested' THEN
+    NEW.state IN ('changes_requested', 'requested', 'withdrawn', 'expired')
 WHEN 'approved' THEN NEW.state IN ('withdrawn', 'expired') AND NEW.expires_at = OLD.expires_at
 ELSE FALSE END
-AND (NEW.state = 'draft'
-    OR NEW.name = OLD.name AND NEW.purpose IS NOT DISTINCT FROM OLD.purpose
-    AND NEW.questions = OLD.questions AND EXISTS (
+AND CASE WHEN OLD.state = 'changes_requested' AND NEW.state = 'requested' THEN
+    NEW.turn = OLD.turn + 1 AND EXISTS (
+        SELECT 1 FROM plan_revision AS r
+        WHERE r.study_plan = OLD.id AND r.turn = OLD.turn AND r.name = OLD.name
+        AND r.purpose IS NOT DISTINCT FROM OLD.purpose AND r.questions = OLD.questions)
+ELSE
+    NEW.turn = OLD.turn AND (NEW.state = 'draft'
+        OR NEW.name = OLD.name AND NEW.purpose IS NOT DISTINCT FROM OLD.purpose
+        AND NEW.questions = OLD.questions)
+END
+AND (NEW.state = 'draft' OR EXISTS (
         SELECT 1 FROM entry AS e
         WHERE e.account = '0' AND e.seq = NEW.seq AND e.kind = CASE NEW.state
         WHEN 'requested' THEN 'study_plan_requested' WHEN 'approved' THEN 'study_plan_approved'
+        WHEN 'changes_requested' THEN 'study_plan_changes_requested'
         WHEN 'rejected' THEN 'study_plan_rejected' WHEN 'withdrawn' THEN 'study_plan_withdrawn'
         WHEN 'expired' THEN 'study_plan_expired' END))) IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'study_plan: states only move forward, each by its entry'; END IF; RETURN NEW; END$rule$
 
@@ -941,6 +972,22 @@ ALTER TABLE vote ENABLE ALWAYS TRIGGER vote_no_delete
 CREATE TRIGGER vote_no_delete_truncate BEFORE TRUNCATE ON public.vote FOR EACH STATEMENT EXECUTE FUNCTION vote_no_delete()
 
 ALTER TABLE vote ENABLE ALWAYS TRIGGER vote_no_delete_truncate
+
+CREATE FUNCTION plan_revision_no_update() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'plan_revision: written once'; END$rule$
+
+CREATE TRIGGER plan_revision_no_update BEFORE UPDATE ON public.plan_revision FOR EACH ROW EXECUTE FUNCTION plan_revision_no_update()
+
+ALTER TABLE plan_revision ENABLE ALWAYS TRIGGER plan_revision_no_update
+
+CREATE FUNCTION plan_revision_no_delete() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'plan_revision: written once'; END$rule$
+
+CREATE TRIGGER plan_revision_no_delete BEFORE DELETE ON public.plan_revision FOR EACH ROW EXECUTE FUNCTION plan_revision_no_delete()
+
+ALTER TABLE plan_revision ENABLE ALWAYS TRIGGER plan_revision_no_delete
+
+CREATE TRIGGER plan_revision_no_delete_truncate BEFORE TRUNCATE ON public.plan_revision FOR EACH STATEMENT EXECUTE FUNCTION plan_revision_no_delete()
+
+ALTER TABLE plan_revision ENABLE ALWAYS TRIGGER plan_revision_no_delete_truncate
 
 CREATE FUNCTION plan_vote_no_update() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'plan_vote: written once'; END$rule$
 

@@ -411,21 +411,6 @@ CREATE TABLE vote (
 
 CREATE INDEX ix_vote_release ON vote (release, seq)
 
-CREATE TABLE review_comment (
-    number INTEGER NOT NULL,
-    release TEXT NOT NULL,
-    turn INTEGER NOT NULL,
-    person TEXT NOT NULL,
-    private INTEGER NOT NULL,
-    text TEXT NOT NULL,
-    at TEXT NOT NULL,
-    CONSTRAINT pk_review_comment PRIMARY KEY (number),
-    CONSTRAINT fk_review_comment_release FOREIGN KEY(release) REFERENCES release (id)
-)
- STRICT
-
-CREATE INDEX ix_review_comment_release ON review_comment (release, number)
-
 CREATE TABLE study_plan (
     number INTEGER NOT NULL,
     id TEXT NOT NULL,
@@ -437,6 +422,8 @@ CREATE TABLE study_plan (
     questions TEXT NOT NULL,
     created_at TEXT NOT NULL,
     state TEXT NOT NULL,
+    turn INTEGER NOT NULL,
+    unsent TEXT,
     seq INTEGER,
     requested_at TEXT,
     decided_by TEXT,
@@ -448,7 +435,7 @@ CREATE TABLE study_plan (
     CONSTRAINT uq_study_plan_id UNIQUE (id),
     CONSTRAINT fk_study_plan_account FOREIGN KEY(account) REFERENCES account (id),
     CONSTRAINT fk_study_plan_dataset FOREIGN KEY(dataset) REFERENCES dataset (id),
-    CONSTRAINT ck_study_plan_state CHECK ((state = 'draft') = (requested_at IS NULL) AND (state = 'draft') = (seq IS NULL) AND (decided_by IS NULL) = (decided_at IS NULL) AND (expires_at IS NULL OR decided_at IS NOT NULL) AND (state <> 'approved' OR expires_at IS NOT NULL))
+    CONSTRAINT ck_study_plan_state CHECK ((state = 'draft') = (requested_at IS NULL) AND (state = 'draft') = (seq IS NULL) AND (decided_by IS NULL) = (decided_at IS NULL) AND (expires_at IS NULL OR decided_at IS NOT NULL) AND (state <> 'approved' OR expires_at IS NOT NULL) AND (unsent IS NULL OR state = 'changes_requested'))
 )
  STRICT
 
@@ -456,9 +443,43 @@ CREATE INDEX ix_study_plan_person ON study_plan (person, number)
 
 CREATE INDEX ix_study_plan_state ON study_plan (state, number)
 
+CREATE TABLE plan_revision (
+    study_plan TEXT NOT NULL,
+    turn INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    purpose TEXT,
+    questions TEXT NOT NULL,
+    requested_at TEXT NOT NULL,
+    CONSTRAINT pk_plan_revision PRIMARY KEY (study_plan, turn),
+    CONSTRAINT fk_plan_revision_study_plan FOREIGN KEY(study_plan) REFERENCES study_plan (id)
+)
+ WITHOUT ROWID,
+ STRICT
+
+CREATE TABLE review_comment (
+    number INTEGER NOT NULL,
+    release TEXT,
+    study_plan TEXT,
+    turn INTEGER NOT NULL,
+    person TEXT NOT NULL,
+    private INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    at TEXT NOT NULL,
+    CONSTRAINT pk_review_comment PRIMARY KEY (number),
+    CONSTRAINT fk_review_comment_release FOREIGN KEY(release) REFERENCES release (id),
+    CONSTRAINT fk_review_comment_study_plan FOREIGN KEY(study_plan) REFERENCES study_plan (id),
+    CONSTRAINT ck_review_comment_about CHECK ((release IS NULL) <> (study_plan IS NULL))
+)
+ STRICT
+
+CREATE INDEX ix_review_comment_release ON review_comment (release, number)
+
+CREATE INDEX ix_review_comment_study_plan ON review_comment (study_plan, number)
+
 CREATE TABLE plan_vote (
     seq INTEGER NOT NULL,
     study_plan TEXT NOT NULL,
+    turn INTEGER NOT NULL,
     person TEXT NOT NULL,
     decision TEXT NOT NULL,
     reason TEXT NOT NULL,
@@ -616,7 +637,7 @@ ELSE EXISTS (
         'groups_given', 'sign_in_allowed'))
     OR NEW.role = 'reviewer' AND NEW.kind IN ('unreserve', 'review_vote', 'release_approved',
         'release_rejected', 'release_changes_requested', 'study_plan_vote', 'study_plan_approved',
-        'study_plan_rejected')
+        'study_plan_rejected', 'study_plan_changes_requested')
     OR NEW.role = 'analyst' AND NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn',
         'release_returned', 'study_plan_requested', 'study_plan_withdrawn')
 ) END) IS NOT TRUE BEGIN SELECT RAISE(ABORT, 'entry: not made by a key in a role that allows it'); END
@@ -740,7 +761,7 @@ CREATE TRIGGER review_no_delete BEFORE DELETE ON review BEGIN SELECT RAISE(ABORT
 CREATE TRIGGER study_plan_no_delete BEFORE DELETE ON study_plan WHEN (OLD.state = 'draft') IS NOT TRUE BEGIN SELECT RAISE(ABORT, 'study_plan: what has been requested stays'); END
 
 CREATE TRIGGER study_plan_is_new BEFORE INSERT ON study_plan WHEN (
-NEW.state = 'draft'
+NEW.state = 'draft' AND NEW.turn = 1
 AND NOT EXISTS (SELECT 1 FROM study_plan WHERE id = NEW.id OR number = NEW.number)
 AND EXISTS (SELECT 1 FROM dataset WHERE id = NEW.dataset AND account = NEW.account)) IS NOT TRUE BEGIN SELECT RAISE(ABORT, 'study_plan: not a new draft'); END
 
@@ -749,15 +770,27 @@ NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
 AND NEW.dataset = OLD.dataset AND NEW.person = OLD.person AND NEW.created_at = OLD.created_at
 AND CASE OLD.state
 WHEN 'draft' THEN NEW.state IN ('draft', 'requested')
-WHEN 'requested' THEN NEW.state IN ('approved', 'rejected', 'withdrawn', 'expired')
+WHEN 'requested' THEN
+    NEW.state IN ('changes_requested', 'approved', 'rejected', 'withdrawn', 'expired')
+WHEN 'changes_requested' THEN
+    NEW.state IN ('changes_requested', 'requested', 'withdrawn', 'expired')
 WHEN 'approved' THEN NEW.state IN ('withdrawn', 'expired') AND NEW.expires_at = OLD.expires_at
 ELSE FALSE END
-AND (NEW.state = 'draft'
-    OR NEW.name = OLD.name AND NEW.purpose IS NOT DISTINCT FROM OLD.purpose
-    AND NEW.questions = OLD.questions AND EXISTS (
+AND CASE WHEN OLD.state = 'changes_requested' AND NEW.state = 'requested' THEN
+    NEW.turn = OLD.turn + 1 AND EXISTS (
+        SELECT 1 FROM plan_revision AS r
+        WHERE r.study_plan = OLD.id AND r.turn = OLD.turn AND r.name = OLD.name
+        AND r.purpose IS NOT DISTINCT FROM OLD.purpose AND r.questions = OLD.questions)
+ELSE
+    NEW.turn = OLD.turn AND (NEW.state = 'draft'
+        OR NEW.name = OLD.name AND NEW.purpose IS NOT DISTINCT FROM OLD.purpose
+        AND NEW.questions = OLD.questions)
+END
+AND (NEW.state = 'draft' OR EXISTS (
         SELECT 1 FROM entry AS e
         WHERE e.account = '0' AND e.seq = NEW.seq AND e.kind = CASE NEW.state
         WHEN 'requested' THEN 'study_plan_requested' WHEN 'approved' THEN 'study_plan_approved'
+        WHEN 'changes_requested' THEN 'study_plan_changes_requested'
         WHEN 'rejected' THEN 'study_plan_rejected' WHEN 'withdrawn' THEN 'study_plan_withdrawn'
         WHEN 'expired' THEN 'study_plan_expired' END))) IS NOT TRUE BEGIN SELECT RAISE(ABORT, 'study_plan: states only move forward, each by its entry'); END
 
@@ -768,6 +801,10 @@ CREATE TRIGGER revision_no_delete BEFORE DELETE ON revision BEGIN SELECT RAISE(A
 CREATE TRIGGER vote_no_update BEFORE UPDATE ON vote BEGIN SELECT RAISE(ABORT, 'vote: written once'); END
 
 CREATE TRIGGER vote_no_delete BEFORE DELETE ON vote BEGIN SELECT RAISE(ABORT, 'vote: written once'); END
+
+CREATE TRIGGER plan_revision_no_update BEFORE UPDATE ON plan_revision BEGIN SELECT RAISE(ABORT, 'plan_revision: written once'); END
+
+CREATE TRIGGER plan_revision_no_delete BEFORE DELETE ON plan_revision BEGIN SELECT RAISE(ABORT, 'plan_revision: written once'); END
 
 CREATE TRIGGER plan_vote_no_update BEFORE UPDATE ON plan_vote BEGIN SELECT RAISE(ABORT, 'plan_vote: written once'); END
 

@@ -362,7 +362,7 @@ def study_plan(**changes: object) -> str:
     values: dict[str, object] = {
         "number": 99, "id": "'plan_new'", "account": "'$main'", "dataset": "'$dataset'",
         "person": f"'{ANALYST}'", "name": "'new'", "purpose": "NULL", "questions": "'[]'",
-        "created_at": "'now'", "state": "'draft'",
+        "created_at": "'now'", "state": "'draft'", "turn": 1,
     }  # fmt: skip
     return insert("study_plan", {**values, **changes}, verb="$REPLACE")
 
@@ -388,6 +388,19 @@ _ENDED_PLANS = {
     for state in ("approved", "rejected", "withdrawn", "expired")
 }
 _EXPIRED = _ENDED_PLANS["expired"][:2]
+_AGAIN = "turn = turn + 1"
+
+
+def kept_version(**changes: str) -> str:
+    """Return the statement that keeps the version of the plan whose reviewers want changes."""
+    names = ("study_plan", "turn", "name", "purpose", "questions", "requested_at")
+    taken = {name: changes.get(name, "id" if name == "study_plan" else name) for name in names}
+    return (
+        f"INSERT INTO plan_revision ({', '.join(names)})"
+        f" SELECT {', '.join(taken.values())} FROM study_plan WHERE id = '$returned'"
+    )
+
+
 _PLANS_FORWARD = [
     *attacks(
         *(
@@ -415,6 +428,38 @@ _PLANS_FORWARD = [
         "UPDATE study_plan SET state = 'draft' WHERE id = '$requested'",
         stepped("requested", "requested"),
         stepped("approved", "approved"),
+    ),
+    *attacks(
+        "UPDATE study_plan SET turn = 2 WHERE id = '$draft'",
+        stepped("draft", "requested", _AGAIN),
+        stepped("draft", "changes_requested"),
+        stepped("returned", "approved"),
+        stepped("returned", "changes_requested", _AGAIN),
+        *(
+            f"UPDATE study_plan SET {fact} WHERE id = '$returned'"
+            for fact in ("name = 'other'", "purpose = NULL", "questions = '[]'")
+        ),
+        # without its version before, or with one that is not
+        stepped("returned", "requested", _AGAIN),
+    ),
+    *(
+        attack
+        for name, value in (
+            ("study_plan", "'$requested'"),
+            ("turn", "turn + 1"),
+            ("name", "'other'"),
+            ("purpose", "NULL"),
+            ("questions", "'[]'"),
+        )
+        for attack in attacks(
+            stepped("returned", "requested", _AGAIN), before=(kept_version(**{name: value}),)
+        )
+    ),
+    *attacks(
+        stepped("returned", "requested"),
+        stepped("returned", "requested", "turn = turn + 2"),
+        f"UPDATE study_plan SET state = 'requested', {_AGAIN} WHERE id = '$returned'",
+        before=(kept_version(),),
     ),
     *attacks(stepped("draft", "expired"), before=_EXPIRED),
     *attacks(
@@ -700,6 +745,7 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
     "study_plan_no_delete": attacks("DELETE FROM study_plan WHERE id = '$approved'"),
     "study_plan_is_new": attacks(
         study_plan(state="'requested'"),
+        study_plan(turn=2),
         study_plan(id="'$draft'"),
         study_plan(number="(SELECT number FROM study_plan WHERE id = '$draft')"),
         study_plan(dataset="'ds_none'"),
@@ -715,6 +761,8 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
             ("delete", "DELETE FROM {}"),
         )
     },
+    "plan_revision_no_update": attacks("UPDATE plan_revision SET questions = '[]'"),
+    "plan_revision_no_delete": attacks("DELETE FROM plan_revision"),
     "plan_vote_no_update": attacks("UPDATE plan_vote SET decision = 'reject'"),
     "plan_vote_no_delete": attacks("DELETE FROM plan_vote"),
     "dataset_edit_no_update": attacks("UPDATE dataset_edit SET fields = '{}'"),

@@ -198,6 +198,27 @@ def requested_plan(ledger: Ledger, name: str = "a study") -> str:
     return plan
 
 
+def returned_plan(ledger: Ledger, name: str = "a study") -> str:
+    """Have a study plan requested whose reviewer then wants changes."""
+    plan = requested_plan(ledger, name)
+    ledger.store.write(
+        lambda u: u.study_plans.request_changes(plan, principal=CURATOR, reason="less, please")
+    )
+    return plan
+
+
+def resent_plan(ledger: Ledger, name: str = "a study") -> str:
+    """Have a study plan requested again, with its second question alone."""
+    plan = returned_plan(ledger, name)
+
+    def send(u: UnitOfWork) -> None:
+        u.study_plans.edit(plan, name="less", purpose=None, questions=PLANNED[1:])
+        u.study_plans.request(plan)
+
+    ledger.store.write(send)
+    return plan
+
+
 def approved_plan(
     ledger: Ledger, name: str = "a study", *, until: str = "2999-01-01T00:00:00.000000Z"
 ) -> str:

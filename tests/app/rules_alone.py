@@ -25,6 +25,8 @@ from tests.app.ledgers import (
     drafted,
     opened,
     requested_plan,
+    resent_plan,
+    returned_plan,
     talked_about,
 )
 from tests.app.logs import log_of
@@ -150,6 +152,8 @@ def _filled(place: Place) -> dict[str, str]:
         names["draft"] = drafted(ledger)
         names["requested"] = requested_plan(ledger)
         names["approved"] = approved_plan(ledger)
+        names["returned"] = returned_plan(ledger)
+        names["resent"] = resent_plan(ledger)
         assert store.verify().ok
     return names
 

@@ -42,6 +42,7 @@ from tests.app.ledgers import (
     planned_debit,
     raw,
     requested_plan,
+    resent_plan,
     talked_about,
     unguarded,
 )
@@ -115,6 +116,7 @@ def everything(ledger: Ledger) -> None:
     talked_about(ledger.store, reserve(ledger, "talked about"), ledger.dataset)
     planned_debit(ledger, approved_plan(ledger))
     requested_plan(ledger)
+    resent_plan(ledger)
     approved = reserve(ledger, "approved")
     record = write(lambda u: u.reviews.approve(approved, principal="person_cleo"))
     signed = Receipts(ledger.store).attach(record, ANSWER % 9)

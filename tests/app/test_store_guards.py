@@ -358,6 +358,8 @@ PINNED = [
     "revision_no_delete",
     "vote_no_update",
     "vote_no_delete",
+    "plan_revision_no_update",
+    "plan_revision_no_delete",
     "plan_vote_no_update",
     "plan_vote_no_delete",
     "review_comment_no_update",

@@ -94,6 +94,7 @@ def _pages(curator: httpx.Client, analyst: httpx.Client) -> Mapping[str, str]:
         "rejected": f"/desk/releases/{reserved[2]}",
         "review": f"/desk/reviews/{reserved[0]}",
         "plan": f"/desk/study-plans/{_planned(analyst, dataset)}",
+        "plan-changes": f"/desk/study-plans/{_changing(curator, analyst, dataset)}",
         "public": f"/public/releases/{public}", "tombstone": f"/public/releases/{gone}",
         "certificate": f"/public/releases/{public}/certificate",
     }  # fmt: skip
@@ -107,6 +108,24 @@ def _planned(analyst: httpx.Client, dataset: str) -> str:
     assert made.status_code == 201, made.text
     plan = str(made.json()["id"])
     assert analyst.post(f"/v1/study-plans/{plan}/request").status_code == 200
+    return plan
+
+
+def _changing(curator: httpx.Client, analyst: httpx.Client, dataset: str) -> str:
+    """Return a study plan whose reviewers want changes for the second time."""
+    plan = _planned(analyst, dataset)
+    place = f"/v1/study-plans/{plan}"
+    for reason, epsilon in (("Half of this price would do.", "0.55"), ("Still less.", "0.52")):
+        body = {"decision": "request_changes", "reason": reason}
+        tag = {"If-Match": curator.get(place).headers["ETag"]}
+        assert curator.post(f"{place}/decision", json=body, headers=tag).status_code == 200
+        comment = {"text": f"Would {epsilon} be right for the first table?"}
+        assert analyst.post(f"{place}/comments", json=comment).status_code == 201
+        questions = [{"statistic": each, "epsilon": epsilon} for each in (_MEAN, _LINE)]
+        edited = {"name": "Tables 1 and 2", "questions": questions}
+        assert analyst.put(place, json=edited).status_code == 200
+        if reason != "Still less.":
+            assert analyst.post(f"{place}/request").status_code == 200
     return plan
 
 

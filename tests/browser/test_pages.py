@@ -32,11 +32,12 @@ EVERYWHERE = (
 )  # fmt: skip
 OF_CURATORS = (
     "data-set", "edit", "archived", "ask", "preview", "grant", "caps", "access", "archive",
-    "release", "waiting", "changes", "rejected", "review", "plan", "versions", "add-rows",
+    "release", "waiting", "changes", "rejected", "review", "plan", "plan-changes", "versions",
+    "add-rows",
 )  # fmt: skip
 OF_ANALYSTS = (
     "data-set", "versions", "release", "waiting", "changes", "revision", "rejected", "review",
-    "plan",
+    "plan", "plan-changes",
 )  # fmt: skip
 DOCUMENTS = ("/docs", "/docs/http", "/problems", "/problems/budget-exceeded")
 OF_ALL = ("public", "certificate", "tombstone")

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, FilePayload, Locator, Page, Route, expe
 
 from app.services.people.sessions import SessionService
 from tests.browser import trial
-from tests.browser.visiting import Mouse, Visits, confirm, faults_of, look_like
+from tests.browser.visiting import Keyboard, Mouse, Visits, confirm, faults_of, look_like
 from tests.contract.service import Service, ask, make_key, spent, upload
 from tests.contract.test_providers import served
 
@@ -253,6 +253,73 @@ def test_an_analyst_plans_ten_questions(
         expect(page.get_by_role("button", name="Withdraw")).to_be_visible()
         sound(page)
     assert spent(admin, dataset) == before
+
+
+def test_a_plan_is_talked_about_changed_and_paid_question_by_question(
+    visits: Visits, admin: httpx.Client, service: Service, people: dict[str, str]
+) -> None:
+    """By keyboard alone, with the questions and answers of both sides."""
+    made = upload(admin, trial.rows("fifth"), name="Talked about", policy={"review": "always"},
+                  same_people="no", **trial.SPEC)  # fmt: skip
+    questions = [
+        {"statistic": {"kind": "mean", "columns": [column]}, "epsilon": "0.5"}
+        for column in ("age", "weight")
+    ]
+    with service.client(people["analyst"]) as program:
+        body = {"dataset": made["id"], "name": "Table 3", "questions": questions}
+        plan = program.post("/v1/study-plans", json=body).raise_for_status().json()["id"]
+    address, reviewer = f"/desk/study-plans/{plan}", str(make_key(admin, "reviewer")["secret"])
+    with (
+        visits.window(people["analyst"], **LOOKS[1]) as mine,
+        visits.window(reviewer, **LOOKS[1]) as theirs,
+    ):
+        ann, rita = Keyboard(mine), Keyboard(theirs)
+        mine.goto(address)
+        ann.press(mine.get_by_role("button", name="Request approval"))
+        expect(mine.get_by_text("The plan is requested.")).to_be_visible()
+        theirs.goto(address)
+        rita.fill(theirs.get_by_role("textbox", name="Reason"), "A quarter is plenty for the first")
+        sound(theirs)
+        rita.press(theirs.get_by_role("button", name="Request changes"))
+        expect(theirs.get_by_text("changes are wanted")).to_be_visible()
+        mine.reload()
+        expect(mine.get_by_role("heading", name="Your turn")).to_be_visible()
+        expect(mine.locator(".alert")).to_contain_text("A quarter is plenty for the first")
+        sound(mine)
+        ann.fill(mine.get_by_role("textbox", name="Comment"), "Is the second one all right?")
+        ann.press(mine.get_by_role("button", name="Comment"))
+        expect(mine.get_by_role("article")).to_have_count(1)
+        theirs.reload()
+        rita.fill(theirs.get_by_role("textbox", name="Comment"), "Yes, keep <b>it</b>")
+        rita.press(theirs.get_by_role("button", name="Comment"))
+        expect(theirs.get_by_text("Yes, keep <b>it</b>")).to_be_visible()
+        mine.reload()
+        ann.press(mine.get_by_role("link", name="Edit question 1"))
+        ann.fill(mine.get_by_role("textbox", name="Epsilon", exact=True), "0.125")
+        ann.press(mine.get_by_role("button", name="Release", exact=True))
+        expect(mine.get_by_role("heading", name="Or change it in the study plan")).to_be_visible()
+        sound(mine)
+        ann.press(mine.get_by_role("button", name="Change in study plan"))
+        expect(mine.get_by_text("You have changes that are not sent yet.")).to_be_visible()
+        sound(mine)
+        ann.press(mine.get_by_role("button", name="Send again"))
+        expect(mine.get_by_text("The plan is requested.")).to_be_visible()
+        theirs.reload()
+        expect(theirs.get_by_role("rowheader", name="question 1.epsilon")).to_be_visible()
+        rita.fill(theirs.get_by_role("textbox", name="Reason"), "As agreed")
+        sound(theirs)
+        rita.press(theirs.get_by_role("button", name="Approve"))
+        expect(theirs.get_by_text("Your vote is in the ledger: approved.")).to_be_visible()
+        mine.reload()
+        for at, cost in ((1, "0.125"), (2, "0.625")):
+            ann.press(mine.get_by_role("button", name=f"Release question {at}"))
+            confirm(ann, "Release", heading="Release this?")
+            expect(mine).to_have_url(re.compile("/desk/releases/"))
+            assert spent(admin, made["id"]) == cost
+            mine.goto(address)
+        expect(mine.get_by_role("link", name="Paid")).to_have_count(2)
+        sound(mine)
+        expect(mine.get_by_role("article")).to_have_count(2)
 
 
 # Reviewer

@@ -93,7 +93,10 @@ OWN = {
     ("POST", "/v1/study-plans/{plan}/releases"),
 }
 """What only the owner of the release or plan may do. What else names one, curators may too."""
-SAID = {("POST", "/v1/releases/{release}/comments")}
+SAID = {
+    ("POST", "/v1/releases/{release}/comments"),
+    ("POST", "/v1/study-plans/{plan}/comments"),
+}
 """What is for who asked and for those who decide."""
 ANSWERED = {
     ("GET", "/"): 307,

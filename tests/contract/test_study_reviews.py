@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -287,6 +288,177 @@ def test_the_ledger_says_who_asked_and_who_approved(people: People, dataset: str
     assert (debit["principal"], debit["kind"], debit["role"]) == ("Ann", "debit", "analyst")
 
 
+def comment(client: httpx.Client, plan: str, text: str, *, private: bool = False) -> httpx.Response:
+    body = {"text": text, "private": private}
+    return client.post(f"/v1/study-plans/{plan}/comments", json=body)
+
+
+def comments(client: httpx.Client, plan: str) -> list[str]:
+    found = client.get(f"/v1/study-plans/{plan}/comments").json()["items"]
+    return [each["text"] for each in found]
+
+
+def returned(people: People, dataset: str) -> str:
+    plan = requested(people.ann, dataset)
+    answer = decide(people.rita, plan, "request_changes")
+    assert answer.json()["status"] == "changes_requested", answer.text
+    return plan
+
+
+def test_a_plan_comes_back_is_edited_and_is_drawn_as_it_was_approved(
+    people: People, dataset: str
+) -> None:
+    plan = returned(people, dataset)
+    path = f"/v1/study-plans/{plan}"
+    mine = people.ann.get(path).json()
+    assert (mine["decided_by"], mine["reason"]) == ("Rita", "within the protocol")
+    assert_problem(draw(people.ann, plan), 409, "plan-not-approved")
+    less = {"name": "a smaller study", "questions": [{"statistic": MEAN, "epsilon": "0.25"}]}
+    edited = people.ann.put(path, json=less).json()
+    assert (edited["charge"]["amount"], edited["edited"]) == ("0.25", True)
+    # No one else sees what has not been sent.
+    seen = people.rita.get(path).json()
+    assert (seen["name"], seen["edited"]) == ("a study", False)
+    assert seen["charge"]["amount"] == "0.625"
+    listed = people.rita.get("/v1/study-plans", params={"status": "changes_requested"}).json()
+    assert [each["name"] for each in listed["items"] if each["id"] == plan] == ["a study"]
+    assert_problem(decide(people.rita, plan), 409, "not-awaiting-review")
+    sent = people.ann.post(f"{path}/request").json()
+    assert (sent["status"], sent["turn"], sent["edited"]) == ("awaiting_review", 2, False)
+    sheet = people.rita.get(f"{path}/review").json()
+    assert (sheet["epsilon"], sheet["plan"]["name"]) == ("0.25", "a smaller study")
+    assert sheet["votes"]["items"] == []
+    changes = sheet["versions"][1]["differences"]
+    places = {each["place"]: (each["before"], each["after"]) for each in changes}
+    assert places["name"] == ("a study", "a smaller study")
+    assert places["questions.0.epsilon"] == ("0.5", "0.25")
+    assert places["questions.1"][1] is None
+    versions = people.ann.get(f"{path}/revisions").json()["items"]
+    assert [each["version"] for each in versions] == [1, 2]
+    assert decide(people.rita, plan).json()["status"] == "approved"
+    release = draw(people.ann, plan)
+    assert release.json()["epsilon"] == "0.25"
+    assert_problem(draw(people.ann, plan, 1), 422, "invalid-request")
+    assert spent(people.ann, dataset) == "0.25"
+    assert_problem(people.ann.put(path, json=less), 409, "plan-not-draft")
+    verified = people.admin.get("/v1/ledger/verification", params={"full": True}).json()
+    assert verified["ok"] is True, verified
+
+
+def test_a_decision_on_an_earlier_turn_is_refused(people: People, dataset: str) -> None:
+    plan = requested(people.ann, dataset)
+    tag = people.rolf.get(f"/v1/study-plans/{plan}").headers["etag"]
+    decide(people.rita, plan, "request_changes")
+    people.ann.post(f"/v1/study-plans/{plan}/request").raise_for_status()
+    assert_problem(decide(people.rolf, plan, tag=tag), 412, "precondition")
+    assert decide(people.rolf, plan).json()["status"] == "approved"
+
+
+def test_a_returned_plan_is_withdrawn_and_not_deleted(people: People, dataset: str) -> None:
+    plan = returned(people, dataset)
+    assert_problem(people.ann.delete(f"/v1/study-plans/{plan}"), 409, "plan-not-draft")
+    assert_problem(people.bob.post(f"/v1/study-plans/{plan}/request"), 404, "not-found")
+    answer = people.ann.post(f"/v1/study-plans/{plan}/withdrawal")
+    assert answer.json()["status"] == "withdrawn"
+
+
+def test_two_approved_plans_do_not_overspend_together(people: People, dataset: str) -> None:
+    """Two approved plans that do not both fit: whoever draws first, the budget holds."""
+    large = [{"statistic": MEAN, "epsilon": "1.5"}, {"statistic": MEAN, "epsilon": "1.25"}]
+    plans = [approved(people, dataset, questions=large) for _ in range(2)]
+    wanted = [(plan, place) for plan in plans for place in (0, 1)] * 3
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda each: draw(people.ann, *each), wanted))
+    assert {each.status_code for each in answers} == {201, 409}
+    refused = [each.json()["code"] for each in answers if each.status_code == 409]
+    assert set(refused) == {"budget-exceeded"}
+    drawn = {
+        each.json()["id"]: float(each.json()["epsilon"]) for each in answers if each.is_success
+    }
+    assert sum(drawn.values()) == float(spent(people.ann, dataset)) <= 3
+    verified = people.admin.get("/v1/ledger/verification", params={"full": True}).json()
+    assert verified["ok"] is True, verified
+
+
+def test_requester_and_reviewers_talk_at_any_time(people: People, dataset: str) -> None:
+    plan = saved(people.ann, dataset)
+    assert_problem(comment(people.ann, plan, "a draft"), 409, "not-awaiting-review")
+    people.ann.post(f"/v1/study-plans/{plan}/request").raise_for_status()
+    assert comment(people.rita, plan, "Which table is it for?").status_code == 201
+    assert comment(people.rita, plan, "Look at it too", private=True).json()["private"] is True
+    assert comment(people.ann, plan, "Table 2.").json()["turn"] == 1
+    assert comments(people.ann, plan) == ["Which table is it for?", "Table 2."]
+    assert comments(people.audrey, plan) == [
+        "Which table is it for?", "Look at it too", "Table 2."
+    ]  # fmt: skip
+    decide(people.rita, plan, "request_changes")
+    assert comment(people.ann, plan, "Half of it?").status_code == 201
+    # The turn is the owner's until they send the plan again.
+    assert people.ann.get(f"/v1/study-plans/{plan}").json()["status"] == "changes_requested"
+    people.ann.post(f"/v1/study-plans/{plan}/request").raise_for_status()
+    decide(people.rolf, plan)
+    assert comment(people.rolf, plan, "Good luck.").json()["turn"] == 2
+    people.ann.post(f"/v1/study-plans/{plan}/withdrawal").raise_for_status()
+    assert_problem(comment(people.ann, plan, "late"), 409, "not-awaiting-review")
+    sheet = people.rita.get(f"/v1/study-plans/{plan}/review").json()
+    assert [each["text"] for each in sheet["comments"]] == comments(people.rita, plan)
+    assert len(comments(people.rita, plan)) == 5
+
+
+def test_who_may_talk_and_who_may_read(people: People, dataset: str) -> None:
+    plan = requested(people.ann, dataset)
+    for client in (people.bob,):
+        assert_problem(comment(client, plan, "hello"), 404, "not-found")
+        for what in ("comments", "revisions"):
+            assert_problem(client.get(f"/v1/study-plans/{plan}/{what}"), 404, "not-found")
+    assert_problem(comment(people.audrey, plan, "hello"), 403, "forbidden")
+    assert_problem(comment(people.ann, plan, "psst", private=True), 422, "invalid-request")
+    assert_problem(comment(people.ann, plan, ""), 422, "invalid-request")
+    assert_problem(comment(people.ann, plan, "x" * 2_001), 422, "invalid-request")
+
+
+def test_two_reviewers_do_not_read_each_others_comments_before_both_votes(people: People) -> None:
+    policy = {"review": "always", "reviewers": 2}
+    dataset = str(upload(people.admin, policy=policy)["id"])
+    plan = requested(people.ann, dataset)
+    comment(people.rita, plan, "I doubt it", private=True)
+    comment(people.ann, plan, "It is needed")
+    assert comments(people.rolf, plan) == ["It is needed"]
+    decide(people.rita, plan, "request_changes")
+    assert comments(people.rolf, plan) == ["It is needed"]
+    assert decide(people.rolf, plan, "request_changes").json()["status"] == "changes_requested"
+    assert comments(people.rolf, plan) == ["I doubt it", "It is needed"]
+    people.ann.post(f"/v1/study-plans/{plan}/request").raise_for_status()
+    # The second turn begins without votes, and what was said in the first stays known.
+    assert decide(people.rita, plan).json()["status"] == "awaiting_review"
+    assert comments(people.rolf, plan) == ["I doubt it", "It is needed"]
+    assert decide(people.rolf, plan).json()["status"] == "approved"
+
+
+def test_no_comment_reaches_the_log(
+    people: People, dataset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    plan = requested(people.ann, dataset)
+    assert comment(people.ann, plan, "sentinel 98219471").status_code == 201
+    assert decide(people.rita, plan, "request_changes").status_code == 200
+    assert_problem(comment(people.ann, plan, "sentinel 98219471" * 200), 422, "invalid-request")
+    assert any("comments" in str(vars(each)) for each in caplog.records), "the request is logged"
+    assert not any("98219471" in str(vars(each)) for each in caplog.records)
+
+
+def test_notices_say_what_was_said_of_a_plan(people: People, dataset: str) -> None:
+    plan = returned(people, dataset)
+    comment(people.rita, plan, "Half of it will do")
+    comment(people.rita, plan, "among us", private=True)
+    own = people.ann.get("/v1/inbox").json()["items"]
+    said = [(each["event"], each["why"]) for each in own if each["study_plan"] == plan]
+    assert said == [
+        ("commented", "Half of it will do"), ("changes_requested", "within the protocol"),
+        ("asked", None),
+    ]  # fmt: skip
+
+
 def test_an_accuracy_is_saved_as_its_epsilon(people: People, dataset: str) -> None:
     plan = saved(people.ann, dataset, questions=[{"statistic": MEAN, "accuracy": 200}])
     [question] = people.ann.get(f"/v1/study-plans/{plan}").json()["questions"]
@@ -312,6 +484,14 @@ def test_the_clients_save_request_decide_and_draw(
         assert desk.request_plan(draft).status == "awaiting_review"
         sheet = other.review_plan(draft.id)
         assert (sheet.epsilon, sheet.plan["purpose"]) == ("0.625", "the report")
+        other.decide_on_plan(draft, "request_changes", reason="less", seen=sheet.plan["etag"])
+        assert other.comment(draft, "half?").person == desk.comments(draft)[0].person
+        edited = desk.edit_plan(draft, QUESTIONS, name="a study, again", purpose="the report")
+        assert (edited.edited, edited.reason) == (True, "less")
+        assert desk.request_plan(draft).turn == 2
+        assert [each.version for each in desk.versions(draft)] == [1, 2]
+        sheet = other.review_plan(draft.id)
+        assert sheet.versions[1]["differences"][0]["after"] == "a study, again"
         decided = other.decide_on_plan(draft, "approve", reason="so", seen=sheet.plan["etag"])
         assert decided.status == "approved"
         first = desk.draw(draft, 0)
@@ -332,6 +512,14 @@ def test_the_clients_save_request_decide_and_draw(
     assert "by command" in run(ann, "list", "--status", "draft")
     assert run(ann, "request", plan) == "awaiting_review"
     assert "epsilon 0.625" in run(rita["secret"], "review", plan)
+    returned = run(rita["secret"], "request-changes", plan, "--reason", "a better name")
+    assert returned == "changes_requested"
+    run(ann, "comment", plan, "such as this one")
+    assert "such as this one" in run(rita["secret"], "comments", plan)
+    run(ann, "edit", plan, str(file), "--name", "by another command")
+    assert run(ann, "request", plan) == "awaiting_review"
+    assert "by command -> by another command" in run(ann, "versions", plan)
+    assert "comment    " in run(rita["secret"], "review", plan)
     assert run(rita["secret"], "approve", plan, "--reason", "so", "--yes") == "approved"
     assert '"released"' in run(ann, "draw", plan, "1")
     assert "0.125 of 0.625 epsilon paid" in run(ann, "show", plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -101,3 +102,97 @@ def test_a_refusal_is_shown_at_the_plan(asker: Browsing, reviewer: Browsing, dat
     late = reviewer.send(sheet, "Approve", reason="so", status=409)
     assert "does not wait for a review" in late.alerts()[0]
     assert "not now" in asker.open(waiting.path).text
+
+
+def test_reviewers_want_changes_and_get_them(
+    asker: Browsing, reviewer: Browsing, dataset: str, admin: httpx.Client
+) -> None:
+    both = planned(asker, dataset, plan_name="Table 7")
+    both = planned(asker, dataset, epsilon="0.25")
+    sheet = reviewer.open(asker.send(both, "Request approval").path)
+    empty = reviewer.send(sheet, "Request changes", status=422)
+    assert empty.alerts()
+    returned = reviewer.send(sheet, "Request changes", reason="a quarter is plenty for the first")
+    assert "changes are wanted" in returned.text
+    talked = reviewer.send(returned, "Comment", comment="Is the second one needed?", private=[])
+    assert "Is the second one needed?" in talked.text
+    mine = asker.open(sheet.path)
+    assert "a quarter is plenty for the first" in mine.text
+    assert "Your turn" in mine.text
+    assert "Table 7" in asker.open("/desk").text
+    # The form of a question is filled in as the plan has it.
+    form = asker.open(mine.links()["Edit question 1"])
+    assert form.form("Release").fields["epsilon"] == "0.5"
+    query = dict(form.form("Release").form_values()) | {"epsilon": "0.125", "act": "release"}
+    last = asker.open(f"/desk/datasets/{dataset}/ask?{urlencode(query)}")
+    edited = asker.send(last, "Change in study plan")
+    assert "The question is changed in the plan." in edited.text
+    assert "0.375 epsilon" in edited.text
+    assert "You have changes that are not sent yet." in edited.text
+    assert "0.75 epsilon" in reviewer.open(sheet.path).text
+    left = asker.send(edited, "Remove question 2")
+    asker.send(left, "Comment", comment="No, it is not <b>needed</b>.")
+    again = asker.send(asker.open(sheet.path), "Send again")
+    assert "Your turn" not in again.text
+    seen = reviewer.open(sheet.path)
+    assert "question 1.epsilon" in seen.text
+    assert "No, it is not <b>needed</b>." in seen.text
+    assert "0.125 epsilon" in seen.text
+    reviewer.send(seen, "Approve", reason="within the protocol")
+    last = asker.send(asker.open(sheet.path), "Release question 1")
+    asker.send(last, "Release", confirmed="yes")
+    assert spent(admin, dataset) == "0.125"
+
+
+def test_a_question_that_is_gone_is_not_changed(asker: Browsing, dataset: str) -> None:
+    planned(asker, dataset, plan_name="in two windows")
+    both = planned(asker, dataset, epsilon="0.25")
+    form = asker.open(both.links()["Edit question 1"])
+    asker.send(both, "Remove question 1")
+    query = dict(form.form("Release").form_values()) | {"epsilon": "0.125", "act": "release"}
+    last = asker.open(f"/desk/datasets/{dataset}/ask?{urlencode(query)}")
+    asker.send(last, "Change in study plan", status=412)
+    assert "0.25 epsilon" in asker.open(both.path).text
+
+
+PLANTED = "<script>alert('98219471')</script>&amp;\"'"
+"""What somebody writes who tries to write more than text."""
+
+
+def test_what_people_write_is_plain_text_wherever_it_is_shown(
+    asker: Browsing, reviewer: Browsing, dataset: str
+) -> None:
+    draft = planned(asker, dataset, plan_name=PLANTED)
+    waiting = asker.send(draft, "Request approval")
+    asker.send(waiting, "Comment", comment=PLANTED)
+    sheet = reviewer.open(waiting.path)
+    talked = reviewer.send(sheet, "Comment", comment=PLANTED, private="yes")
+    reviewer.send(talked, "Request changes", reason=PLANTED)
+    for browsing in (asker, reviewer):
+        for path in (waiting.path, "/desk", "/desk/study-plans", "/desk/reviews", "/desk/audit"):
+            page = browsing.open(path)
+            assert "alert('98219471')" not in "".join(page.tree.xpath("//script//text()"))
+            assert PLANTED not in page.answer.text
+    assert PLANTED in reviewer.open(waiting.path).tree.text_content()
+    assert len(asker.open(waiting.path).tree.xpath("//article[@class='comment']")) == 1
+
+
+def test_the_audit_says_who_commented_and_not_what(
+    asker: Browsing, reviewer: Browsing, admin: httpx.Client, service: Service, dataset: str
+) -> None:
+    waiting = asker.send(planned(asker, dataset, plan_name="audited"), "Request approval")
+    asker.send(waiting, "Comment", comment="sentinel 98219472")
+    plan = waiting.path.rpartition("/")[2]
+    with person(service, admin, "auditor") as auditor:
+        page = auditor.open("/desk/audit")
+        assert page.links()[plan] == waiting.path
+        rows = auditor.client.get("/desk/audit/comments.json").json()
+        assert [each["private"] for each in rows if each["study_plan"] == plan] == [False]
+        table = auditor.client.get("/desk/audit/comments.csv").text
+        assert table.splitlines()[0] == "at,person,release,study_plan,turn,private"
+        for text in (page.answer.text, table, str(rows)):
+            assert "98219472" not in text
+        said = auditor.open(waiting.path)
+        assert "98219472" in said.text
+        assert "Comment" not in [each.text_content() for each in said.tree.xpath("//button")]
+    assert asker.client.get("/desk/audit/comments.json").status_code == 403

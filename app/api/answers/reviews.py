@@ -13,7 +13,7 @@ from app.api.answers.paging import Answer
 from app.api.answers.releases import UsefulnessAnswer
 from app.domain.datasets import StatedPeople
 from app.services.plans.answers import tag_within
-from app.services.reviewing.notices import Notice
+from app.services.reviewing.notices import Notice, ViewRecord
 from app.services.reviewing.sheets import (
     CommentRecord,
     Earlier,
@@ -23,14 +23,13 @@ from app.services.reviewing.sheets import (
     Sheet,
     Use,
     Version,
-    ViewRecord,
     Votes,
 )
 from mechanisms.estimates.estimate import ErrorEstimate
 
 
 class CommentAnswer(Answer):
-    """What somebody has said about a release."""
+    """What somebody has said about a release or a study plan."""
 
     person: str
     """Who said it."""
@@ -45,7 +44,7 @@ class CommentAnswer(Answer):
 
 
 class CommentsAnswer(Answer):
-    """All that the caller may read of what has been said about a release, oldest first."""
+    """All that the caller may read of what has been said about a request, oldest first."""
 
     items: list[CommentAnswer]
     """The comments."""
@@ -279,8 +278,12 @@ class JudgedAnswer(Answer):
     """What it says of this request, a sentence each."""
     checklist: list[str]
     """What this data set's reviewers look at."""
+    versions: list[VersionAnswer]
+    """Every version of the request, each compared with the one before."""
     votes: VotesAnswer
     """The votes, as far as the caller may see them."""
+    comments: list[CommentAnswer]
+    """What has been said, as far as the caller may read it."""
 
 
 class SheetAnswer(JudgedAnswer):
@@ -314,10 +317,6 @@ class SheetAnswer(JudgedAnswer):
     """What it would take."""
     expected: ExpectedAnswer
     """What it would be worth."""
-    versions: list[VersionAnswer]
-    """Every version of the request, each compared with the one before."""
-    comments: list[CommentAnswer]
-    """What has been said, as far as the caller may read it."""
 
 
 def sheet_response(sheet: Sheet, *, known: Callable[[str], bool]) -> Response:
@@ -355,8 +354,6 @@ def sheet_answer(sheet: Sheet) -> SheetAnswer:
             share=cost.share,
         ),
         expected=expected_answer(sheet.expected),
-        versions=versions_answer(sheet.versions).items,
-        comments=comments_answer(sheet.comments).items,
     )
 
 
@@ -374,7 +371,9 @@ def judged(sheet: Judged) -> dict[str, Any]:
         "policy": dict(sheet.policy),
         "policy_says": list(sheet.policy_says),
         "checklist": list(sheet.facts.checklist),
+        "versions": versions_answer(sheet.versions).items,
         "votes": votes_answer(sheet.votes),
+        "comments": comments_answer(sheet.comments).items,
     }
 
 

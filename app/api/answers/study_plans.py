@@ -78,7 +78,13 @@ class SavedPlanAnswer(Answer):
     purpose: str | None
     """What the numbers are for."""
     status: str
-    """`draft`, `awaiting_review`, `approved`, `rejected`, `withdrawn` or `expired`."""
+    """`draft`, `awaiting_review`, `changes_requested`, `approved`, `rejected`, `withdrawn` or
+    `expired`."""
+    turn: int
+    """How often it has come before its reviewers; 1 for a draft."""
+    edited: bool
+    """Whether you have changed it since its reviewers requested changes: they see that once you
+    request it again."""
     etag: str
     """What a decision carries as `If-Match`."""
     requested_by: str
@@ -86,9 +92,10 @@ class SavedPlanAnswer(Answer):
     created_at: str
     """When it was saved (UTC)."""
     requested_at: str | None
-    """When its approval was requested (UTC)."""
+    """When its approval was last requested (UTC)."""
     decided_by: str | None
-    """The reviewer whose vote decided; null where the policy asks for no review."""
+    """The reviewer whose vote decided, or requested changes; null where the policy asks for no
+    review."""
     decided_at: str | None
     """When it was decided on (UTC)."""
     reason: str | None
@@ -138,6 +145,8 @@ def plan_answer(view: PlanView) -> SavedPlanAnswer:
         name=record.name,
         purpose=record.purpose,
         status=record.state.status,
+        turn=record.turn,
+        edited=view.edited,
         etag=view.etag,
         requested_by=record.person,
         created_at=record.created_at,

@@ -23,6 +23,14 @@ from app.api.answers.releases import (
     preview_answer,
     rows_answer,
 )
+from app.api.answers.reviews import (
+    CommentAnswer,
+    CommentsAnswer,
+    VersionsAnswer,
+    comment_answer,
+    comments_answer,
+    versions_answer,
+)
 from app.api.answers.study_plans import (
     PlanSheetAnswer,
     SavedPlanAnswer,
@@ -47,17 +55,17 @@ from app.api.dependencies import (
     tag_named,
     untimed,
 )
-from app.domain.reviews import Decision, PlanState
+from app.domain.reviews import PlanState
 from app.services.plans.previews import study_json
 from app.web.requests.questions import (
     DryRunRequest,
-    PlanDecisionRequest,
     PlannedReleaseRequest,
     PreviewRequest,
     SavedPlanFields,
     SavedPlanRequest,
     StudyPlanRequest,
 )
+from app.web.requests.schemas import CommentRequest, DecisionRequest
 from app.web.state import while_there
 
 router = router_of("/v1/datasets/{dataset}", "releases")
@@ -184,7 +192,9 @@ def get_catalog(state: State) -> Page[dict[str, Any]]:
 
 saved = router_of("/v1/study-plans", "study plans")
 
-PlanStatus = Literal["draft", "awaiting_review", "approved", "rejected", "withdrawn", "expired"]
+PlanStatus = Literal[
+    "draft", "awaiting_review", "changes_requested", "approved", "rejected", "withdrawn", "expired"
+]
 _PLAN = {"model": SavedPlanAnswer, "headers": carrying("ETag")}
 _IF_MATCH = {
     "parameters": [
@@ -253,7 +263,7 @@ def list_study_plans(
         before=cut.position,
         limit=cut.limit + 1,
         dataset=dataset,
-        state=None if status is None else PlanState.called(status),
+        states=[] if status is None else [PlanState.called(status)],
     )
     return page_of([(each.record.number, plan_answer(each)) for each in views], cut)
 
@@ -286,7 +296,10 @@ async def edit_study_plan(
     body: Annotated[SavedPlanFields, json_body(SavedPlanFields)],
     state: State,
 ) -> Response:
-    """Change a draft of your own."""
+    """Change a draft of your own, or a study plan whose reviewers want changes.
+
+    Reviewers see the change once you have requested the plan again.
+    """
     editing = state.services.study_plans.edit(
         plan, body.planned, name=body.name, purpose=body.purpose, caller=caller
     )
@@ -319,7 +332,8 @@ async def delete_study_plan(caller: Analyst, plan: Id, state: State) -> Response
 async def request_study_plan(caller: Analyst, plan: Id, state: State) -> Response:
     """Ask for the approval of a draft as one request; from then on it does not change.
 
-    Nothing is reserved. Where the policy asks for no review of any question it is approved at once.
+    Where its reviewers want changes, this sends the plan again as it was edited. Nothing is
+    reserved. Where the policy asks for no review of any question a draft is approved at once.
     """
     return plan_response(await state.services.study_plans.request(plan, caller=caller))
 
@@ -363,17 +377,57 @@ async def decide_on_study_plan(
     request: Request,
     caller: Reviewer,
     plan: Id,
-    body: Annotated[PlanDecisionRequest, json_body(PlanDecisionRequest)],
+    body: Annotated[DecisionRequest, json_body(DecisionRequest)],
     state: State,
 ) -> Response:
-    """Approve or reject all questions of a study plan as one (never one's own).
+    """Approve or reject all questions of a study plan as one, or request changes (never one's own).
 
     With two reviewers this is a vote, and the second one decides if it is like the first.
     """
     view = await state.services.study_plans.decide(
-        plan, Decision(body.decision), body.reason, unchanged=tag_named(request), caller=caller
+        plan, body.decision, body.reason, unchanged=tag_named(request), caller=caller
     )
     return plan_response(view)
+
+
+@saved.get("/{plan}/revisions", operation_id="listPlanVersions", responses=documented("not-found"))
+async def list_plan_versions(caller: Reader, plan: Id, state: State) -> VersionsAnswer:
+    """List every version of a study plan that was requested (its owner, curators).
+
+    Each is compared with the one before. The questions are counted from 0.
+    """
+    return versions_answer(await state.services.comments.versions(study_plan=plan, caller=caller))
+
+
+@saved.post(
+    "/{plan}/comments",
+    operation_id="commentOnPlan",
+    status_code=201,
+    responses=documented(
+        "not-found", "not-awaiting-review", "too-many-comments", "too-much-stored", "busy",
+        "clock-behind",
+    ),
+)  # fmt: skip
+async def comment_on_plan(
+    caller: Reader,
+    plan: Id,
+    body: Annotated[CommentRequest, json_body(CommentRequest)],
+    state: State,
+) -> CommentAnswer:
+    """Say something about a study plan that was requested and has not ended (its owner, curators).
+
+    It changes nothing about whose turn it is: the owner requests the plan again for that.
+    """
+    made = await state.services.comments.add(
+        body.text, study_plan=plan, private=body.private, caller=caller
+    )
+    return comment_answer(made)
+
+
+@saved.get("/{plan}/comments", operation_id="listPlanComments", responses=documented("not-found"))
+async def list_plan_comments(caller: Reader, plan: Id, state: State) -> CommentsAnswer:
+    """List what has been said about a study plan, as far as the caller may read it."""
+    return comments_answer(await state.services.comments.list(study_plan=plan, caller=caller))
 
 
 @saved.post(

@@ -201,7 +201,7 @@ async def revise_release(
 @router.get("/revisions", operation_id="listRevisions", responses=documented("not-found"))
 async def list_revisions(caller: Reader, release: Id, state: State) -> VersionsAnswer:
     """List every version of a request, each compared with the one before (its owner, curators)."""
-    return versions_answer(await state.services.comments.versions(release, caller=caller))
+    return versions_answer(await state.services.comments.versions(release=release, caller=caller))
 
 
 @router.post(
@@ -228,7 +228,7 @@ async def comment_on_release(
     Said by its owner while changes are requested, it gives the turn back to the reviewers.
     """
     made = await state.services.comments.add(
-        release, body.text, private=body.private, caller=caller
+        body.text, release=release, private=body.private, caller=caller
     )
     return comment_answer(made)
 
@@ -236,7 +236,7 @@ async def comment_on_release(
 @router.get("/comments", operation_id="listComments", responses=documented("not-found"))
 async def list_comments(caller: Reader, release: Id, state: State) -> CommentsAnswer:
     """List what has been said about a release, as far as the caller may read it."""
-    return comments_answer(await state.services.comments.list(release, caller=caller))
+    return comments_answer(await state.services.comments.list(release=release, caller=caller))
 
 
 inbox = router_of("/v1", "reviews")

@@ -71,7 +71,9 @@ router = router_of("asking")
 _BY_EPSILON, _BY_ACCURACY = "epsilon", "accuracy"
 _ANY_ACCURACY = 1.0
 """Stands for one that cannot be read, so that other faults are reported with it."""
-_NOT_KEPT = ("act", "part", "before", "fresh", "seen", CHANGE, OPEN, FORM_KEY)
+REPLACES = "replaces"
+"""The field with the study plan and the fingerprint of the question of it that is to be changed."""
+_NOT_KEPT = ("act", "part", "before", "fresh", "seen", REPLACES, CHANGE, OPEN, FORM_KEY)
 """Fields that a draft has no use for."""
 FRESH = "fresh"
 """The field that asks for a new draw, and a new charge, of what was asked before."""
@@ -170,7 +172,7 @@ class Asking:
 
     def _keep(self, form: Form) -> None:
         """Keep what is filled in as the visitor's draft, unless nothing is or it is a revision."""
-        if self.seen or len(self.request.query_params) < 2:
+        if self.seen or form.text(REPLACES) or len(self.request.query_params) < 2:
             return
         kept = [pair for pair in form.pairs if pair[0] not in _NOT_KEPT and pair[1]]
         address = f"{self.request.url.path}?{urlencode(kept)}"
@@ -190,7 +192,7 @@ class Asking:
                 before=None,
                 limit=_MOST_DRAFTS,
                 dataset=self.facts.id,
-                state=PlanState.DRAFT,
+                states=[each for each in PlanState if each.is_edited],
             )
         return page(
             self.request,
@@ -200,6 +202,7 @@ class Asking:
             kept=[pair for pair in self._kept(form) if pair[0] != FRESH],
             before=before,
             drafts=drafts,
+            replaces=form.text(REPLACES),
         )
 
     def refused(self, form: Form, problem: Problem) -> Response:
@@ -251,7 +254,7 @@ class Asking:
         form = Form(self.request.query_params.multi_items())
         kind, before = self._kind_of(form), form.text(_BEFORE)
         if before in KINDS and before != kind:
-            always = (*_OF_ANY_KIND, SEEN)
+            always = (*_OF_ANY_KIND, SEEN, REPLACES)
             form = survivors(form, kind, self.facts.schema, always, _usual(kind))
         elif len(form.pairs) > 1:
             form = changed(form.changed(statistic=kind))

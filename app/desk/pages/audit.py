@@ -49,7 +49,7 @@ KINDS: Sequence[str] = (
     "pause_set",
     "review_vote", "release_changes_requested", "release_returned", "release_withdrawn",
     "study_plan_requested", "study_plan_vote", "study_plan_approved", "study_plan_rejected",
-    "study_plan_withdrawn", "study_plan_expired",
+    "study_plan_changes_requested", "study_plan_withdrawn", "study_plan_expired",
     "release_published", "publication_withdrawn",
 )  # fmt: skip
 
@@ -79,6 +79,9 @@ async def show_audit(request: Request, visitor: Visitor, state: State) -> Respon
         seen=seen[:_SEEN],
         seen_more=address(_HERE, seen_before=seen[_SEEN - 1].number) if len(seen) > _SEEN else None,
         seen_first=None if seen_before is None else _HERE,
+        said=await run_in_threadpool(
+            lambda: state.services.comments.page(caller=visitor, before=None, limit=_SEEN)
+        ),
         **shown,
     )
 
@@ -124,13 +127,17 @@ async def export(
     visitor: OverseeingVisitor,
     state: State,
     *,
-    which: Literal["ledger", "decisions", "views"],
+    which: Literal["ledger", "decisions", "views", "comments"],
     ending: Literal["csv", "json"],
 ) -> Response:
-    """Send all of the ledger that the filters leave, the decisions, or who has seen what."""
+    """Send all of the ledger that the filters leave, the decisions, or who saw or said what."""
     await state.services.views.write()
-    wanted = _wanted(_filters(request), visitor, which)
-    rows = _views(state, visitor) if which == "views" else _entries(state, wanted)
+    if which == "views":
+        rows = _views(state, visitor)
+    elif which == "comments":
+        rows = _comments(state, visitor)
+    else:
+        rows = _entries(state, _wanted(_filters(request), visitor, which))
     written = _as_csv(rows) if ending == "csv" else _as_json(rows)
     name = f"{which}-{_now()[:10]}.{ending}"
     kind = "text/csv; charset=utf-8" if ending == "csv" else "application/json"
@@ -195,6 +202,20 @@ def _views(state: AppState, visitor: Caller) -> Iterator[Sequence[Mapping[str, o
             for each in seen
         ]  # fmt: skip
         before = seen[-1].number
+
+
+def _comments(state: AppState, visitor: Caller) -> Iterator[Sequence[Mapping[str, object]]]:
+    """Yield who commented on which request, in parts, newest first."""
+    before: int | None = None
+    while said := state.services.comments.page(caller=visitor, before=before, limit=_PART):
+        yield [
+            {
+                "at": each.at, "person": each.person, "release": each.release,
+                "study_plan": each.study_plan, "turn": each.turn, "private": each.private,
+            }
+            for each in said
+        ]  # fmt: skip
+        before = said[-1].number
 
 
 def _as_csv(parts: Iterator[Sequence[Mapping[str, object]]]) -> Iterator[str]:

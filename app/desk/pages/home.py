@@ -40,6 +40,7 @@ _SHOWN = 20
 _LATEST = 10
 _LATEST_RELEASES = 5
 _WAITING = (ReleaseState.CHANGES_REQUESTED, ReleaseState.RESERVED)
+_PLANS_WAITING = (PlanState.CHANGES_REQUESTED, PlanState.REQUESTED)
 
 
 @router.get("")
@@ -67,7 +68,7 @@ def show_home(request: Request, visitor: Visitor, state: State) -> Response:
         datasets=[each.facts for each in views if each.facts.id not in {r.id for r in recent}],
         releases=[heading_of(each) for each in latest.records if each.id not in pending],
         plans=services.study_plans.list(
-            caller=visitor, before=None, limit=_SHOWN, state=PlanState.REQUESTED
+            caller=visitor, before=None, limit=_SHOWN, states=_PLANS_WAITING
         ),
     )
 

@@ -5,14 +5,20 @@ A plan is made of questions that the form of a question has asked (:mod:`app.des
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.desk.filled import form_of
 from app.desk.forms import (
+    CALLED,
     EMPTY,
     NONE,
     Faults,
@@ -25,23 +31,32 @@ from app.desk.forms import (
     read_form,
     see,
 )
-from app.desk.pages.asking import asking_about
+from app.desk.pages.asking import REPLACES, asking_about
 from app.desk.rendering import address, number_in, page, path_of
 from app.desk.routes import AskingVisitor, DecidingVisitor, State, Visitor, router_of
 from app.domain.datasets import SAME_PEOPLE
 from app.domain.policies import Right
 from app.domain.problems import Problem
-from app.domain.reviews import Decision, PlanState
+from app.domain.reviews import PlanState
 from app.services.people.keys import Caller
 from app.services.plans.previews import PlannedQuestion
-from app.services.reviewing.study_plans import NOT_REVIEWED, PLAN_NOTICE, PlanView
+from app.services.reviewing.sheets import Version
+from app.services.reviewing.study_plans import (
+    GOING_ON,
+    NOT_REVIEWED,
+    PLAN_NOTICE,
+    PlannedView,
+    PlanView,
+)
 from app.tidy.names import marked
-from app.web.requests.questions import PlanDecisionRequest, PlannedReleaseRequest
+from app.web.requests.questions import PlannedReleaseRequest
+from app.web.requests.schemas import CommentRequest, DecisionRequest
 from app.web.state import AppState
 
 router = router_of("study plans")
 
 _HERE = "/desk/study-plans"
+_QUESTION = re.compile(r"^questions\.(\d+)")
 _PAGE = 50
 _STATES = {state.status: state for state in PlanState}
 _NOT_SHOWN = ("not-found", "forbidden", "unauthorized")
@@ -57,7 +72,7 @@ def list_plans(request: Request, visitor: Visitor, state: State, *, status: str 
         before=before,
         limit=_PAGE + 1,
         dataset=dataset,
-        state=_STATES.get(chosen),
+        states=[_STATES[chosen]] if chosen else [],
     )
     last = views[_PAGE - 1].record.number if len(views) > _PAGE else None
     here = {"status": chosen, "dataset": dataset}
@@ -80,21 +95,25 @@ def list_plans(request: Request, visitor: Visitor, state: State, *, status: str 
 async def add_to_plan(
     request: Request, visitor: AskingVisitor, state: State, dataset: str
 ) -> Response:
-    """Add the question of a form to a draft, or begin one with it; nothing is charged."""
+    """Add the question of a form to a plan, change it in one, or begin one; nothing is charged."""
     form = await read_form(request)
     asking = await asking_about(request, visitor, state, dataset)
+    changed, _, replaced = form.text(REPLACES).partition(".")
+    plan = changed or form.text("plan") or None
     try:
         asked = await asking.sent(form)
 
         async def act() -> str:
             made = await state.services.study_plans.add(
-                form.text("plan") or None,
+                plan,
                 asking.facts.id,
                 PlannedQuestion(asked.question, asked.options, priced=True),
-                name=form.required("plan_name") if not form.text("plan") else "",
+                name=form.required("plan_name") if plan is None else "",
+                replaces=replaced or None,
                 caller=visitor,
             )
-            return f"{path_of('study-plans', made.record.id)}?done=planned"
+            done = "replanned" if replaced else "planned"
+            return f"{path_of('study-plans', made.record.id)}?done={done}"
 
         return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
@@ -111,7 +130,7 @@ async def show_plan(request: Request, visitor: Visitor, state: State, plan: str)
 async def remove_question(
     request: Request, visitor: AskingVisitor, state: State, plan: str
 ) -> Response:
-    """Remove a question from a draft."""
+    """Remove a question from a plan that is edited."""
     form = await read_form(request)
 
     async def act() -> str:
@@ -140,7 +159,7 @@ async def delete_plan(
 async def request_plan(
     request: Request, visitor: AskingVisitor, state: State, plan: str
 ) -> Response:
-    """Ask for the approval of a draft as one request."""
+    """Ask for the approval of a plan as one request; again where its reviewers want changes."""
     form = await read_form(request)
 
     async def act() -> str:
@@ -169,20 +188,36 @@ async def withdraw_plan(
 
 @router.post("/study-plans/{plan}/decision")
 async def decide(request: Request, visitor: DecidingVisitor, state: State, plan: str) -> Response:
-    """Vote on all questions of a plan as one."""
+    """Vote on all questions of a plan as one, or request changes."""
     form = await read_form(request)
 
     async def act() -> str:
         fields = {name: form.text(name) for name in ("decision", "reason")}
-        asked, seen = read_as(PlanDecisionRequest, fields), form.text("seen")
+        asked, seen = read_as(DecisionRequest, fields), form.text("seen")
         await state.services.study_plans.decide(
             plan,
-            Decision(asked.decision),
+            asked.decision,
             asked.reason,
             unchanged=lambda tag: tag == seen,
             caller=visitor,
         )
-        return f"{path_of('study-plans', plan)}?done={asked.decision}"
+        return f"{path_of('study-plans', plan)}?done={asked.decision.value}"
+
+    return await _acted(request, visitor, state, plan, form=form, act=act)
+
+
+@router.post("/study-plans/{plan}/comments")
+async def comment(request: Request, visitor: Visitor, state: State, plan: str) -> Response:
+    """Say something about a plan."""
+    form = await read_form(request)
+
+    async def act() -> str:
+        private = form.text("private") == "yes"
+        asked = read_as(CommentRequest, {"text": form.text("comment"), "private": private})
+        await state.services.comments.add(
+            asked.text, study_plan=plan, private=asked.private, caller=visitor
+        )
+        return f"{path_of('study-plans', plan)}?done=commented"
 
     return await _acted(request, visitor, state, plan, form=form, act=act)
 
@@ -227,6 +262,25 @@ async def _acted(
         return await act_once(request, form, caller=visitor, act=act)
     except Problem as problem:
         return await _shown(request, visitor, state, plan, form=form, problem=problem)
+
+
+def _change(view: PlanView, each: PlannedView) -> str:
+    """Return the address of the form that changes a question of a plan."""
+    dataset, fingerprint = view.record.dataset, each.planned.fingerprint(view.record.dataset)
+    filled = form_of(json.loads(each.planned.request)).pairs
+    pairs = [*filled, (REPLACES, f"{view.record.id}.{fingerprint}")]
+    return f"{path_of('datasets', dataset, 'ask')}?{urlencode(pairs)}"
+
+
+def _counted(version: Version) -> Version:
+    """Return a version whose questions are counted from 1, as on the page."""
+    return replace(
+        version,
+        differences=tuple(
+            replace(each, place=_QUESTION.sub(lambda at: f"question {int(at[1]) + 1}", each.place))
+            for each in version.differences
+        ),
+    )
 
 
 def _withdrawal(view: PlanView) -> Irrevocable:
@@ -289,6 +343,14 @@ async def _shown(
         "view": view,
         "plan": record,
         "stands": record.state.status,
+        "edited": record.state.is_edited,
+        "changes": [_change(view, each) for each in view.questions],
+        "versions": [
+            _counted(each)
+            for each in await services.comments.versions(study_plan=plan, caller=visitor)
+        ],
+        "comments": await services.comments.list(study_plan=plan, caller=visitor),
+        "said_of": record.state in GOING_ON and (own or visitor.role.may(Right.DECIDE)),
         "own": own and visitor.role.may(Right.ASK),
         "sheet": sheet,
         "facts": facts,
@@ -303,7 +365,7 @@ async def _shown(
         "not_reviewed": NOT_REVIEWED,
         "plan_notice": PLAN_NOTICE,
         "form": form,
-        "faults": NONE if problem is None else Faults(problem),
+        "faults": NONE if problem is None else Faults(problem, CALLED),
     }
     status = 200 if problem is None else problem.status
     return await run_in_threadpool(page, request, "study_plan.html", status=status, **shown)

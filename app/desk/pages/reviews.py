@@ -14,6 +14,7 @@ from starlette.responses import Response
 from app.desk.estimating import expected_of
 from app.desk.filled import form_of
 from app.desk.forms import (
+    CALLED,
     Faults,
     Form,
     Irrevocable,
@@ -60,8 +61,6 @@ _PARTED = (
 )
 _GONE_ON = ("precondition", "not-your-turn", "not-found", "forbidden", "unauthorized")
 """What an act is refused for that came too late, or to nothing."""
-_CALLED = {"text": "comment"}
-"""What a field of a request is called on the page."""
 _LATEST = 2**62  # above every release's number, so that the first page is one like others
 
 
@@ -202,7 +201,7 @@ async def comment(request: Request, visitor: Visitor, state: State, release: str
 
         async def act() -> str:
             await state.services.comments.add(
-                release, asked.text, private=asked.private, caller=visitor
+                asked.text, release=release, private=asked.private, caller=visitor
             )
             return f"{path_of('reviews', release)}?done=commented"
 
@@ -315,10 +314,10 @@ async def _shown(
         "reason": record.reason if record.state in _REASONED else None,
         "turn_is_mine": record.state is ReleaseState.CHANGES_REQUESTED and own,
         "asked": json.dumps(json.loads(record.request), indent=2, ensure_ascii=False),
-        "versions": await services.comments.versions(release, caller=visitor),
-        "comments": await services.comments.list(release, caller=visitor),
+        "versions": await services.comments.versions(release=release, caller=visitor),
+        "comments": await services.comments.list(release=release, caller=visitor),
         "form": form or Form(),
-        "faults": Faults(problem, _CALLED),
+        "faults": Faults(problem, CALLED),
     }
     return page(request, "review.html", status=200 if problem is None else problem.status, **shown)
 

@@ -13,6 +13,11 @@ A notice that is sent says nothing of a data set that is restricted to named peo
 *Mail* goes to the requester where their name is an address, and to the reviewers' address. Where
 the service's public address is known, it leads to the page of the review.
 
+*Who has seen results that are not public: noted once for each person, release, way and day.* Notes
+are gathered and written every few seconds in one transaction, so that reading costs nothing. A
+server that is killed may lose those of its last seconds. Views of public releases are not
+recorded.
+
 *Sending: each notice is claimed, sent, and tried again with longer and longer pauses.* A claim is
 written before a notice is sent, so two server processes seldom send the same one, and a process
 that dies in between has it sent again later: at least once, with an id to detect duplicates.
@@ -29,11 +34,12 @@ import re
 import smtplib
 import ssl
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
-from typing import Protocol
+from functools import partial
+from typing import Literal, Protocol
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -48,13 +54,14 @@ from app.services.people.keys import Caller
 from app.services.plans.questions import read_question
 from app.services.releases.public_moments import PublicMoments
 from app.services.transparency.stamps import NotPostedError, post
-from app.store import Reader, Store, UnitOfWork
+from app.store import Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.entries import SYSTEM
-from app.store.ledger.records import text_of
+from app.store.ledger.records import now, text_of
 from app.store.ledger.reviewing.notices import NoticeRecord
+from app.store.ledger.reviewing.votes import View, ViewRecord
 from app.tidy.names import Phrase, joined, marked, words
 
-__all__ = ["InboxService", "Notice", "notice_of"]
+__all__ = ["InboxService", "Notice", "ViewRecord", "ViewService", "notice_of"]
 
 _SAID = {
     Event.ASKED: marked("%(who)s asks for %(it)s of %(name)s: %(asked)s"),
@@ -474,3 +481,90 @@ class SendingService:
             except Exception as error:
                 _LOG.error("notices not sent yet", extra=describe(error))
             await anyio.sleep(LOOK_EVERY_S)
+
+
+# Who has seen results that are not public: noted once for each person, release, way and day
+
+How = Literal["read", "listed", "derived", "downloaded"]
+"""In which way a result is seen."""
+
+WRITE_EVERY_S = 2.0
+_MOST_REMEMBERED = 10_000  # what is forgotten is noted again, and the database keeps one of a day
+
+
+class ViewService:
+    """Notes who sees results, and lists it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seen: dict[tuple[str, str, str, str], None] = {}
+        self._unwritten: list[View] = []
+
+    def note(self, records: Iterable[ReleaseRecord], how: How, *, caller: Caller) -> None:
+        """Note that somebody sees the results that some releases have."""
+        for record in records:
+            if record.state is ReleaseState.RELEASED:
+                self.note_id(record.id, how, caller=caller)
+
+    def note_id(self, release: str, how: How, *, caller: Caller) -> None:
+        """Note that somebody sees the result of a release that has one."""
+        at = now()
+        known = release, caller.person, how, at[:10]
+        if known in self._seen:
+            return
+        if len(self._seen) >= _MOST_REMEMBERED:
+            self._seen.clear()
+        self._seen[known] = None
+        self._unwritten.append(
+            View(release=release, person=caller.person, how=how, key=caller.key, at=at)
+        )
+
+    async def write(self) -> None:
+        """Write down what has been noted; what cannot be written now is, the next time."""
+        taken, self._unwritten = self._unwritten, []
+        if not taken:
+            return
+
+        def write(work: UnitOfWork) -> None:
+            public = work.publications.public({each.release for each in taken})
+            work.views.note([each for each in taken if each.release not in public])
+
+        try:
+            await self._store.awrite(write)
+        except BaseException:
+            # Also of a task that is cancelled: a view is lost by a crash alone.
+            self._unwritten = taken + self._unwritten
+            raise
+
+    async def list(
+        self, *, caller: Caller, before: int | None, limit: int, release: str | None
+    ) -> Sequence[ViewRecord]:
+        """Return who has seen what, as far as a caller may see it, newest first."""
+        await self.write()
+        return await anyio.to_thread.run_sync(
+            partial(self.written, caller=caller, before=before, limit=limit, release=release)
+        )
+
+    def written(
+        self, *, caller: Caller, before: int | None, limit: int, release: str | None = None
+    ) -> Sequence[ViewRecord]:
+        """Return what has been written down, newest first; in a thread of the caller's."""
+        with self._store.reading() as reader:
+            return reader.views.list(
+                before=before, limit=limit, release=release, hidden=caller.hidden
+            )
+
+    async def keep_writing(self) -> None:
+        """Write down what has been noted, while somebody serves."""
+        while True:
+            await self.try_writing()
+            await anyio.sleep(WRITE_EVERY_S)
+
+    async def try_writing(self) -> None:
+        """Write down what has been noted, if that can be done now."""
+        try:
+            await self.write()
+        except Problem as problem:  # busy, or frozen
+            _LOG.info("views not written yet", extra={"code": problem.code})
+        except Exception as error:
+            _LOG.error("views not written yet", extra=describe(error))

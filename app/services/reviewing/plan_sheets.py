@@ -26,8 +26,11 @@ from app.services.reviewing.sheets import (
     Judged,
     SheetService,
     Votes,
+    compared,
     for_one_person,
     policy_says,
+    readable,
+    talk_of,
 )
 from app.services.reviewing.study_plans import (
     PlanRecord,
@@ -126,12 +129,14 @@ class PlanSheetService:
             policy=policy_json(facts.policy),
             policy_says=_said(facts.policy, kinds),
             votes=_votes(reader, found, facts.policy.reviewers, caller),
+            versions=compared(reader.study_plans.versions(found)),
+            comments=readable(talk_of(reader, found), caller, needed=facts.policy.reviewers),
         )
 
 
 def _votes(reader: Reader, found: PlanRecord, needed: int, caller: Caller) -> Votes:
     """Return the votes as far as somebody may see them; who asked sees none."""
-    count = Count.of(reader.study_plans.votes_of(found.id), turn=1, needed=needed)
+    count = Count.of(reader.study_plans.votes_of(found.id), turn=found.turn, needed=needed)
     own = found.person == caller.person
     return Votes(
         needed=needed,

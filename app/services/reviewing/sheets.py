@@ -3,11 +3,6 @@
 Everything on it is public, or was written by people: the request, the policy, the history of who
 asks, what has been said. Nothing is read of the rows.
 
-*Who has seen results that are not public: noted once for each person, release, way and day.* Notes
-are gathered and written every few seconds in one transaction, so that reading costs nothing. A
-server that is killed may lose those of its last seconds. Views of public releases are not
-recorded.
-
 *Comments.* Where two reviewers decide, neither reads what the other says in a turn before both
 votes are in. Who asked reads all that is shared, and so does everyone what they have said.
 """
@@ -15,23 +10,19 @@ votes are in. Who asked reads all that is shared, and so does everyone what they
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-import anyio
 import anyio.to_thread
 
 from app.domain.policies import Policy, Right, policy_json
 from app.domain.problems import Problem, invalid_request
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
-from app.domain.reviews import Count, Difference, Event, Vote, differences
-from app.logs import describe
+from app.domain.reviews import Count, Difference, Event, PlanState, Vote, differences
 from app.services.datasets.accounting import delta_of, meter_of
 from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
@@ -43,6 +34,8 @@ from app.services.plans.wording import columns_named, in_words
 from app.services.publishing.published import columns_of, odds_at_most, together_at_most
 from app.services.releases.releases import ReleaseService
 from app.services.releases.reviews import gone_on
+from app.services.reviewing.study_plans import StudyPlanService
+from app.services.reviewing.study_plans import gone_on as plan_gone_on
 from app.store import (
     CapRecord,
     DatasetRecord,
@@ -52,104 +45,16 @@ from app.store import (
     Store,
     UnitOfWork,
 )
-from app.store.ledger.records import now
-from app.store.ledger.reviewing.votes import CommentRecord, VersionRecord, View, ViewRecord
+from app.store.ledger.reviewing.study_plans import GOING_ON, PlanRecord
+from app.store.ledger.reviewing.votes import CommentRecord, VersionRecord, ViewRecord
 from mechanisms.estimates.assumptions import Assumptions
 from mechanisms.estimates.estimate import ErrorEstimate
 from mechanisms.words import worded
 
-# Who has seen results that are not public: noted once for each person, release, way and day
-
 __all__ = [
-    "CommentRecord", "CommentService", "Sheet", "SheetService", "Version", "ViewRecord",
-    "ViewService", "comments_for", "versions_in",
+    "CommentRecord", "CommentService", "Sheet", "SheetService", "Version", "ViewRecord", "compared",
+    "readable", "talk_of",
 ]  # fmt: skip
-
-_LOG = logging.getLogger(__name__)
-How = Literal["read", "listed", "derived", "downloaded"]
-"""In which way a result is seen."""
-
-WRITE_EVERY_S = 2.0
-_MOST_REMEMBERED = 10_000  # what is forgotten is noted again, and the database keeps one of a day
-
-
-class ViewService:
-    """Notes who sees results, and lists it."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._seen: dict[tuple[str, str, str, str], None] = {}
-        self._unwritten: list[View] = []
-
-    def note(self, records: Iterable[ReleaseRecord], how: How, *, caller: Caller) -> None:
-        """Note that somebody sees the results that some releases have."""
-        for record in records:
-            if record.state is ReleaseState.RELEASED:
-                self.note_id(record.id, how, caller=caller)
-
-    def note_id(self, release: str, how: How, *, caller: Caller) -> None:
-        """Note that somebody sees the result of a release that has one."""
-        at = now()
-        known = release, caller.person, how, at[:10]
-        if known in self._seen:
-            return
-        if len(self._seen) >= _MOST_REMEMBERED:
-            self._seen.clear()
-        self._seen[known] = None
-        self._unwritten.append(
-            View(release=release, person=caller.person, how=how, key=caller.key, at=at)
-        )
-
-    async def write(self) -> None:
-        """Write down what has been noted; what cannot be written now is, the next time."""
-        taken, self._unwritten = self._unwritten, []
-        if not taken:
-            return
-
-        def write(work: UnitOfWork) -> None:
-            public = work.publications.public({each.release for each in taken})
-            work.views.note([each for each in taken if each.release not in public])
-
-        try:
-            await self._store.awrite(write)
-        except BaseException:
-            # Also of a task that is cancelled: a view is lost by a crash alone.
-            self._unwritten = taken + self._unwritten
-            raise
-
-    async def list(
-        self, *, caller: Caller, before: int | None, limit: int, release: str | None
-    ) -> Sequence[ViewRecord]:
-        """Return who has seen what, as far as a caller may see it, newest first."""
-        await self.write()
-        return await anyio.to_thread.run_sync(
-            partial(self.written, caller=caller, before=before, limit=limit, release=release)
-        )
-
-    def written(
-        self, *, caller: Caller, before: int | None, limit: int, release: str | None = None
-    ) -> Sequence[ViewRecord]:
-        """Return what has been written down, newest first; in a thread of the caller's."""
-        with self._store.reading() as reader:
-            return reader.views.list(
-                before=before, limit=limit, release=release, hidden=caller.hidden
-            )
-
-    async def keep_writing(self) -> None:
-        """Write down what has been noted, while somebody serves."""
-        while True:
-            await self.try_writing()
-            await anyio.sleep(WRITE_EVERY_S)
-
-    async def try_writing(self) -> None:
-        """Write down what has been noted, if that can be done now."""
-        try:
-            await self.write()
-        except Problem as problem:  # busy, or frozen
-            _LOG.info("views not written yet", extra={"code": problem.code})
-        except Exception as error:
-            _LOG.error("views not written yet", extra=describe(error))
-
 
 # Comments and versions: what people say while a release waits, and who may read it when
 
@@ -162,27 +67,52 @@ class Version:
     differences: tuple[Difference, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """All that is said of a release or a study plan under review, in every turn.
+
+    ``waits``: its reviewers have not decided, and may have to do so without each other's comments.
+    """
+
+    requester: str
+    turn: int
+    waits: bool
+    comments: Sequence[CommentRecord]
+    votes: Sequence[Vote]
+
+
 class CommentService:
-    """Saying and reading, for who asked and for reviewers."""
+    """Saying and reading, for who asked and for reviewers; each call names a release or a plan."""
 
     def __init__(
         self,
         store: Store,
         datasets: DatasetService,
         releases: ReleaseService,
+        study_plans: StudyPlanService,
         *,
         most_bytes: int | None,
     ) -> None:
         self._store = store
         self._datasets = datasets
         self._releases = releases
+        self._study_plans = study_plans
         self._most_bytes = most_bytes
 
-    async def add(self, release: str, text: str, *, private: bool, caller: Caller) -> CommentRecord:
-        """Say something about a release that waits.
+    async def add(
+        self,
+        text: str,
+        *,
+        release: str | None = None,
+        study_plan: str | None = None,
+        private: bool,
+        caller: Caller,
+    ) -> CommentRecord:
+        """Say something about a release that waits, or a study plan that has not ended.
 
-        What who asked says while reviewers want changes is their answer: the turn goes back to
-        the reviewers, with the request as it is.
+        What who asked says of a release while reviewers want changes is their answer: the turn
+        goes back to the reviewers, with the request as it is. A plan has a request of its own for
+        that, since it may have been edited.
 
         Raises
         ------
@@ -192,38 +122,45 @@ class CommentService:
             ``invalid-request`` (a private comment of who asked); ``too-many-comments``;
             ``too-much-stored``.
         """
-        found = await self._releases.get(release, caller=caller)
-        own = found.principal == caller.person
+        found = await self._found(release, study_plan, caller)
+        own = _requester(found) == caller.person
         if not own:
             caller.require(Right.DECIDE)
         if own and private:
             raise invalid_request("private", "must be false for who asked: it is among reviewers")
 
         def write(work: UnitOfWork) -> CommentRecord:
-            # Read again inside the transaction: the release may have gone on since it was shown.
-            present = work.releases.get(release) or found
-            if present.state not in UNDECIDED:
-                raise gone_on(work, present, lambda _: True)
+            # Read again inside the transaction: it may have gone on since it was shown.
+            present = _present(work, found)
             work.by(caller.acting)
             made = work.comments.add(
                 release,
+                study_plan=study_plan,
                 turn=present.turn,
                 person=caller.person,
                 private=private,
                 text=text,
                 most_bytes=self._most_bytes,
             )
-            if own and present.state is ReleaseState.CHANGES_REQUESTED:
+            if own and release is not None and present.state is ReleaseState.CHANGES_REQUESTED:
                 work.reviews.give_turn_back(release, answer=text)
             elif not private:
-                work.notices.notify(
-                    Event.COMMENTED, present, actor=caller.person, reason=text, at=made.at
+                work.notices.notify_of(
+                    Event.COMMENTED,
+                    release=release,
+                    study_plan=study_plan,
+                    requester=_requester(present),
+                    actor=caller.person,
+                    reason=text,
+                    at=made.at,
                 )
             return made
 
         return await self._store.awrite(write)
 
-    async def list(self, release: str, *, caller: Caller) -> Sequence[CommentRecord]:
+    async def list(
+        self, *, release: str | None = None, study_plan: str | None = None, caller: Caller
+    ) -> Sequence[CommentRecord]:
         """Return what the caller may read of what has been said, oldest first.
 
         Raises
@@ -231,17 +168,18 @@ class CommentService:
         Problem
             ``not-found``, for foreign and unknown ids alike.
         """
-        found = await self._releases.get(release, caller=caller)
+        found = await self._found(release, study_plan, caller)
         facts = await self._datasets.present(found.dataset)
-        needed = facts.policy.reviewers
 
         def read() -> Sequence[CommentRecord]:
             with self._store.reading() as reader:
-                return comments_for(reader, found, caller, needed=needed)
+                return readable(talk_of(reader, found), caller, needed=facts.policy.reviewers)
 
         return await anyio.to_thread.run_sync(read)
 
-    async def versions(self, release: str, *, caller: Caller) -> Sequence[Version]:
+    async def versions(
+        self, *, release: str | None = None, study_plan: str | None = None, caller: Caller
+    ) -> Sequence[Version]:
         """Return every version of a request, oldest first, each compared with the one before.
 
         Raises
@@ -249,45 +187,102 @@ class CommentService:
         Problem
             ``not-found``, for foreign and unknown ids alike.
         """
-        found = await self._releases.get(release, caller=caller)
+        found = await self._found(release, study_plan, caller)
 
         def read() -> Sequence[Version]:
             with self._store.reading() as reader:
-                return versions_in(reader, found)
+                return compared(
+                    reader.study_plans.versions(found)
+                    if isinstance(found, PlanRecord)
+                    else reader.reviews.versions(found)
+                )
 
         return await anyio.to_thread.run_sync(read)
 
+    def page(self, *, before: int | None, limit: int, caller: Caller) -> Sequence[CommentRecord]:
+        """Return who commented on what, newest first, for the audit; in a thread of the caller's.
 
-def versions_in(reader: Reader, record: ReleaseRecord) -> Sequence[Version]:
-    """Return every version of a release's request, each compared with the one before."""
-    records = reader.reviews.versions(record)
-    before = [None, *(json.loads(each.request) for each in records[:-1])]
+        Only the requests themselves have the words, for those who may read them there.
+        """
+        with self._store.reading() as reader:
+            records = reader.comments.page(before=before, limit=limit, hidden=caller.hidden)
+        return [replace(each, text="") for each in records]
+
+    async def _found(
+        self, release: str | None, study_plan: str | None, caller: Caller
+    ) -> ReleaseRecord | PlanRecord:
+        if study_plan is not None:
+            return await anyio.to_thread.run_sync(self._study_plans.seen, study_plan, caller)
+        return await self._releases.get(release or "", caller=caller)
+
+
+def _requester(found: ReleaseRecord | PlanRecord) -> str:
+    return found.person if isinstance(found, PlanRecord) else found.principal
+
+
+def _present(work: UnitOfWork, found: ReleaseRecord | PlanRecord) -> ReleaseRecord | PlanRecord:
+    """Return a request as it is now, about which something can still be said."""
+    if isinstance(found, PlanRecord):
+        plan = work.study_plans.get(found.id) or found
+        if plan.state not in GOING_ON:
+            raise plan_gone_on(plan)
+        return plan
+    release = work.releases.get(found.id) or found
+    if release.state not in UNDECIDED:
+        raise gone_on(work, release, lambda _: True)
+    return release
+
+
+def compared(records: Sequence[VersionRecord]) -> Sequence[Version]:
+    """Return every version of a request, each compared with the one before."""
+    asked = [_by_place(json.loads(each.request)) for each in records]
     return [
         Version(
             record=each,
-            differences=()
-            if earlier is None
-            else tuple(differences(earlier, json.loads(each.request))),
+            differences=() if place == 0 else tuple(differences(asked[place - 1], asked[place])),
         )
-        for each, earlier in zip(records, before, strict=True)
+        for place, each in enumerate(records)
     ]
 
 
-def comments_for(
-    reader: Reader, record: ReleaseRecord, caller: Caller, *, needed: int
-) -> Sequence[CommentRecord]:
-    """Return what a caller, who may see the release, may read of what has been said of it."""
-    comments = reader.comments.of(record.id)
-    own = record.principal == caller.person
+def _by_place(asked: dict[str, Any]) -> dict[str, Any]:
+    """Return a request with the questions of a study plan by their places, from 0."""
+    if "questions" in asked:
+        asked["questions"] = {str(at): each for at, each in enumerate(asked["questions"])}
+    return asked
+
+
+def talk_of(reader: Reader, found: ReleaseRecord | PlanRecord) -> Talk:
+    """Return all that is said of a request."""
+    if isinstance(found, PlanRecord):
+        return Talk(
+            requester=found.person,
+            turn=found.turn,
+            waits=found.state is PlanState.REQUESTED,
+            comments=reader.comments.of(study_plan=found.id),
+            votes=reader.study_plans.votes_of(found.id),
+        )
+    return Talk(
+        requester=found.principal,
+        turn=found.turn,
+        waits=found.state is ReleaseState.RESERVED,
+        comments=reader.comments.of(found.id),
+        votes=reader.votes.of(found.id),
+    )
+
+
+def readable(talk: Talk, caller: Caller, *, needed: int) -> Sequence[CommentRecord]:
+    """Return what a caller, who may see the request, may read of what has been said of it."""
+    own = talk.requester == caller.person
     if own or not caller.role.may(Right.OVERSEE):
-        return [each for each in comments if not each.private or each.person == caller.person]
-    votes = Count.of(reader.votes.of(record.id), turn=record.turn, needed=needed)
-    if needed == 1 or votes.complete or record.state is not ReleaseState.RESERVED:
-        return comments
+        return [each for each in talk.comments if not each.private or each.person == caller.person]
+    votes = Count.of(talk.votes, turn=talk.turn, needed=needed)
+    if needed == 1 or votes.complete or not talk.waits:
+        return talk.comments
     return [
         each
-        for each in comments
-        if each.turn < record.turn or each.person in (caller.person, record.principal)
+        for each in talk.comments
+        if each.turn < talk.turn or each.person in (caller.person, talk.requester)
     ]
 
 
@@ -408,6 +403,8 @@ class Judged:
     policy: Mapping[str, object]
     policy_says: Sequence[str]
     votes: Votes
+    versions: Sequence[Version]
+    comments: Sequence[CommentRecord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,8 +420,6 @@ class Sheet(Judged):
     request: Mapping[str, Any]
     cost: Cost
     expected: ErrorEstimate
-    versions: Sequence[Version]
-    comments: Sequence[CommentRecord]
 
 
 class SheetService:
@@ -496,9 +491,9 @@ class SheetService:
             ),
             policy=policy_json(facts.policy),
             policy_says=policy_says(facts.policy, question.kinds),
-            versions=versions_in(reader, found),
+            versions=compared(reader.reviews.versions(found)),
             votes=_votes(reader, found, needed, caller),
-            comments=comments_for(reader, found, caller, needed=needed),
+            comments=readable(talk_of(reader, found), caller, needed=needed),
         )
 
     def background(

@@ -1,9 +1,11 @@
 """Study plans: questions that are saved, requested, reviewed as one, and drawn one by one.
 
 A plan holds each question exactly, at its epsilon, with the charge and the mechanism that follow.
-Reviewers decide on all of it. Once it is approved, its owner draws each question when they want
-to, without a further review; the question is charged before its draw, as ever, and once: its
-Idempotency-Key is the plan's. A question that the service would now draw otherwise is refused.
+Reviewers decide on all of it, or request changes: then its owner edits it and sends it again, and
+each version that was sent is kept. Until then others see it as it was sent. Once it is approved,
+its owner draws each question when they want to, without a further review; the question is charged
+before its draw, as ever, and once: its Idempotency-Key is the plan's. A question that the service
+would now draw otherwise is refused.
 
 A plan reserves no budget (:mod:`app.domain.reviews` says why). So a draw is refused where others
 have spent what it takes.
@@ -12,7 +14,7 @@ have spent what it takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -39,11 +41,12 @@ from app.services.releases.reviews import ReviewService
 from app.store import Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.records import now, text_of
-from app.store.ledger.reviewing.study_plans import PlanRecord
+from app.store.ledger.reviewing.study_plans import GOING_ON, PlanRecord
 from mechanisms.words import worded
 
 __all__ = [
-    "PLAN_NOTICE", "PlanRecord", "PlanView", "PlannedView", "StudyPlanService", "gone_on",
+    "GOING_ON", "PLAN_NOTICE", "PlanRecord", "PlanView", "PlannedView", "StudyPlanService",
+    "gone_on",
 ]  # fmt: skip
 
 PLAN_NOTICE = (
@@ -85,6 +88,11 @@ class PlanView:
     paid: str
     remaining: str
     fits: bool
+
+    @property
+    def edited(self) -> bool:
+        """Return whether it is shown as its owner has changed it, and has not sent it."""
+        return self.record.unsent is not None
 
     @property
     def decided_by(self) -> str | None:
@@ -170,7 +178,7 @@ class StudyPlanService:
         purpose: str | None,
         caller: Caller,
     ) -> PlanView:
-        """Change a draft of the caller's own.
+        """Change a draft of the caller's own, or a plan whose reviewers want changes.
 
         Raises
         ------
@@ -178,7 +186,7 @@ class StudyPlanService:
             As :meth:`save`; ``plan-not-draft``.
         """
         found = await self._own(plan, caller)
-        if found.state is not PlanState.DRAFT:
+        if not found.state.is_edited:
             raise Problem("plan-not-draft", plan_status=found.state.status)
         facts = await self._datasets.present(found.dataset)
         questions = await self._planned(facts, planned, purpose, caller=caller)
@@ -201,13 +209,17 @@ class StudyPlanService:
         *,
         name: str,
         caller: Caller,
+        replaces: str | None = None,
     ) -> PlanView:
-        """Add a question to a draft of the caller's own, or begin one with it.
+        """Add a question to a plan that the caller may edit, or begin one with it.
+
+        With ``replaces`` it takes the place of the question that has this fingerprint.
 
         Raises
         ------
         Problem
-            As :meth:`edit`; ``invalid-request`` where the draft is full, or of another data set.
+            As :meth:`edit`; ``invalid-request`` where the draft is full, or of another data set;
+            ``precondition`` where no question of it has the fingerprint.
         """
         if plan is None:
             purpose = planned.question.purpose
@@ -215,14 +227,19 @@ class StudyPlanService:
         found = await self._own(plan, caller)
         if found.dataset != dataset:
             raise invalid_request("plan", "must be one of the same data set")
-        if len(found.questions) >= MOST_PLANNED:
+        questions = [*found.questions]
+        prints = [each.fingerprint(dataset) for each in questions]
+        if replaces is not None and replaces not in prints:
+            raise Problem("precondition")
+        if replaces is None and len(questions) >= MOST_PLANNED:
             raise invalid_request("plan", f"must have at most {MOST_PLANNED} questions")
         facts = await self._datasets.present(dataset)
-        [added] = await self._planned(facts, [planned], found.purpose, caller=caller)
-        return await self._with(found, [*found.questions, added], caller=caller)
+        at = len(questions) if replaces is None else prints.index(replaces)
+        questions[at : at + 1] = await self._planned(facts, [planned], found.purpose, caller=caller)
+        return await self._with(found, questions, caller=caller)
 
     async def remove(self, plan: str, question: int, *, caller: Caller) -> PlanView:
-        """Remove a question from a draft of the caller's own, which keeps one at least.
+        """Remove a question from a plan that the caller may edit, which keeps one at least.
 
         Raises
         ------
@@ -238,11 +255,11 @@ class StudyPlanService:
     async def _with(
         self, found: PlanRecord, questions: Sequence[PlannedRequest], *, caller: Caller
     ) -> PlanView:
-        """Give a draft other questions."""
+        """Give a plan other questions."""
 
         def write(work: UnitOfWork) -> None:
             present = work.study_plans.get(found.id)
-            if present is not None and present.questions != found.questions:
+            if present is not None and present.written.questions != found.questions:
                 raise Problem("precondition")
             work.study_plans.edit(
                 found.id,
@@ -267,10 +284,10 @@ class StudyPlanService:
         await self._store.awrite(lambda work: work.study_plans.delete(plan))
 
     async def request(self, plan: str, *, caller: Caller) -> PlanView:
-        """Ask for the approval of a draft of the caller's own, as one request.
+        """Ask for the approval of a plan of the caller's own, as one request; again if edited.
 
-        Where the data set's policy asks for no review of any of its questions, it is approved at
-        once.
+        Where the data set's policy asks for no review of any of its questions, a draft is approved
+        at once. A review that has begun is ended by its reviewers.
 
         Raises
         ------
@@ -280,7 +297,7 @@ class StudyPlanService:
         """
         found = await self._own(plan, caller)
         facts = await self._datasets.present(found.dataset)
-        reviewed = False
+        reviewed = found.state is PlanState.CHANGES_REQUESTED
         for place, each in enumerate(found.questions):
             offer = await self._offered(facts, place, each, caller=caller)
             reviewed = reviewed or offer.reviewed
@@ -290,7 +307,7 @@ class StudyPlanService:
             plans = work.by(caller.acting).study_plans
             # Compared once more: between the two somebody may have changed it.
             present = plans.get(plan)
-            if present is not None and present.questions != found.questions:
+            if present is not None and present.written.questions != found.questions:
                 raise Problem("precondition")
             plans.request(plan)
             if not reviewed:
@@ -310,7 +327,7 @@ class StudyPlanService:
         await self._reviews.expire_due()
         found = await self._own(plan, caller)
         if found.state is not PlanState.WITHDRAWN:
-            if found.state not in (PlanState.REQUESTED, PlanState.APPROVED):
+            if found.state not in GOING_ON:
                 raise gone_on(found)
             await self._store.awrite(
                 lambda work: work.by(caller.acting).study_plans.end(
@@ -329,6 +346,8 @@ class StudyPlanService:
         caller: Caller,
     ) -> PlanView:
         """Vote on a plan that waits; the last vote decides on all of its questions.
+
+        A request for changes gives the turn to its owner.
 
         Raises
         ------
@@ -398,7 +417,7 @@ class StudyPlanService:
 
     def _get(self, plan: str, caller: Caller) -> PlanView:
         with self._store.reading() as reader:
-            return self.view_in(reader, _seen_in(reader, plan, caller))
+            return self.view_in(reader, _seen_in(reader, plan, caller), caller)
 
     def list(
         self,
@@ -407,12 +426,13 @@ class StudyPlanService:
         before: int | None,
         limit: int,
         dataset: str | None = None,
-        state: PlanState | None = None,
+        states: Collection[PlanState] = (),
         words: Sequence[str] = (),
     ) -> Sequence[PlanView]:
         """Return the caller's plans, or everyone's requests for those who see all, newest first.
 
-        With ``words``, those that have every one of them in their name, purpose or questions.
+        With ``states``, those in one of them. With ``words``, those that have every one of them in
+        their name, purpose or questions.
         """
         with self._store.reading() as reader:
             records = reader.study_plans.page(
@@ -421,14 +441,20 @@ class StudyPlanService:
                 before=before,
                 limit=limit,
                 dataset=dataset,
-                state=state,
+                states=states,
                 words=words,
                 hidden=caller.hidden,
             )
-            return [self.view_in(reader, each) for each in records]
+            return [self.view_in(reader, each, caller) for each in records]
 
-    def view_in(self, reader: Reader, found: PlanRecord) -> PlanView:
-        """Return a plan with what its questions have come to, as far as that is public."""
+    def view_in(self, reader: Reader, found: PlanRecord, caller: Caller | None = None) -> PlanView:
+        """Return a plan with what its questions have come to, as far as that is public.
+
+        Its owner sees it as they have written it. Everyone else, and ``caller`` None, sees it as
+        it was sent.
+        """
+        own = caller is not None and found.person == caller.person
+        found = found.written if own else found.sent
         facts = self._datasets.facts_in(reader, found.dataset)
         meter = facts.meter
         known = reader.releases.known({(found.person, key) for key in found.keys})
@@ -525,10 +551,11 @@ class StudyPlanService:
         return offer
 
     async def _own(self, plan: str, caller: Caller) -> PlanRecord:
+        """Return a plan of the caller's own, as they have written it."""
         found = await anyio.to_thread.run_sync(self.seen, plan, caller)
         if found.person != caller.person:
             raise _unknown()
-        return found
+        return found.written
 
     def seen(self, plan: str, caller: Caller) -> PlanRecord:
         """Return a plan that a caller may see, in a thread of theirs."""
@@ -561,15 +588,15 @@ def _state_at(found: PlanRecord, moment: str) -> PlanState:
 
 
 def _etag(reader: Reader | UnitOfWork, found: PlanRecord, needed: int) -> str:
-    """Return the entity tag of where a plan stands: its state, and votes that everyone may see.
+    """Return the entity tag of where a plan stands: state, turn, and votes that everyone may see.
 
-    What has been requested does not change, so a decision needs no more.
+    What has been requested does not change within a turn, so a decision needs no more.
     """
     votes = reader.study_plans.votes_of(found.id)
-    conflict = (
-        found.state is PlanState.REQUESTED and Count.of(votes, turn=1, needed=needed).conflict
-    )
-    return f'"{found.state.value}-{len(votes)}"' if conflict else f'"{found.state.value}"'
+    count = Count.of(votes, turn=found.turn, needed=needed)
+    conflict = found.state is PlanState.REQUESTED and count.conflict
+    turn = f"-{found.turn}" if found.turn > 1 else ""
+    return f'"{found.state.value}{turn}{f".{len(votes)}" if conflict else ""}"'
 
 
 def gone_on(found: PlanRecord, *, code: str = "not-awaiting-review") -> Problem:
@@ -608,15 +635,15 @@ def _vote(ballot: _Ballot, work: UnitOfWork) -> None:
         raise gone_on(found, code="precondition")
     work.by(ballot.caller.acting)
     earlier = plans.votes_of(found.id)
-    before = Count.of(earlier, turn=1, needed=ballot.needed)
+    before = Count.of(earlier, turn=found.turn, needed=ballot.needed)
     if not before.may_vote(person):
         raise Problem("votes-complete")
-    own = [vote for vote in earlier if vote.person == person]
+    own = [vote for vote in earlier if (vote.turn, vote.person) == (found.turn, person)]
     # The same vote again, as when an answer was lost: no second entry.
     if own and (own[-1].decision, own[-1].reason) == (ballot.decision, reason):
         return
     vote = plans.vote(found, person=person, decision=ballot.decision, reason=reason)
-    count = Count.of((*earlier, vote), turn=1, needed=ballot.needed)
+    count = Count.of((*earlier, vote), turn=found.turn, needed=ballot.needed)
     if count.conflict:
         plans.show_conflict(found, actor=person)
     match count.outcome:
@@ -624,3 +651,5 @@ def _vote(ballot: _Ballot, work: UnitOfWork) -> None:
             plans.approve(found.id, principal=person, reason=count.reason, expires_at=ballot.until)
         case Decision.REJECT:
             plans.reject(found.id, principal=person, reason=count.reason)
+        case Decision.REQUEST_CHANGES:
+            plans.request_changes(found.id, principal=person, reason=count.reason)

@@ -383,12 +383,14 @@ _CONDITIONS: Mapping[str, str] = {
     "ck_pause_what": "(what = ANY (ARRAY['person'::text, 'dataset'::text]))",
     "ck_version_number": "(number >= 2)",
     "ck_notice_about": "((release IS NULL) <> (study_plan IS NULL))",
+    "ck_review_comment_about": "((release IS NULL) <> (study_plan IS NULL))",
     "ck_study_plan_state": (
         "(((state = 'draft'::text) = (requested_at IS NULL))"
         " AND ((state = 'draft'::text) = (seq IS NULL))"
         " AND ((decided_by IS NULL) = (decided_at IS NULL))"
         " AND ((expires_at IS NULL) OR (decided_at IS NOT NULL))"
-        " AND ((state <> 'approved'::text) OR (expires_at IS NOT NULL)))"
+        " AND ((state <> 'approved'::text) OR (expires_at IS NOT NULL))"
+        " AND ((unsent IS NULL) OR (state = 'changes_requested'::text)))"
     ),
     "ck_publication_withdrawn": (
         "(((note IS NULL) = (withdrawn_at IS NULL))"

@@ -83,30 +83,44 @@ LOG_RULES: tuple[Rule, ...] = (
 # The rules of the tables of reviews: what has been said stays said
 
 _WRITTEN_ONCE = (
-    "revision", "vote", "plan_vote", "review_comment", "notice", "sight", "dataset_edit",
+    "revision", "vote", "plan_revision", "plan_vote", "review_comment", "notice", "sight",
+    "dataset_edit",
 )  # fmt: skip
 _CHANGES: tuple[tuple[str, Event], ...] = (("update", "UPDATE"), ("delete", "DELETE"))
 
 _PLAN_IS_NEW = """
-NEW.state = 'draft'
+NEW.state = 'draft' AND NEW.turn = 1
 AND NOT EXISTS (SELECT 1 FROM study_plan WHERE id = NEW.id OR number = NEW.number)
 AND EXISTS (SELECT 1 FROM dataset WHERE id = NEW.dataset AND account = NEW.account)"""
 
-# A draft may be edited; every other step is an entry of the system account.
+# A draft may be edited; every other step is an entry of the system account. Where changes were
+# requested it is sent again as it was edited, once the version before is kept.
 _PLAN_STEPS_FORWARD = """
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.account = OLD.account
 AND NEW.dataset = OLD.dataset AND NEW.person = OLD.person AND NEW.created_at = OLD.created_at
 AND CASE OLD.state
 WHEN 'draft' THEN NEW.state IN ('draft', 'requested')
-WHEN 'requested' THEN NEW.state IN ('approved', 'rejected', 'withdrawn', 'expired')
+WHEN 'requested' THEN
+    NEW.state IN ('changes_requested', 'approved', 'rejected', 'withdrawn', 'expired')
+WHEN 'changes_requested' THEN
+    NEW.state IN ('changes_requested', 'requested', 'withdrawn', 'expired')
 WHEN 'approved' THEN NEW.state IN ('withdrawn', 'expired') AND NEW.expires_at = OLD.expires_at
 ELSE FALSE END
-AND (NEW.state = 'draft'
-    OR NEW.name = OLD.name AND NEW.purpose IS NOT DISTINCT FROM OLD.purpose
-    AND NEW.questions = OLD.questions AND EXISTS (
+AND CASE WHEN OLD.state = 'changes_requested' AND NEW.state = 'requested' THEN
+    NEW.turn = OLD.turn + 1 AND EXISTS (
+        SELECT 1 FROM plan_revision AS r
+        WHERE r.study_plan = OLD.id AND r.turn = OLD.turn AND r.name = OLD.name
+        AND r.purpose IS NOT DISTINCT FROM OLD.purpose AND r.questions = OLD.questions)
+ELSE
+    NEW.turn = OLD.turn AND (NEW.state = 'draft'
+        OR NEW.name = OLD.name AND NEW.purpose IS NOT DISTINCT FROM OLD.purpose
+        AND NEW.questions = OLD.questions)
+END
+AND (NEW.state = 'draft' OR EXISTS (
         SELECT 1 FROM entry AS e
         WHERE e.account = '0' AND e.seq = NEW.seq AND e.kind = CASE NEW.state
         WHEN 'requested' THEN 'study_plan_requested' WHEN 'approved' THEN 'study_plan_approved'
+        WHEN 'changes_requested' THEN 'study_plan_changes_requested'
         WHEN 'rejected' THEN 'study_plan_rejected' WHEN 'withdrawn' THEN 'study_plan_withdrawn'
         WHEN 'expired' THEN 'study_plan_expired' END))"""
 
@@ -224,7 +238,7 @@ ELSE EXISTS (
         'groups_given', 'sign_in_allowed'))
     OR NEW.role = 'reviewer' AND NEW.kind IN ('unreserve', 'review_vote', 'release_approved',
         'release_rejected', 'release_changes_requested', 'study_plan_vote', 'study_plan_approved',
-        'study_plan_rejected')
+        'study_plan_rejected', 'study_plan_changes_requested')
     OR NEW.role = 'analyst' AND NEW.kind IN ('debit', 'reserve', 'unreserve', 'release_withdrawn',
         'release_returned', 'study_plan_requested', 'study_plan_withdrawn')
 ) END"""

@@ -202,7 +202,8 @@ comment = Table(
     "review_comment",
     metadata,
     Column("number", Int, nullable=False),
-    Column("release", Text, nullable=False),
+    Column("release", Text),
+    Column("study_plan", Text),
     Column("turn", Int, nullable=False),
     Column("person", Text, nullable=False),
     Column("private", Int, nullable=False),
@@ -210,12 +211,16 @@ comment = Table(
     Column("at", Text, nullable=False),
     PrimaryKeyConstraint("number", name="pk_review_comment"),
     ForeignKeyConstraint(["release"], ["release.id"], name="fk_review_comment_release"),
+    ForeignKeyConstraint(["study_plan"], ["study_plan.id"], name="fk_review_comment_study_plan"),
+    CheckConstraint("(release IS NULL) <> (study_plan IS NULL)", name="ck_review_comment_about"),
     sqlite_strict=True,
 )
 Index("ix_review_comment_release", comment.c.release, comment.c.number)
+Index("ix_review_comment_study_plan", comment.c.study_plan, comment.c.number)
 
 # Study plans: several questions that are reviewed as one. Each is charged when it is drawn, by an
-# entry whose Idempotency-Key names plan and question. What has been requested does not change.
+# entry whose Idempotency-Key names plan and question. What has been requested changes only where
+# its reviewers have asked for it: then it is sent again, and the version before is kept.
 study_plan = Table(
     "study_plan",
     metadata,
@@ -229,6 +234,10 @@ study_plan = Table(
     Column("questions", Text, nullable=False),
     Column("created_at", Text, nullable=False),
     Column("state", Text, nullable=False),
+    # How often it has come before its reviewers; 1 for a draft.
+    Column("turn", Int, nullable=False),
+    # What its owner has written since changes were requested, JSON: no one else sees it.
+    Column("unsent", Text),
     # The system account's entry about the last step.
     Column("seq", Int),
     Column("requested_at", Text),
@@ -245,7 +254,8 @@ study_plan = Table(
         "(state = 'draft') = (requested_at IS NULL) AND (state = 'draft') = (seq IS NULL)"
         " AND (decided_by IS NULL) = (decided_at IS NULL)"
         " AND (expires_at IS NULL OR decided_at IS NOT NULL)"
-        " AND (state <> 'approved' OR expires_at IS NOT NULL)",
+        " AND (state <> 'approved' OR expires_at IS NOT NULL)"
+        " AND (unsent IS NULL OR state = 'changes_requested')",
         name="ck_study_plan_state",
     ),
     sqlite_strict=True,
@@ -253,12 +263,29 @@ study_plan = Table(
 Index("ix_study_plan_person", study_plan.c.person, study_plan.c.number)
 Index("ix_study_plan_state", study_plan.c.state, study_plan.c.number)
 
+# Versions of a study plan that later ones have taken the place of, by the turn they were sent in.
+plan_revision = Table(
+    "plan_revision",
+    metadata,
+    Column("study_plan", Text, nullable=False),
+    Column("turn", Int, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("purpose", Text),
+    Column("questions", Text, nullable=False),
+    Column("requested_at", Text, nullable=False),
+    PrimaryKeyConstraint("study_plan", "turn", name="pk_plan_revision"),
+    ForeignKeyConstraint(["study_plan"], ["study_plan.id"], name="fk_plan_revision_study_plan"),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+
 # Votes on study plans, as the system account's entries of the same numbers hold them.
 plan_vote = Table(
     "plan_vote",
     metadata,
     Column("seq", Int, nullable=False),
     Column("study_plan", Text, nullable=False),
+    Column("turn", Int, nullable=False),
     Column("person", Text, nullable=False),
     Column("decision", Text, nullable=False),
     Column("reason", Text, nullable=False),

@@ -40,6 +40,7 @@ from app.store.database.side_tables import (
     notice,
     notice_read,
     pause,
+    plan_revision,
     plan_vote,
     publication,
     rate,
@@ -58,8 +59,8 @@ __all__ = [
     "ACTS", "account", "allowance", "api_key", "cap", "comment", "dataset", "dataset_edit",
     "delivery", "desk_form", "desk_session", "entry", "expiring", "job", "key_use", "leaf",
     "ledger", "lineage", "log_checkpoint", "log_part", "log_stamp", "metadata", "notice",
-    "notice_read", "pause", "plan_vote", "publication", "rate", "release", "review",
-    "revision", "sight", "study_plan", "turn", "upload", "version", "vote", "worker",
+    "notice_read", "pause", "plan_revision", "plan_vote", "publication", "rate", "release",
+    "review", "revision", "sight", "study_plan", "turn", "upload", "version", "vote", "worker",
 ]  # fmt: skip
 
 ACTS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, bindparam, select, text
+from sqlalchemy import Column, ColumnElement, Connection, bindparam, case, select, text, true
 
 from app.domain.access import (
     ACCESS_SET,
@@ -41,6 +41,17 @@ _OF_PERSON = _RELEASE.where(_release.principal == bindparam("by"))
 def is_seen(account: Column[Any], hidden: Collection[str]) -> ColumnElement[bool]:
     """Return the condition on rows of an account that it is none of those hidden from a caller."""
     return account.not_in(sorted(hidden))
+
+
+def requests_seen(
+    release: Column[Any], plan: Column[Any], hidden: Collection[str]
+) -> ColumnElement[bool]:
+    """Return the condition on rows of a release or a study plan, the other being NULL."""
+    if not hidden:
+        return true()
+    return case(
+        (release.is_not(None), releases_seen(release, hidden)), else_=plans_seen(plan, hidden)
+    )
 
 
 def releases_seen(release: Column[Any], hidden: Collection[str]) -> ColumnElement[bool]:

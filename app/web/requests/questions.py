@@ -314,15 +314,6 @@ class SavedPlanRequest(SavedPlanFields):
     """The id of the data set that the questions are about."""
 
 
-class PlanDecisionRequest(RequestBody):
-    """What a reviewer says about a study plan that waits for a review, and why."""
-
-    decision: Literal["approve", "reject"] = Field(examples=["approve"])
-    """Whether all of its questions may be drawn."""
-    reason: Reason = Field(examples=["within the protocol of the study"])
-    """Kept in the ledger; who asked reads it word for word."""
-
-
 class PlannedReleaseRequest(RequestBody):
     """Which question of a study plan to draw."""
 

@@ -434,13 +434,13 @@ class ReceiptRequest(BaseModel):
 
 
 class DecisionRequest(RequestBody):
-    """What a reviewer says about a release that waits for a review, and why."""
+    """What a reviewer says about a release or a study plan that waits for a review, and why."""
 
     decision: Decision = Field(examples=["approve"])
-    """Whether it may be drawn. `request_changes` gives the turn to the requester; its budget stays
-    reserved until then."""
+    """Whether it may be drawn: of a plan all questions. `request_changes` gives the turn to the
+    requester; the budget of a release stays reserved until then."""
     reason: Reason = Field(examples=["within the protocol of the study"])
-    """Kept in the ledger; who asked reads it word for word, unless it is an approval's."""
+    """Kept in the ledger. The requester will see it, unless it approves a release."""
 
 
 class GrantRequest(RequestBody):
@@ -536,7 +536,7 @@ class KeyRequest(RequestBody):
 
 
 class CommentRequest(RequestBody):
-    """Something to say about a release that waits."""
+    """Something to say about a release or a study plan that waits."""
 
     text: Reason = Field(examples=["Is the second table needed?"])
     """What to say."""

@@ -59,13 +59,13 @@ send_seen <- function(desk, id, rest, body) {
   )
 }
 
-#' Comment on a release that waits for a review
+#' Comment on a request that waits for a review
 #'
-#' `comment_on()` adds a comment, and returns the turn to the reviewers if they requested changes.
-#' `comments()` returns the comments that you have access to.
+#' `comment_on()` adds a comment. On your own release it returns the turn to the reviewers if they
+#' requested changes. `comments()` returns the comments that you have access to.
 #'
 #' @param desk A [release_desk()].
-#' @param id The id of a release.
+#' @param id The id of a release or a study plan.
 #' @param text What is said.
 #' @param private `TRUE`: among reviewers.
 #' @return `comment_on()` returns the comment, `comments()` a data frame of all.
@@ -77,15 +77,20 @@ send_seen <- function(desk, id, rest, body) {
 #' @export
 comment_on <- function(desk, id, text, private = FALSE) {
   body <- to_json(list(text = text, private = private))
-  sent <- send_once(desk, "POST", release_path(id, "/comments"), json = body)
+  sent <- send_once(desk, "POST", request_path(id, "/comments"), json = body)
   answer_of(members_of(sent), "desk_comment", desk)
 }
 
 #' @rdname comment_on
 #' @export
 comments <- function(desk, id) {
-  found <- members_of(send_safely(desk, "GET", release_path(id, "/comments")))$items
+  found <- members_of(send_safely(desk, "GET", request_path(id, "/comments")))$items
   frame_of_items(found, c("person", "text", "private", "at"))
+}
+
+# The address of a release or a study plan.
+request_path <- function(id, rest = "") {
+  if (startsWith(id, "plan_")) plan_path(id, rest) else release_path(id, rest)
 }
 
 #' Study plans
@@ -94,6 +99,9 @@ comments <- function(desk, id) {
 #' and `request_plan()` asks for its approval. `decide_on_plan()` is a reviewer's vote on all of its
 #' questions. `draw()` then releases one question, without a further review. A question is charged
 #' when it is drawn, and once: the same call again returns the same release.
+#'
+#' Where reviewers request changes, `edit_plan()` puts other questions in the place of the plan's,
+#' and `request_plan()` sends it again. `edit_plan()` changes a draft too.
 #'
 #' A plan reserves no budget. A draw is refused if the remaining budget does not cover it.
 #'
@@ -104,7 +112,7 @@ comments <- function(desk, id) {
 #' @param purpose What the numbers are for, in words for reviewers.
 #' @param desk A [release_desk()].
 #' @param id The id of a plan.
-#' @param decision `"approve"` or `"reject"`.
+#' @param decision `"approve"`, `"request_changes"` or `"reject"`.
 #' @param reason Stored in the ledger. The requester will see this text.
 #' @param question The place of a question in the plan, counted from 1.
 #' @param wait `FALSE` returns a job at once, its `status` being `"running"`.
@@ -121,12 +129,24 @@ comments <- function(desk, id) {
 #' }
 #' @export
 save_plan <- function(dataset, questions, name, purpose = NULL) {
-  body <- list(dataset = dataset$id, name = name, questions = questions)
+  body <- c(list(dataset = dataset$id), plan_body(questions, name, purpose))
+  desk <- desk_of(dataset)
+  plan_in(send_once(desk, "POST", "/v1/study-plans", json = to_json(body)), desk)
+}
+
+#' @rdname save_plan
+#' @export
+edit_plan <- function(desk, id, questions, name, purpose = NULL) {
+  body <- to_json(plan_body(questions, name, purpose))
+  plan_in(send_safely(desk, "PUT", plan_path(id), json = body), desk)
+}
+
+plan_body <- function(questions, name, purpose) {
+  body <- list(name = name, questions = questions)
   if (!is.null(purpose)) {
     body$purpose <- purpose
   }
-  desk <- desk_of(dataset)
-  plan_in(send_once(desk, "POST", "/v1/study-plans", json = to_json(body)), desk)
+  body
 }
 
 #' @rdname save_plan

@@ -15,13 +15,11 @@ from sqlalchemy import (
     Connection,
     and_,
     bindparam,
-    case,
     insert,
     literal,
     or_,
     select,
     text,
-    true,
     update,
 )
 
@@ -29,7 +27,7 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.releases import GIVEN_BACK, plan_digest, request_fingerprint
 from app.domain.reviews import Audience, Event, audience_of
 from app.store.database import tables
-from app.store.ledger.access import plans_seen, releases_seen
+from app.store.ledger.access import requests_seen
 from app.store.ledger.datasets import DATASET_EDITED, edit_faults
 from app.store.ledger.records import ReleaseRecord, new_id, now, shown
 from app.store.ledger.reviewing.votes import CHANGES_REQUESTED, RETURNED, VOTED, vote_faults
@@ -305,12 +303,7 @@ class NoticesWriter(Notices):
 
 
 def _is_for(person: str, *, reviewer: bool, hidden: Collection[str]) -> ColumnElement[bool]:
-    seen: ColumnElement[bool] = true()
-    if hidden:
-        seen = case(
-            (_notice.release.is_not(None), releases_seen(_notice.release, hidden)),
-            else_=plans_seen(_notice.study_plan, hidden),
-        )
+    seen = requests_seen(_notice.release, _notice.study_plan, hidden)
     own = and_(_notice.requester == person, _notice.audience != Audience.REVIEWERS.value)
     if not reviewer:
         return and_(own, seen)

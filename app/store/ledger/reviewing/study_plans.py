@@ -1,9 +1,11 @@
 """Study plans: saved, requested as one, decided on as one; each question is charged when drawn.
 
-A draft is its owner's note, and may be changed or deleted. From the request on a plan does not
-change, and each of its steps is an entry of the system account. The entry's fingerprint is the
-digest of the plan, so an edited plan is found. What a question was charged is an entry of the
-budget account under :func:`~app.domain.reviews.plan_key`, of which a person has one at most.
+A draft is its owner's note, and may be changed or deleted. From the request on each of its steps
+is an entry of the system account. The entry's fingerprint is the digest of the plan, so an edited
+plan is found. Where its reviewers want changes, what the owner writes is again a note of theirs,
+until the plan is sent as a new version; the version before is kept. What a question was charged is
+an entry of the budget account under :func:`~app.domain.reviews.plan_key`, of which a person has one
+at most.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -47,11 +49,15 @@ from app.store.ledger.commands import ENTRY_BYTES, allow
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.records import has_word, new_id, now, shown
 from app.store.ledger.reviewing.notices import NoticesWriter
+from app.store.ledger.reviewing.votes import VersionRecord
 
 KIND: Mapping[PlanState, str] = {
     state: f"study_plan_{state}" for state in PlanState if state is not PlanState.DRAFT
 }
 """The kind of the system entry about each step; its note is JSON."""
+
+GOING_ON = (PlanState.REQUESTED, PlanState.CHANGES_REQUESTED, PlanState.APPROVED)
+"""The states of a plan that its owner has sent, and that has not ended."""
 
 PLAN_VOTED = "study_plan_vote"
 """The kind of the system entry about a vote on a plan."""
@@ -60,11 +66,17 @@ _plan, _vote, _entry = tables.study_plan.c, tables.plan_vote.c, tables.entry.c
 _GET = select(tables.study_plan).where(_plan.id == bindparam("wanted"))
 _LAST_NUMBER = select(func.coalesce(func.max(_plan.number), 0))
 _VOTES_OF = select(tables.plan_vote).where(_vote.study_plan == bindparam("of")).order_by(_vote.seq)
+_OLDER_OF = (
+    select(tables.plan_revision)
+    .where(tables.plan_revision.c.study_plan == bindparam("of"))
+    .order_by(tables.plan_revision.c.turn)
+)
 _DUE = (
     select(_plan.id)
     .where(
         or_(
-            (_plan.state == PlanState.REQUESTED.value) & (_plan.requested_at <= bindparam("since")),
+            _plan.state.in_([PlanState.REQUESTED.value, PlanState.CHANGES_REQUESTED.value])
+            & (_plan.requested_at <= bindparam("since")),
             (_plan.state == PlanState.APPROVED.value) & (_plan.expires_at <= bindparam("at")),
         )
     )
@@ -75,6 +87,7 @@ _STEP = update(tables.study_plan).where(
     _plan.id == bindparam("wanted"), _plan.state == bindparam("before")
 )
 _MOST_AT_ONCE = 100
+_DECIDED = ("decided_by", "decided_at", "reason", "expires_at")
 Columns = Mapping[str, str | int | None]
 """Values of columns of a plan, by name."""
 
@@ -83,6 +96,8 @@ Columns = Mapping[str, str | int | None]
 class PlanRecord:
     """A study plan as it is stored; ``questions`` are in the order in which they were saved.
 
+    ``turn`` is how often it has come before its reviewers, 1 for a draft. ``unsent`` is what its
+    owner has written since changes were requested, JSON; None: nothing yet.
     ``decided_by`` is the reviewer whose vote decided, or the service where the data set's policy
     asks for no review. ``expires_at`` is until when an approved plan's questions may be drawn.
     """
@@ -97,6 +112,8 @@ class PlanRecord:
     questions: tuple[PlannedRequest, ...]
     created_at: str
     state: PlanState
+    turn: int
+    unsent: str | None
     seq: int | None
     requested_at: str | None
     decided_by: str | None
@@ -106,8 +123,20 @@ class PlanRecord:
     ended_at: str | None
 
     @property
+    def written(self) -> PlanRecord:
+        """Return the plan as its owner has it: with what they have written and not sent yet."""
+        if self.unsent is None:
+            return self
+        return replace(self, **_content(json.loads(self.unsent)))
+
+    @property
+    def sent(self) -> PlanRecord:
+        """Return the plan as everyone else sees it."""
+        return replace(self, unsent=None)
+
+    @property
     def digest(self) -> str:
-        """Return the digest of all that does not change once it is requested."""
+        """Return the digest of what reviewers decide on."""
         return digest_of(
             "release-desk study plan 1", self.number, self.id, self.account, self.dataset,
             self.person, self.name, self.purpose, questions_text(self.questions), self.created_at,
@@ -129,9 +158,31 @@ def questions_text(questions: Sequence[PlannedRequest]) -> str:
     return json.dumps([asdict(each) for each in questions])
 
 
+def _content(stored: Any) -> dict[str, Any]:
+    """Return what an owner writes of a plan, as a record has it, of the columns that store it."""
+    questions = tuple(PlannedRequest(**each) for each in json.loads(stored["questions"]))
+    return {"name": stored["name"], "purpose": stored["purpose"], "questions": questions}
+
+
 def _record(row: Row[Any]) -> PlanRecord:
-    questions = tuple(PlannedRequest(**each) for each in json.loads(row.questions))
-    return PlanRecord(**{**row._mapping, "state": PlanState(row.state), "questions": questions})
+    stored = row._mapping
+    return PlanRecord(**{**stored, "state": PlanState(row.state), **_content(stored)})
+
+
+def _version(record: PlanRecord) -> VersionRecord:
+    """Return a version of a plan as reviews show versions of a request."""
+    asked = {
+        "name": record.name,
+        "purpose": record.purpose,
+        "questions": [json.loads(each.request) for each in record.questions],
+    }
+    return VersionRecord(
+        version=record.turn,
+        request=json.dumps(asked),
+        plan="",
+        at=record.requested_at or record.created_at,
+        amount=sum(each.amount for each in record.questions),
+    )
 
 
 class StudyPlans:
@@ -160,13 +211,14 @@ class StudyPlans:
         before: int | None,
         limit: int,
         dataset: str | None = None,
-        state: PlanState | None = None,
+        states: Collection[PlanState] = (),
         words: Sequence[str] = (),
         hidden: Collection[str] = (),
     ) -> tuple[PlanRecord, ...]:
         """Return the plans that a person may see, newest first; nothing of ``hidden`` accounts.
 
-        With ``words``, those that have each of them in their name, purpose, questions or id.
+        With ``states``, those in one of them. With ``words``, those that have each of them in their
+        name, purpose, questions or id.
         """
         query: Select[Any] = (
             select(tables.study_plan)
@@ -176,8 +228,8 @@ class StudyPlans:
         )
         if dataset is not None:
             query = query.where(_plan.dataset == dataset)
-        if state is not None:
-            query = query.where(_plan.state == state.value)
+        if states:
+            query = query.where(_plan.state.in_([each.value for each in states]))
         if before is not None:
             query = query.where(_plan.number < before)
         for word in words:
@@ -192,10 +244,21 @@ class StudyPlans:
         """Return all votes on a plan, in the order they came in."""
         return tuple(_vote_of(row) for row in self._connection.execute(_VOTES_OF, {"of": plan}))
 
+    def versions(self, plan: PlanRecord) -> tuple[VersionRecord, ...]:
+        """Return every version of a plan that was sent, the present one last."""
+        return tuple(_version(each) for each in (*_older(self._connection, plan), plan))
+
     def due(self, *, since: str, at: str, limit: int = _MOST_AT_ONCE) -> Sequence[str]:
         """Return plans that wait since a time or before, and those whose approval has ended."""
         due = {"since": since, "at": at, "most": limit}
         return self._connection.execute(_DUE, due).scalars().all()
+
+
+def _older(connection: Connection, plan: PlanRecord) -> Iterator[PlanRecord]:
+    """Yield the versions of a plan that the present one has taken the place of, oldest first."""
+    for row in connection.execute(_OLDER_OF, {"of": plan.id}):
+        at = {"turn": row.turn, "requested_at": row.requested_at}
+        yield replace(plan, **_content(row._mapping), **at)
 
 
 def _may_see(person: str, *, overseer: bool) -> Any:
@@ -247,6 +310,7 @@ class StudyPlansWriter(StudyPlans):
             "questions": kept,
             "created_at": at,
             "state": PlanState.DRAFT.value,
+            "turn": 1,
         }
         self._connection.execute(insert(tables.study_plan), row)
         return self._present(str(row["id"]))
@@ -260,17 +324,19 @@ class StudyPlansWriter(StudyPlans):
         questions: Sequence[PlannedRequest],
         most_bytes: int | None = None,
     ) -> PlanRecord:
-        """Change a draft.
+        """Change a draft, or what is to be sent of a plan whose reviewers want changes.
 
         Raises
         ------
         Problem
             ``not-found``; ``plan-not-draft``; ``too-much-stored``.
         """
-        found, kept = self._draft(plan), questions_text(questions)
+        found, kept = self._edited(plan), questions_text(questions)
         allow(self._connection, found.person, len(kept), most_bytes, at=now())
-        changed = {"name": name, "purpose": purpose, "questions": kept}
-        return self._changed(found, PlanState.DRAFT, changed)
+        changed: Columns = {"name": name, "purpose": purpose, "questions": kept}
+        if found.state is not PlanState.DRAFT:
+            changed = {"unsent": json.dumps(changed)}
+        return self._changed(found, found.state, changed)
 
     def delete(self, plan: str) -> None:
         """Delete a draft.
@@ -280,26 +346,55 @@ class StudyPlansWriter(StudyPlans):
         Problem
             ``not-found``; ``plan-not-draft``.
         """
-        self._connection.execute(delete(tables.study_plan).where(_plan.id == self._draft(plan).id))
+        found = self._edited(plan)
+        if found.state is not PlanState.DRAFT:
+            raise _not_draft(found)
+        self._connection.execute(delete(tables.study_plan).where(_plan.id == found.id))
 
     def request(self, plan: str) -> PlanRecord:
-        """Ask for a draft's approval as one request.
+        """Ask for the approval of a draft as one request, or send it again as it was edited.
+
+        The version before is kept, and the votes on it count no more.
 
         Raises
         ------
         Problem
             ``not-found``; ``plan-not-draft``.
         """
-        found = self._draft(plan)
-        entry = self._noted(found, PlanState.REQUESTED, principal=found.person)
-        step: Columns = {"seq": entry.seq, "requested_at": entry.at}
-        made = self._changed(found, PlanState.REQUESTED, step)
-        self._tell(Event.ASKED, made, actor=found.person, reason=found.purpose, at=entry.at)
+        found = self._edited(plan)
+        again, sent = found.state is not PlanState.DRAFT, found.written
+        if again:
+            self._supersede(found)
+        entry = self._noted(sent, PlanState.REQUESTED, principal=found.person)
+        step: Columns = {
+            **dict.fromkeys((*_DECIDED, "unsent")),
+            "name": sent.name,
+            "purpose": sent.purpose,
+            "questions": questions_text(sent.questions),
+            "turn": found.turn + again,
+            "seq": entry.seq,
+            "requested_at": entry.at,
+        }
+        made, event = self._changed(found, PlanState.REQUESTED, step), Event.ASKED
+        event = Event.REVISED if again else event
+        self._tell(event, made, actor=found.person, reason=sent.purpose, at=entry.at)
         return made
+
+    def _supersede(self, found: PlanRecord) -> None:
+        """Keep the present version of a plan, which another is about to take the place of."""
+        row = {
+            "study_plan": found.id,
+            "turn": found.turn,
+            "name": found.name,
+            "purpose": found.purpose,
+            "questions": questions_text(found.questions),
+            "requested_at": found.requested_at,
+        }
+        self._connection.execute(insert(tables.plan_revision), row)
 
     def vote(self, found: PlanRecord, *, person: str, decision: Decision, reason: str) -> Vote:
         """Keep a reviewer's vote; the ledger has its digest, which does not reveal it."""
-        vote = Vote(turn=1, person=person, decision=decision, reason=reason, at=now())
+        vote = Vote(turn=found.turn, person=person, decision=decision, reason=reason, at=now())
         salt = secrets.token_hex(16)
         entry = self._accounts.system_entry(
             PLAN_VOTED,
@@ -311,6 +406,7 @@ class StudyPlansWriter(StudyPlans):
         row = {
             "seq": entry.seq,
             "study_plan": found.id,
+            "turn": found.turn,
             "person": person,
             "decision": decision.value,
             "reason": reason,
@@ -346,6 +442,20 @@ class StudyPlansWriter(StudyPlans):
         """
         return self._decide(plan, PlanState.REJECTED, principal=principal, reason=reason)
 
+    def request_changes(self, plan: str, *, principal: str, reason: str) -> PlanRecord:
+        """Give the turn to the owner of a requested plan.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it is not waiting.
+        """
+        return self._decide(plan, PlanState.CHANGES_REQUESTED, principal=principal, reason=reason)
+
+    def comment(self, found: PlanRecord, *, actor: str, text: str, at: str) -> None:
+        """Let those whom a comment on a plan is for know of it."""
+        self._tell(Event.COMMENTED, found, actor=actor, reason=text, at=at)
+
     def _decide(
         self,
         plan: str,
@@ -370,7 +480,7 @@ class StudyPlansWriter(StudyPlans):
         return made
 
     def end(self, plan: str, state: PlanState, *, principal: str) -> PlanRecord:
-        """End a plan that is requested or approved: withdrawn by its owner, or expired.
+        """End a plan that goes on: withdrawn by its owner, or expired.
 
         What has been drawn of it stays.
 
@@ -379,9 +489,10 @@ class StudyPlansWriter(StudyPlans):
         Problem
             ``not-found``; ``precondition`` when it has ended, or is a draft.
         """
-        found = self._in_state(plan, PlanState.REQUESTED, PlanState.APPROVED)
+        found = self._in_state(plan, *GOING_ON)
         entry = self._noted(found, state, principal=principal)
-        made = self._changed(found, state, {"seq": entry.seq, "ended_at": entry.at})
+        step: Columns = {"seq": entry.seq, "ended_at": entry.at, "unsent": None}
+        made = self._changed(found, state, step)
         self._tell(Event(state.value), made, actor=principal, reason=None, at=entry.at)
         return made
 
@@ -413,10 +524,10 @@ class StudyPlansWriter(StudyPlans):
             event, study_plan=plan.id, requester=plan.person, actor=actor, reason=reason, at=at
         )
 
-    def _draft(self, plan: str) -> PlanRecord:
+    def _edited(self, plan: str) -> PlanRecord:
         found = self._present(plan)
-        if found.state is not PlanState.DRAFT:
-            raise Problem("plan-not-draft", plan_status=found.state.status)
+        if not found.state.is_edited:
+            raise _not_draft(found)
         return found
 
     def _in_state(self, plan: str, *states: PlanState) -> PlanRecord:
@@ -437,9 +548,17 @@ def _note(found: PlanRecord, **said: str) -> str:
     return json.dumps({"study_plan": found.id, "dataset": found.dataset, **said})
 
 
+def _not_draft(found: PlanRecord) -> Problem:
+    return Problem("plan-not-draft", plan_status=found.state.status)
+
+
 def _vote_of(row: Row[Any]) -> Vote:
     return Vote(
-        turn=1, person=row.person, decision=Decision(row.decision), reason=row.reason, at=row.at
+        turn=row.turn,
+        person=row.person,
+        decision=Decision(row.decision),
+        reason=row.reason,
+        at=row.at,
     )
 
 
@@ -462,6 +581,7 @@ _DRAWN = select(_entry.idem, _entry.kind, _entry.account, _entry.fingerprint, _e
 def plan_faults(connection: Connection) -> Iterator[str]:
     """Yield where study plans, votes on them and draws by them are not what the ledger says."""
     said: defaultdict[str, dict[str, str | int | None]] = defaultdict(dict)
+    sent: defaultdict[str, list[tuple[str | None, str]]] = defaultdict(list)
     votes: dict[int, str | None] = {}
     rows: Iterable[Row[Any]] = connection.execute(_SAID)
     for row in rows:
@@ -469,10 +589,14 @@ def plan_faults(connection: Connection) -> Iterator[str]:
             votes[row.seq] = row.fingerprint
             continue
         note = json.loads(row.note)
-        known = said[note["study_plan"]]
-        if known.setdefault("digest", row.fingerprint) != row.fingerprint:
-            known["digest"] = None
+        plan = note["study_plan"]
+        known = said[plan]
         known.update(_said_by(row, note), seq=row.seq)
+        if known["state"] == PlanState.REQUESTED.value:
+            sent[plan].append((row.fingerprint, row.at))
+            known.update(turn=len(sent[plan]), digest=row.fingerprint)
+        elif known.get("digest") != row.fingerprint:
+            known["digest"] = None
     stored_plans: Iterable[Row[Any]] = connection.execute(select(tables.study_plan))
     found = {row.id: row for row in stored_plans}
     for plan in sorted(said.keys() | found.keys()):
@@ -480,7 +604,7 @@ def plan_faults(connection: Connection) -> Iterator[str]:
         if stored is None or (stored.state == PlanState.DRAFT.value) != (stated is None):
             yield f"study plan {shown(plan)}: the system account disagrees about it"
         elif stated is not None:
-            yield from _faults_of(connection, stored, stated)
+            yield from _faults_of(connection, stored, stated, sent[plan][:-1])
     for vote in connection.execute(select(tables.plan_vote)):
         digest = vote_digest(vote.study_plan, _vote_of(vote), vote.salt)
         if votes.pop(vote.seq, None) != digest:
@@ -494,8 +618,11 @@ def _said_by(row: Row[Any], note: Mapping[str, str]) -> Columns:
     state = row.kind.removeprefix("study_plan_")
     match PlanState(state):
         case PlanState.REQUESTED:
-            return {"state": state, "person": row.principal, "requested_at": row.at}
-        case PlanState.APPROVED | PlanState.REJECTED:
+            return {
+                "state": state, "person": row.principal, "requested_at": row.at,
+                **dict.fromkeys(_DECIDED),
+            }  # fmt: skip
+        case PlanState.APPROVED | PlanState.REJECTED | PlanState.CHANGES_REQUESTED:
             return {
                 "state": state, "decided_by": row.principal, "decided_at": row.at,
                 "reason": note["reason"], "expires_at": note.get("until"),
@@ -503,16 +630,23 @@ def _said_by(row: Row[Any], note: Mapping[str, str]) -> Columns:
     return {"state": state, "ended_at": row.at}
 
 
-_STEPS_SAY = ("decided_by", "decided_at", "reason", "expires_at", "ended_at")
+def _faults_of(
+    connection: Connection,
+    row: Row[Any],
+    known: Columns,
+    before: Sequence[tuple[str | None, str]],
+) -> Iterator[str]:
+    """Fault a plan that is not as it was requested, or draws that it did not allow.
 
-
-def _faults_of(connection: Connection, row: Row[Any], known: Columns) -> Iterator[str]:
-    """Fault a plan that is not as it was requested, or draws that it did not allow."""
-    stated = {**dict.fromkeys(_STEPS_SAY), **known}
+    ``before`` has the digest of each version but the present one, and when it was requested.
+    """
+    stated = {**dict.fromkeys((*_DECIDED, "ended_at")), **known}
     digest = stated.pop("digest")
     try:
         plan = _record(row)
         edited = plan.digest != digest or any(row._mapping[name] != stated[name] for name in stated)
+        older = [(each.turn, each.digest, each.requested_at) for each in _older(connection, plan)]
+        edited = edited or older != [(turn, *sent) for turn, sent in enumerate(before, start=1)]
     except (KeyError, TypeError, ValueError):
         edited = True
     if edited:

@@ -4,22 +4,22 @@
 without a row is in its first turn. The system account has an entry each time that the turn changes
 sides, so the row can be counted again from those.
 
-Comments on releases under review: among reviewers, or shared with who asked.
+Comments on releases and study plans under review: among reviewers, or shared with who asked.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, update
 
 from app.domain.problems import Problem
 from app.domain.reviews import Decision, Vote, vote_digest
 from app.store.database import tables
-from app.store.ledger.access import releases_seen
+from app.store.ledger.access import releases_seen, requests_seen
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.commands import allow
 from app.store.ledger.entries import change_rows
@@ -217,9 +217,6 @@ def supersede(connection: Connection, release: ReleaseRecord) -> None:
     connection.execute(insert(tables.revision), row)
 
 
-# Comments on releases under review: among reviewers, or shared with who asked
-
-
 # Who has seen results that are not public: a row for each person, release, way and day
 
 _sight = tables.sight.c
@@ -298,24 +295,27 @@ class ViewsWriter(Views):
         change_rows(self._connection, _ONCE, rows)
 
 
-# Comments on releases under review: among reviewers, or shared with who asked
+# Comments on requests under review: among reviewers, or shared with who asked
 
 MOST = 500
-"""The most comments that a release may have: reviewers cannot read more."""
+"""The most comments that a release or a study plan may have: reviewers cannot read more."""
 
 _comment = tables.comment.c
-_COMMENTS_OF = (
-    select(tables.comment).where(_comment.release == bindparam("of")).order_by(_comment.number)
-)
-_COUNT = select(func.count()).where(_comment.release == bindparam("of"))
+_ABOUT = or_(_comment.release == bindparam("release"), _comment.study_plan == bindparam("plan"))
+_COMMENTS_OF = select(tables.comment).where(_ABOUT).order_by(_comment.number)
+_COUNT = select(func.count()).where(_ABOUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommentRecord:
-    """What somebody has said about a release, in which turn; ``private``: among reviewers."""
+    """What somebody has said about a release or a study plan, in which turn.
+
+    It is about one of the two, and the other is None. ``private``: among reviewers.
+    """
 
     number: int
-    release: str
+    release: str | None
+    study_plan: str | None
     turn: int
     person: str
     private: bool
@@ -324,19 +324,37 @@ class CommentRecord:
 
 
 class Comments:
-    """What has been said about releases."""
+    """What has been said about releases and study plans; each call names one of the two."""
 
     __slots__ = ("_connection",)
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def of(self, release: str) -> tuple[CommentRecord, ...]:
-        """Return all comments on a release, oldest first, of every visibility."""
-        rows = self._connection.execute(_COMMENTS_OF, {"of": release})
-        return tuple(
-            CommentRecord(**{**row._mapping, "private": bool(row.private)}) for row in rows
+    def of(
+        self, release: str | None = None, *, study_plan: str | None = None
+    ) -> tuple[CommentRecord, ...]:
+        """Return all comments on a request, oldest first, of every visibility."""
+        rows = self._connection.execute(_COMMENTS_OF, {"release": release, "plan": study_plan})
+        return _comments(rows)
+
+    def page(
+        self, *, before: int | None, limit: int, hidden: Collection[str] = ()
+    ) -> tuple[CommentRecord, ...]:
+        """Return all comments, newest first; none on a request of ``hidden`` accounts."""
+        query = (
+            select(tables.comment)
+            .where(requests_seen(_comment.release, _comment.study_plan, hidden))
+            .order_by(_comment.number.desc())
+            .limit(limit)
         )
+        if before is not None:
+            query = query.where(_comment.number < before)
+        return _comments(self._connection.execute(query))
+
+
+def _comments(rows: Iterable[Row[Any]]) -> tuple[CommentRecord, ...]:
+    return tuple(CommentRecord(**{**row._mapping, "private": bool(row.private)}) for row in rows)
 
 
 class CommentsWriter(Comments):
@@ -346,8 +364,9 @@ class CommentsWriter(Comments):
 
     def add(
         self,
-        release: str,
+        release: str | None = None,
         *,
+        study_plan: str | None = None,
         turn: int,
         person: str,
         private: bool,
@@ -362,10 +381,12 @@ class CommentsWriter(Comments):
             ``too-many-comments``, ``too-much-stored``.
         """
         allow(self._connection, person, len(text.encode()), most_bytes, at=now())
-        if int(self._connection.execute(_COUNT, {"of": release}).scalar_one()) >= MOST:
+        about = {"release": release, "plan": study_plan}
+        if int(self._connection.execute(_COUNT, about).scalar_one()) >= MOST:
             raise Problem("too-many-comments", maximum=MOST)
         row = {
             "release": release,
+            "study_plan": study_plan,
             "turn": turn,
             "person": person,
             "private": int(private),
@@ -373,4 +394,4 @@ class CommentsWriter(Comments):
             "at": now(),
         }
         self._connection.execute(insert(tables.comment), row)
-        return self.of(release)[-1]
+        return self.of(release, study_plan=study_plan)[-1]
