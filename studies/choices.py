@@ -370,6 +370,27 @@ def regret_lines(rows: Iterable[Row]) -> Iterator[str]:
         yield f"| {facts} | {len(each.settings)} | {' | '.join(cells)} | {auto} |"
 
 
+def least_median(rows: Iterable[Row]) -> tuple[float, float]:
+    """Return the least median ratio of any rule that reads public facts alone, and its largest.
+
+    A rule takes one candidate in each group; all of them are tried.
+    """
+    by_setting = {row.setting: row for row in rows}
+    ratios = [
+        np.array(
+            [[own.errors[name] for name in CANDIDATES] for own in map(by_setting.get, group) if own]
+        )
+        for group in groups(by_setting)
+    ]
+    ratios = [each / each.min(axis=1, keepdims=True) for each in ratios]
+    rules = product(range(len(CANDIDATES)), repeat=len(ratios))
+    found = (
+        np.concatenate([each[:, place] for each, place in zip(ratios, rule, strict=True)])
+        for rule in rules
+    )
+    return min((float(np.median(each)), float(each.max())) for each in found)
+
+
 # Other regressions: mechanisms, norms and shares of the tilt
 
 _EXACTLY = Epsilon.parse("10000")
@@ -533,6 +554,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.regret:
         sys.stdout.write("\n".join(regret_lines(stored(given.file))) + "\n")
+        median, largest = least_median(stored(given.file))
+        sys.stdout.write(f"least median of any rule: {median:.2f}, its largest: {largest:.1f}\n")
         return
     if given.groups:
         every = groups(FOUND_ON + FRESH + LAWS + HIGH + FILLED)

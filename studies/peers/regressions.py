@@ -191,7 +191,6 @@ def _logistic(
     own = {"ones": [1.0] * rows, **plain} if ones else plain
     norm = math.sqrt(table.shape[1])
     stated = stated_for(float(epsilon), norm=norm, rows=rows)
-    ways = ("objective_perturbation", "kng") if ones else ("objective_perturbation",)
     return Cell(
         name=name,
         statistic="logistic",
@@ -205,7 +204,7 @@ def _logistic(
         plain=own,
         truth=listed(logistic_mle(table, labels)),
         read=coefficients,
-        ours=(Way(draws=400), *(Way(mechanism=each, draws=100) for each in ways)),
+        ours=(Way(draws=400), Way(mechanism="objective_perturbation", draws=100)),
         peers=(
             Call(
                 peer="diffprivlib",

@@ -253,3 +253,25 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(InvalidStatisticError) as caught:
             calibrate(asked, schema, Epsilon.parse("1"))
         assert caught.value.field_name == field
+
+
+@pytest.mark.parametrize(("tau", "norm"), [(0.5, "linf"), (0.9, "optimal")])
+def test_a_plan_says_that_kng_has_less_error_where_that_is_measured(tau: float, norm: str) -> None:
+    """With up to 3 coefficients, and the norm that is best there."""
+    unit = NumberColumn(Fraction(-1), Fraction(1))
+    names = ("a", "b", "c")
+    schema = Schema(dict.fromkeys((*names, "y"), unit), Adjacency.REPLACE_ONE, 1000)
+    few, many = (
+        calibrate(
+            QuantileRegression(target="y", features=names[:count], tau=tau),
+            schema,
+            Epsilon.parse("1"),
+        )
+        for count in (2, 3)
+    )
+    assert few.mechanism == "objective_perturbation"
+    assert "kng has about a third of the error" in few.reason
+    assert few.alternatives[0].norm == norm
+    other = calibrate(few.statistic, schema, Epsilon.parse("1"), mechanism="kng", norm=norm)
+    assert (other.mechanism, other.norm) == ("kng", norm)
+    assert "kng" not in {many.reason, *(each.mechanism for each in many.alternatives)}
