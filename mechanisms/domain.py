@@ -579,19 +579,21 @@ class Design:
     """How the records were sampled, as their curator declares publicly.
 
     ``weight`` is the column by which each counts. ``strata`` is a category, and ``replicates`` are
-    columns of weights by which the variance of sampling is estimated, times ``scale``
-    (:mod:`mechanisms.inference.design`).
+    columns of weights by which the variance of sampling is estimated, times ``scale``, and each
+    times its own of ``rscales``: 1 where none are declared (:mod:`mechanisms.inference.design`).
     """
 
     weight: str
     strata: str | None = None
     replicates: tuple[str, ...] = ()
     scale: Fraction | None = None
+    rscales: tuple[Fraction, ...] = ()
 
     @property
     def factor(self) -> Fraction:
-        """Return the scale of the replicates: one by their number where none is declared."""
-        return Fraction(1, len(self.replicates)) if self.scale is None else self.scale
+        """Return the scale of the replicates: one by their number where nothing is declared."""
+        usual = Fraction(1) if self.rscales else Fraction(1, len(self.replicates))
+        return usual if self.scale is None else self.scale
 
 
 PART_ASSUMED = 2

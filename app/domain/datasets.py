@@ -305,6 +305,11 @@ def _design_faults(
             yield InvalidSpecError(f"design.replicates[{place}]", _WEIGHTS)
     if design.scale is not None and not (design.replicates and design.scale > 0):
         yield InvalidSpecError("design.scale", "must be more than 0, and is that of replicates")
+    if design.rscales and len(design.rscales) != len(design.replicates):
+        yield InvalidSpecError("design.rscales", "must be one number for each of the replicates")
+    for place, scale in enumerate(design.rscales):
+        if scale <= 0:
+            yield InvalidSpecError(f"design.rscales[{place}]", "must be more than 0")
 
 
 def _weighs(column: ColumnSpec | DerivedSpec | None) -> bool:
@@ -323,17 +328,23 @@ def design_json(design: Design) -> dict[str, object]:
         found["strata"] = design.strata
     if design.replicates:
         found |= {"replicates": list(design.replicates), "scale": json_number(design.factor)}
+    if design.rscales:
+        found["rscales"] = [json_number(each) for each in design.rscales]
     return found
 
 
 def parse_design(fields: Mapping[str, Any]) -> Design:
-    """Return the inverse of :func:`design_json`; a scale may be left out."""
+    """Return the inverse of :func:`design_json`; scales may be left out."""
     scale = fields.get("scale")
     return Design(
         weight=fields["weight"],
         strata=fields.get("strata"),
         replicates=tuple(fields.get("replicates") or ()),
         scale=None if scale is None else number_at("design.scale", scale),
+        rscales=tuple(
+            number_at(f"design.rscales[{place}]", each)
+            for place, each in enumerate(fields.get("rscales") or ())
+        ),
     )
 
 

@@ -124,7 +124,8 @@ HOW_TO_ASK = (
     '"inference": {"share": "1/4"}; a preview says what they cost'
 )
 NOT_FOR_SEVERAL = (
-    "standard errors take rows to be drawn independently, and here a person may have several"
+    "standard errors take rows to be drawn independently, and here a person may have several: have "
+    "each person's rows made one in the spec (unit.reduce), or ask without inference"
 )
 MOST_COEFFICIENTS = 30
 _MS_PER_CELL = 2e-5

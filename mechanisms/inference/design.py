@@ -16,9 +16,13 @@ U is the largest weight. A mean is taken to first order in the sampling error, a
 value theta: ``sum w (x - theta) / W``.
 
 *Replicates* r_1, ..., r_R (Wolter 2007, chapters 3 and 4; Lumley's ``survey``, which centres at the
-mean of the replicates as well). With Z_q the aim by the weights r_q and c the declared scale,
+mean of the replicates as well). With Z_q the aim by the weights r_q, c the declared scale and c_q
+that of a replicate,
 
-    V = c sum_q (Z_q - Z.)^2,   Z. their mean;   c = 1 / R unless the design says another.
+    V = c sum_q c_q (Z_q - Z.)^2,   Z. their mean;
+
+c = 1 / R and c_q = 1 unless the design says others. Of a jackknife with strata c_q is ``(n_h - 1) /
+n_h`` and c = 1, n_h being the units of the stratum of which q leaves one out.
 
 Released is ``D_kq = sum_i (R sigma_iq - sum_p sigma_ip) a_ik``, with a_i0 = 1: what differs between
 the replicates, which one record moves by less than the sums themselves. For p = R sigma - sum sigma
@@ -48,7 +52,8 @@ selected n_h is not known, and V is ``sum_h Q_h``, which is no less.
   2 + 5 m, 2 + 9 m, and 2. The larger ones hold.
 
 *Noise.* E (Z* - Z.*)^2 of noisy sums is larger by the variance of their noise, which is known
-exactly, and is subtracted: (1 - 1 / R) times that of Z_q for each q, and Var(S_h) / n_h. So V has
+exactly, and is subtracted: with v_q that of Z_q it is ``c_q (v_q (1 - 2 / R) + sum v / R^2)`` for
+each q, and of strata ``Var(S_h) / n_h``. So V has
 no bias, but for the rounding of weights and, of strata, for that of 1 / n_h. Where it is not
 positive, or W is not, nothing can be said of the standard error. Else the interval is by Student's
 t, with the degrees of freedom of Satterthwaite (1946):
@@ -207,6 +212,7 @@ def sums_of(statistic: Any, schema: Schema) -> DesignSums:
                 for name, column in zip(design.replicates, columns, strict=True)
             ),
             scale=design.factor,
+            rscales=design.rscales,
             weighs=statistic.by_design == "mean",
             strata=None if strata is None else len(strata.values),
         )
@@ -253,6 +259,7 @@ class Replicates:
     replaced: bool
     replicates: tuple[_Shares, ...]
     scale: Fraction
+    rscales: tuple[Fraction, ...]
     weighs: bool
     strata: int | None = None
     method: ClassVar[str] = BY_REPLICATES
@@ -285,7 +292,8 @@ class Replicates:
     def facts(self) -> dict[str, object]:
         """Return the number of replicates, and their scale."""
         count = len(self.replicates)
-        return {"variance": "replicates", "replicates": count, "scale": str(self.scale)}
+        own = {"rscales": list(map(float, self.rscales))} if self.rscales else {}
+        return {"variance": "replicates", "replicates": count, "scale": str(self.scale), **own}
 
     def total(self, data: Data) -> list[int]:
         """Return D, and u W: whole numbers."""
@@ -316,7 +324,8 @@ class Replicates:
         differences = self._combined(aim, aim.alpha, aim.beta, sums)
         differences = differences - differences.mean(axis=-1, keepdims=True)
         own = self._combined(aim, aim.alpha**2, aim.beta**2, noise)
-        squares = (differences**2).sum(axis=-1) - (1 - 1 / count) * own.sum()
+        each = np.array([float(scale) for scale in self.rscales] or [1.0] * count)
+        squares = ((differences**2 - own * (1 - 2 / count) - own.sum() / count**2) * each).sum(-1)
         unit = float(self.replicates[0].largest / self.weight_column.largest) / count
         return np.asarray(float(self.scale) * unit**2 * squares)
 

@@ -25,9 +25,9 @@ that is less). A reconciled count is nearer to the truth on average, by an amoun
 form gives: its stated standard deviation is the estimate's. Its interval is that of the estimate,
 cut off at 0 and at the number of rows, and widened to the count.
 
-*Selected tables.* :class:`SelectingDraw` proves what they cost. In accounts with a delta the
-tables have Gaussian noise. The choice costs ``(share epsilon)**2 / 2`` there and the tables what is
-left of ``epsilon**2 / 2``, so that both together cost what any epsilon-DP draw costs.
+*Selected tables.* :class:`SelectingDraw` proves what they cost. In accounts with a delta the noise
+is Gaussian, and the choice takes its share of ``rho = epsilon**2 / 2``. The counts of columns that
+the choice is made with are a part of the tables' estimates.
 
 *Levels* (:mod:`mechanisms.tables.levels`). The tables of every level of a hierarchy are margins
 like others: a level is a function of the record, so a record is in one cell of each. Neighbors'
@@ -75,6 +75,7 @@ from mechanisms.tables.laplace import LaplaceMargins
 from mechanisms.tables.levels import fit_levels
 from mechanisms.tables.planning import (
     Estimates,
+    JoinedMeasurement,
     Measurement,
     TreeChoice,
     WeighedMeasurement,
@@ -97,8 +98,8 @@ THEOREM_OF_SELECTING = (
     "Corollary 3.15 (composition)"
 )
 THEOREM_OF_SELECTING_IN_ZCDP = (
-    f"{THEOREM_OF_GAUSSIAN}; McKenna & Sheldon 2020, Theorem 1 (permute-and-flip); Bun & Steinke "
-    "2016, Proposition 1.4 and Lemma 1.7 (composition)"
+    f"{THEOREM_OF_GAUSSIAN}; Cesar & Rogers 2021, Theorem 2 (bounded range); Bun & Steinke 2016, "
+    "Lemma 1.7 (composition)"
 )
 HALF_WIDTH = log(20) / sqrt(2)
 """Of a 95% interval, in standard deviations of a Laplace variable."""
@@ -180,17 +181,38 @@ def measurement_of(
     """Return what is measured for tables: the same for the draw, and for what follows from it."""
     workload, changes = statistic.workload(schema), changes_of(facts_of(statistic, schema))
     own = _own_epsilon(statistic, epsilon)
-    found = _measured(workload, changes, own, statistic.selecting, gaussian=mechanism == _GAUSSIAN)
+    gaussian = mechanism == _GAUSSIAN
+    if statistic.selecting:
+        choice = _choice(workload, changes, own, statistic.selecting, gaussian=gaussian)
+        return _joined(choice, workload, own, statistic.selecting)
+    found: Measurement = (
+        GaussianResiduals.calibrated(workload, changes, own**2 / 2)
+        if gaussian
+        else pure_measurement(workload, changes, own)
+    )
     return weighed(found, statistic, schema)
 
 
-def _measured(
+def _choice(
     workload: Workload, changes: Changes, epsilon: Fraction, share: Fraction, *, gaussian: bool
-) -> Measurement:
-    """Return what is measured at what a choice at this share of epsilon has left: often all."""
+) -> TreeChoice:
+    """Return the choice of tables for a share of epsilon, or of rho."""
     if gaussian:
-        return GaussianResiduals.calibrated(workload, changes, epsilon**2 * (1 - share**2) / 2)
-    return pure_measurement(workload, changes, epsilon * (1 - share))
+        return TreeChoice.in_zcdp(workload.sizes, changes, share * epsilon**2 / 2)
+    return TreeChoice.calibrated(workload.sizes, changes, share * epsilon)
+
+
+def _joined(
+    choice: TreeChoice, workload: Workload, epsilon: Fraction, share: Fraction
+) -> JoinedMeasurement:
+    """Return what the choice has measured, and the chosen tables at what it has left."""
+    singles, left = choice.singles, 1 - share
+    if isinstance(singles, GaussianResiduals):
+        own = left * epsilon**2 / 2
+        tables: Measurement = GaussianResiduals.calibrated(workload, singles.changes, own)
+    else:
+        tables = pure_measurement(workload, singles.changes, left * epsilon)
+    return JoinedMeasurement(singles, tables)
 
 
 def _own_epsilon(statistic: MarginStatistic, epsilon: PrivacyLoss) -> Fraction:
@@ -341,7 +363,8 @@ def _selecting_plan(
             rho=pure_rho(epsilon) if gaussian else None,
         ),
         grid={"step": {"count": 1.0}},
-        reason="A tree of pairs is drawn by permute-and-flip, then measured with discrete noise.",
+        reason="Columns are measured with discrete noise, then a tree of pairs, which is drawn by "
+        f"{'the exponential mechanism' if gaussian else 'permute-and-flip'}.",
         expected_ms=_expected_ms(statistic, workload, schema)
         + _MS_PER_CANDIDATE * len(workload.margins) * columns,
         time_depends_on_data=True,
@@ -504,9 +527,9 @@ class SelectingDraw:
 
     The choice is (share epsilon)-DP (:mod:`mechanisms.tables.planning`), and the tables of any tree
     cost what is left of epsilon. Together that is epsilon: adaptive composition (Dwork & Roth 2014,
-    Theorem 3.14 and Corollary 3.15). With Gaussian noise the choice costs ``share**2 epsilon**2 /
-    2`` at most in zCDP, the tables of any tree ``(1 - share**2) epsilon**2 / 2``, and both the sum
-    (Bun & Steinke 2016, Lemma 1.7).
+    Theorem 3.14 and Corollary 3.15). With Gaussian noise the choice costs ``share epsilon**2 / 2``
+    at most in zCDP, the tables of any tree ``(1 - share) epsilon**2 / 2``, and both the sum (Bun &
+    Steinke 2016, Lemma 1.7).
     """
 
     statistic: MarginStatistic
@@ -519,22 +542,17 @@ class SelectingDraw:
         workload, changes = self.statistic.workload(self.schema), changes_of(self.schema)
         counts = self.statistic.counted(data, self.schema)
         share = self.statistic.selecting
-        own = self.epsilon * share
-        choice = (
-            TreeChoice.in_zcdp(workload.sizes, changes, own**2 / 2)
-            if self.gaussian
-            else TreeChoice.calibrated(workload.sizes, changes, own)
-        )
+        choice = _choice(workload, changes, self.epsilon, share, gaussian=self.gaussian)
         people = self.schema.rows if changes.records_known else None
-        pairs = choice.draw(counts, people, randomness)
+        pairs, singles = choice.draw(counts, people, randomness)
         # the pairs are public now
         tree = Workload(workload.sizes, pairs)
         names = self.statistic.names(self.schema)
         chosen = [[names[i] for i in pair] for pair in pairs]
         statistic = self.statistic.answered({"tables": [{"columns": each} for each in chosen]})
-        measurement = _measured(tree, changes, self.epsilon, share, gaussian=self.gaussian)
-        measured = measurement.draw({pair: counts[pair] for pair in pairs}, randomness)
-        outcome = MarginDraw(statistic, self.schema, measurement).finished(measured)
+        measurement = _joined(choice, tree, self.epsilon, share)
+        tables = measurement.tables.draw({pair: counts[pair] for pair in pairs}, randomness)
+        outcome = MarginDraw(statistic, self.schema, measurement).finished((*singles, *tables))
         return replace(outcome, facts={"select": {"chosen": chosen}})
 
 

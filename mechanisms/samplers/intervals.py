@@ -361,6 +361,17 @@ def _middle(ball: arb) -> arb:
 # Exact permute-and-flip among few candidates, and on a grid with a piecewise-constant score
 
 
+def draw_by_weight(exponents: Sequence[Fraction], randomness: Randomness) -> int:
+    """Return a place with a probability in proportion to exp(-exponent), by rejection.
+
+    The least exponent is 0, so that a try succeeds with probability 1 / n at least.
+    """
+    while True:
+        place = randomness.below(len(exponents))
+        if randomness.bernoulli_exp(exponents[place]):
+            return place
+
+
 def permute_and_flip(exponents: Sequence[Fraction], randomness: Randomness) -> int:
     """Return a place: the first in a random order whose coin of exp(-exponent) falls heads.
 

@@ -208,10 +208,11 @@ class Tables(Question):
         ),
     )
     select_share: float = field(
-        default=0.2,
+        default=0.3,
         metadata=meaning(
-            "The share of epsilon that `select` spends, more than 0 and less than 1: half of it "
-            "on noisy counts of each column, half on the choice.",
+            "The share of epsilon that `select` spends, more than 0 and less than 1, or of rho in "
+            "accounts with a delta: three quarters of it on noisy counts of each column, which the "
+            "tables use too, and a quarter on the choice.",
             example=0.25,
         ),
     )

@@ -20,7 +20,8 @@ As in MST (McKenna, Miklau & Sheldon 2021, arXiv 2108.04978): q_ij is how far a 
 independent columns, so the tree is about one of the largest total dependence. Negative m_i count as
 0, t_i is the sum of the m_i, and n the public number of records, or the mean of the t_i. MST draws
 with the exponential mechanism; permute-and-flip never has a larger expected error (McKenna &
-Sheldon 2020, Theorem 2). The counts m_i are not used again.
+Sheldon 2020, Theorem 2). The m_i are :data:`COUNTS` of what the choice costs, because the tables
+use them as well: :class:`JoinedMeasurement` combines both.
 
 *Sensitivity.* The m_i are released numbers by step 2, so every E_ij is one fixed array there. A
 record is in one cell of T_ij. By the triangle inequality
@@ -36,10 +37,12 @@ steps compose adaptively (Dwork & Roth 2014, Theorem 3.14 and Corollary 3.15): e
 m_i (:mod:`mechanisms.tables.laplace`), epsilon_2 for the tree. For units of at most k rows,
 calibrate at epsilon / k.
 
-*In accounts that have a delta* each of the d margins and d - 1 draws is a pure draw of its own, at
-epsilon' and epsilon'', and costs half the square of that (Bun & Steinke 2016, Proposition 1.4).
-Costs add up (Lemma 1.7, which is adaptive): ``(d epsilon'^2 + (d - 1) epsilon''^2) / 2``. So at
-the cost of one epsilon-DP draw each is by a factor of the root of their number more exact.
+*In accounts that have a delta* the m_i have Gaussian noise, at rho_1
+(:mod:`mechanisms.tables.gaussian`). Pairs are drawn by the exponential mechanism, with a
+probability in proportion to ``exp(-rate (max q - q_ij))``. At the rate above its bounded range is
+epsilon', and it costs ``epsilon'^2 / 8`` (Cesar & Rogers 2021, Theorem 2), a quarter of what a
+draw of permute-and-flip is known to cost. Costs add up (Bun & Steinke 2016, Lemma 1.7, which is
+adaptive): ``rho_1 + (d - 1) epsilon'^2 / 8``.
 
 All numbers are whole or rational, and coins are exact.
 """
@@ -57,8 +60,9 @@ import numpy as np
 
 from mechanisms.geometry.spaces import upper_root
 from mechanisms.randomness import Randomness
-from mechanisms.samplers.intervals import permute_and_flip
+from mechanisms.samplers.intervals import draw_by_weight, permute_and_flip
 from mechanisms.tables.characters import CubeCharacters, binary
+from mechanisms.tables.gaussian import GaussianResiduals
 from mechanisms.tables.laplace import LaplaceMargins
 from mechanisms.tables.residuals import (
     Estimate,
@@ -70,6 +74,10 @@ from mechanisms.tables.residuals import (
 )
 from mechanisms.tables.sensitivities import Changes
 from mechanisms.tables.workload import ColumnSet, Counts, Criterion, Workload
+
+COUNTS = Fraction(3, 4)
+"""The share of what a choice of tables costs that is for the columns' counts."""
+_WEIGHT = 1 << 24
 
 
 class Measurement(Protocol):
@@ -158,6 +166,88 @@ class WeighedMeasurement:
         return {A: each * self.part**2 for A, each in self.whole.nominal().items()}
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedMeasurement:
+    """Columns' own counts and tables, measured apart, and combined by least squares.
+
+    Attributes
+    ----------
+    singles
+        Of every column of the workload.
+    tables
+        Of the wanted tables.
+
+    Notes
+    -----
+    Of a residual that both measure the estimate is the mean, weighted by the inverse variances. The
+    choice of the tables depends on the noise of the counts and the weights depend on the choice, so
+    that variances are those of a given choice. *Privacy.* Both compose.
+    """
+
+    singles: LaplaceMargins | GaussianResiduals
+    tables: Measurement
+
+    @property
+    def workload(self) -> Workload:
+        """Return the wanted tables."""
+        return self.tables.workload
+
+    @property
+    def changes(self) -> Changes:
+        """Return what neighbours differ by."""
+        return self.tables.changes
+
+    def draw(
+        self, counts: Mapping[ColumnSet, Counts], randomness: Randomness
+    ) -> tuple[Counts, ...]:
+        """Return the noisy counts of columns, then of tables: the private step."""
+        holders = self.workload.holders()
+        own = {
+            each: summed(counts[holders[each]], holders[each], each)
+            for each in self.singles.workload.margins
+        }
+        return (*self.singles.draw(own, randomness), *self.tables.draw(counts, randomness))
+
+    def residuals(
+        self, measured: Sequence[Counts], records: int | None
+    ) -> dict[ColumnSet, Residual]:
+        """Return the combined estimates."""
+        many = len(self.singles.sets)
+        singles = self.singles.residuals(measured[:many], records)
+        found = self.tables.residuals(measured[many:], records)
+        for A, weight in self._weights().items():
+            one, other = singles[A], found[A]
+            values = weight * other.scale * one.values
+            values = values + (_WEIGHT - weight) * one.scale * other.values
+            found[A] = Residual(exact(values), _WEIGHT * one.scale * other.scale)
+        return found
+
+    def spreads(self) -> dict[ColumnSet, float]:
+        """Return s_A of these."""
+        singles, found = self.singles.spreads(), self.tables.spreads()
+        for A, weight in self._weights().items():
+            share = weight / _WEIGHT
+            found[A] = share**2 * singles[A] + (1 - share) ** 2 * found[A]
+        return found
+
+    def nominal(self) -> dict[ColumnSet, Fraction]:
+        """Return rational s_A near these."""
+        singles, found = self.singles.nominal(), self.tables.nominal()
+        for A, weight in self._weights().items():
+            share = Fraction(weight, _WEIGHT)
+            found[A] = share**2 * singles[A] + (1 - share) ** 2 * found[A]
+        return found
+
+    def _weights(self) -> dict[ColumnSet, int]:
+        """Return the weights of the columns' counts, of :data:`_WEIGHT`."""
+        singles, tables = self.singles.nominal(), self.tables.nominal()
+        return {
+            A: round(tables[A] / (each + tables[A]) * _WEIGHT)
+            for A, each in singles.items()
+            if each and tables.get(A)
+        }
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimates:
     """Unbiased estimates of all wanted margins, and of every margin inside them."""
@@ -205,56 +295,53 @@ class TreeChoice:
         What measures every column's own margin.
     rate
         Of every draw of a pair, per record.
+    flips
+        Whether pairs are drawn by permute-and-flip, or else by the exponential mechanism.
     """
 
-    singles: LaplaceMargins
+    singles: LaplaceMargins | GaussianResiduals
     rate: Fraction
+    flips: bool = True
 
     @classmethod
     def calibrated(cls, sizes: Sequence[int], changes: Changes, epsilon: Fraction) -> TreeChoice:
-        """Return a choice that is epsilon-DP: half for the margins, half for the pairs.
+        """Return a choice that is epsilon-DP: :data:`COUNTS` of it for the columns.
 
         Raises
         ------
         ValueError
             Epsilon is not positive, or there are fewer than two columns.
         """
-        if len(sizes) < 2:
-            raise ValueError("a tree has at least two columns")
-        singles = LaplaceMargins.calibrated(
-            Workload.of_order(sizes, 1), changes, epsilon / 2, "largest"
-        )
-        return cls(singles, epsilon / 2 / (len(sizes) - 1) / (2 * changes.l1))
+        singles = LaplaceMargins.calibrated(_columns(sizes), changes, epsilon * COUNTS)
+        pair = epsilon * (1 - COUNTS) / (len(sizes) - 1)
+        return cls(singles, pair / (2 * changes.l1))
 
     @classmethod
     def in_zcdp(cls, sizes: Sequence[int], changes: Changes, rho: Fraction) -> TreeChoice:
-        """Return a choice that costs rho at most: half for the margins, half for the pairs.
+        """Return a choice that costs rho at most: :data:`COUNTS` of it for the columns.
 
         Raises
         ------
         ValueError
             rho is not positive, or there are fewer than two columns.
         """
-        if rho <= 0:
-            raise ValueError("rho must be positive")
-        columns = len(sizes)
-        # Half of rho pays for that many draws: epsilon'**2 / 2 each, rounded down.
-        one, pair = (1 / upper_root(each / rho) for each in (columns, columns - 1))
-        return cls(
-            cls.calibrated(sizes, changes, 2 * columns * one).singles, pair / (2 * changes.l1)
-        )
+        singles = GaussianResiduals.calibrated(_columns(sizes), changes, rho * COUNTS)
+        # each costs pair**2 / 8, rounded down
+        pair = 1 / upper_root((len(sizes) - 1) / (8 * rho * (1 - COUNTS)))
+        return cls(singles, pair / (2 * changes.l1), flips=False)
 
     @property
     def rho(self) -> Fraction:
-        """Return what it costs in zCDP, draw by draw."""
-        columns, delta = len(self.singles.workload.sizes), 2 * self.singles.changes.l1
-        one = self.singles.epsilon / columns
-        return (columns * one**2 + (columns - 1) * (self.rate * delta) ** 2) / 2
+        """Return what it costs in zCDP with Gaussian noise."""
+        if isinstance(self.singles, LaplaceMargins):
+            raise TypeError("a pure choice has an epsilon")
+        pair = self.rate * 2 * self.singles.changes.l1
+        return self.singles.rho + (len(self.singles.workload.sizes) - 1) * pair**2 / 8
 
     def draw(
         self, counts: Mapping[ColumnSet, Counts], people: int | None, randomness: Randomness
-    ) -> tuple[ColumnSet, ...]:
-        """Return the pairs of a tree, sorted: the private step.
+    ) -> tuple[tuple[ColumnSet, ...], tuple[Counts, ...]]:
+        """Return the pairs of a tree, sorted, and the measured columns: the private step.
 
         Parameters
         ----------
@@ -263,28 +350,39 @@ class TreeChoice:
         people
             The number of records, where it is public.
         """
-        columns = range(len(self.singles.workload.sizes))
-        pairs = {i: (0, i) if i else (0, 1) for i in columns}
-        own: dict[ColumnSet, Counts] = {
-            (i,): summed(counts[pair], pair, (i,)) for i, pair in pairs.items()
+        margins = self.singles.workload.margins
+        pairs = [(0, i) if i else (0, 1) for (i,) in margins]
+        own = {
+            each: summed(counts[pair], pair, each)
+            for each, pair in zip(margins, pairs, strict=True)
         }
-        noisy = self.singles.draw(own, randomness)
-        return self.tree(scores(counts, noisy, people), randomness)
+        measured = self.singles.draw(own, randomness)
+        estimates = Estimates(self.singles.workload, self.singles.residuals(measured, people))
+        made = [estimates.margin(each) for each in margins]
+        noisy = [(2 * each.values + each.denominator) // (2 * each.denominator) for each in made]
+        return self.tree(scores(counts, noisy, people), randomness), measured
 
     def tree(
         self, quality: Mapping[ColumnSet, int], randomness: Randomness
     ) -> tuple[ColumnSet, ...]:
         """Draw the pairs of a tree by their scores; they are returned sorted."""
+        draw = permute_and_flip if self.flips else draw_by_weight
         component = {i: i for pair in quality for i in pair}
         found: list[ColumnSet] = []
         while joining := [pair for pair in quality if len({component[i] for i in pair}) > 1]:
             best = max(quality[pair] for pair in joining)
             exponents = [self.rate * (best - quality[pair]) for pair in joining]
-            i, j = joining[permute_and_flip(exponents, randomness)]
+            i, j = joining[draw(exponents, randomness)]
             found.append((i, j))
             old, new = component[j], component[i]
             component = {k: new if each == old else each for k, each in component.items()}
         return tuple(sorted(found))
+
+
+def _columns(sizes: Sequence[int]) -> Workload:
+    if len(sizes) < 2:
+        raise ValueError("a tree has at least two columns")
+    return Workload.of_order(sizes, 1)
 
 
 def scores(

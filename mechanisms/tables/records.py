@@ -9,8 +9,8 @@ asked for, and the records are synthetic rows at once.
 **Privacy.** Everything here is a function of released numbers and public facts: post-processing
 (Awan & Slavkovic 2021, Proposition 2.11). No data set is read.
 
-*The target.* Each residual (:mod:`mechanisms.tables.residuals`) but the total is first multiplied
-by
+*The target.* Estimates are drawn to what is likely, by as much as is noise in them. Residuals
+(:mod:`mechanisms.tables.residuals`) of a single column A are multiplied by
 
     max(0, 1 - D_A s_A / ||r_A||**2),     D_A = product over A of (n_i - 1),
 
@@ -18,6 +18,17 @@ its estimated share of signal: ``E ||estimate||**2 = ||r_A||**2 + D_A s_A``. For
 D_A of at least 4 the mean squared error of this is less than that of the unbiased estimate whatever
 the truth (Baranchik 1970, after James & Stein 1961). In general it is less where noise is larger
 than signal, and where there is little noise it changes nothing.
+
+Those of several columns are drawn to independent columns. Let E_A be the margin of columns that are
+independent, each with its own target in whole counts, n people in all. Then
+
+    r_A becomes  P_A (E_A + W (r_A - P_A E_A)),     W = t E_A / (t E_A + p_A s_A)   cell by cell,
+
+the posterior mean if cells are away from independence by a variance of t E_A, as counts of E_A
+people are, and p_A s_A is that of the noise. t is estimated by moments:
+``sum (r_A - P_A E_A)**2 = t n + D_A s_A`` on average, or 0. So cells of rare values, which are
+mostly noise, follow from the columns, and those of usual values from the table. Where there is
+little noise W is about 1.
 
 *The fit.* The maximal margins T_B of the records minimize
 
@@ -43,7 +54,8 @@ fewer records where noise is large.
 
 *The same everywhere.* All numbers are integers, or floats that hold integers below 2**53 exactly.
 Sums do not depend on their order, sorting is stable, and pseudo-random orders come from an integer
-hash.
+hash. E_A and W are floats, made of products, sums and quotients of two numbers, which IEEE 754
+rounds correctly; sums of many are exact before they are rounded.
 """
 
 from __future__ import annotations
@@ -51,15 +63,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor, isqrt, prod
+from math import floor, fsum, isqrt, prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mechanisms.exact.floats import Integers
-from mechanisms.tables.residuals import Residual, diagonal, exact, reconstruct
-from mechanisms.tables.workload import ColumnSet, Workload, count_margins
+from mechanisms.exact.floats import Floats, Integers
+from mechanisms.tables.residuals import Residual, centred, diagonal, exact, reconstruct
+from mechanisms.tables.workload import ColumnSet, Counts, Workload, count_margins
 
 SCALE = 16
 """Steps of a target's cell per person."""
@@ -136,8 +148,7 @@ def fit_records(
         people = min(max(round(total), 0), most, MOST_RECORDS)
     wanted = workload.maximal()
     weights = _weights(wanted, spreads)
-    shares = {A: _signal(workload, A, each, spreads) for A, each in residuals.items()}
-    shrunk = {A: _shrunk(each, shares[A]) for A, each in residuals.items()}
+    shrunk, shares = _drawn_in(workload, residuals, spreads, people)
     targets = [_target(workload, shrunk, margin, people) for margin in wanted]
     masses = shared_masses(people, _records(workload, wanted, spreads, people))
     fit = _Fit(workload, wanted, targets, weights, masses)
@@ -146,6 +157,31 @@ def fit_records(
 
 
 # Targets
+
+
+def _drawn_in(
+    workload: Workload,
+    residuals: Mapping[ColumnSet, Residual],
+    spreads: Mapping[ColumnSet, Fraction],
+    people: int,
+) -> tuple[dict[ColumnSet, Residual], dict[ColumnSet, Fraction]]:
+    """Return the residuals of the target, and the share of its noise that each has kept."""
+    made, shares, singles = {}, {}, {}
+    for A, each in residuals.items():
+        if len(A) < 2:
+            shares[A] = _signal(workload, A, each, spreads)
+            values = exact(each.values * shares[A].numerator)
+            made[A] = Residual(values, each.scale * shares[A].denominator)
+    for A in made:
+        if A:
+            own = _target(workload, made, A, people).tolist()
+            singles[A[0]] = np.array(quotas(own, people), dtype=np.float64)
+    for A, each in residuals.items():
+        if len(A) >= 2:
+            noise = spreads[A] * diagonal(workload, A)
+            expected = _independent([singles[i] for i in A], people)
+            made[A], shares[A] = _to_independent(each, expected, noise, people)
+    return made, shares
 
 
 def _signal(
@@ -161,14 +197,54 @@ def _signal(
     return Fraction(floor(share * (1 << _SHARE_BITS)), 1 << _SHARE_BITS)
 
 
+def _independent(singles: Sequence[Floats], people: int) -> Floats:
+    """Return E_A of the columns' own counts, people in each cell."""
+    found = singles[0]
+    for each in singles[1:]:
+        found = np.multiply.outer(found, each) / max(people, 1)
+    return found
+
+
+def _to_independent(
+    residual: Residual, expected: Floats, noise: Fraction, people: int
+) -> tuple[Residual, Fraction]:
+    """Return a residual drawn to that of independent columns, and the mean of W.
+
+    Parameters
+    ----------
+    expected
+        E_A.
+    noise
+        The variance of each cell's error, p_A s_A.
+    """
+    if noise == 0 or people == 0:
+        return residual, Fraction(1)
+    steps = np.rint(SCALE * expected).astype(np.int64)
+    least = centred(steps) / expected.size
+    own = _steps(residual.values, residual.scale * expected.size, people)
+    apart = own - least
+    variance = float(noise * SCALE**2)
+    left = fsum((apart * apart).ravel().tolist()) - variance * apart.size
+    strength = max(left, 0.0) / people * expected
+    kept = strength / (strength + variance)
+    made = centred(np.rint(least + kept * apart).astype(np.int64))
+    share = fsum(kept.ravel().tolist()) / kept.size
+    return Residual(exact(made), SCALE), Fraction(
+        floor(share * (1 << _SHARE_BITS)), 1 << _SHARE_BITS
+    )
+
+
+def _steps(values: Counts, denominator: int, people: int) -> Integers:
+    """Return numbers in whole steps, cut off far from what is possible."""
+    far = _FAR * SCALE * people
+    near = (2 * SCALE * values + denominator) // (2 * denominator)
+    flat = [min(max(int(each), -far), far) for each in near.ravel()]
+    return np.array(flat, dtype=np.int64).reshape(near.shape)
+
+
 def _freedom(workload: Workload, A: ColumnSet) -> int:
     """Return D_A, the dimension of the arrays whose sums along every axis are 0."""
     return prod(workload.sizes[i] - 1 for i in A)
-
-
-def _shrunk(residual: Residual, share: Fraction) -> Residual:
-    values = exact(residual.values * share.numerator)
-    return Residual(values, residual.scale * share.denominator)
 
 
 def _noise(
@@ -199,9 +275,7 @@ def _target(
 ) -> Integers:
     """Return the estimate of a margin in whole steps, flat."""
     made = reconstruct(workload, residuals, margin)
-    steps = (2 * SCALE * made.values + made.denominator) // (2 * made.denominator)
-    far = _FAR * SCALE * people
-    return np.array([min(max(int(each), -far), far) for each in steps.ravel()], dtype=np.int64)
+    return _steps(made.values, made.denominator, people).ravel()
 
 
 def variances_of(

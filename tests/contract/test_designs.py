@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
+from app.audit.report import certified
 from app.services.releases.public_moments import tidy_csv
 from mechanisms.catalog import STATISTICS
 from tests.contract.service import ask, assert_problem, send_upload, settled, spec, upload
@@ -236,6 +238,20 @@ def test_other_weights_have_no_standard_errors(curator: httpx.Client, dataset: s
     assert whole["inference"]["cost"] == "0"
 
 
+def test_replicates_may_have_scales_of_their_own(
+    curator: httpx.Client, admin: httpx.Client
+) -> None:
+    scales = [0.5, 0.75, 0.5, 0.75, 0.5, 0.75, 0.5, 0.9]
+    made = design_upload(admin, design={**DESIGN, "rscales": scales})
+    assert made["design"] == {**DESIGN, "scale": 1, "rscales": scales}
+    found = answer(curator, made["id"], MEAN, inference={"share": "1/2"})
+    assert found["details"]["inference"]["rscales"] == scales
+    means = np.array([np.average(DATA["income"], weights=DATA[name]) for name in REP])
+    variance = float((np.array(scales) * (means - means.mean()) ** 2).sum())
+    (term,) = found["inference"]["terms"]
+    assert term["std_error"] == pytest.approx(variance**0.5, rel=0.05)
+
+
 def test_strata_and_accounts_with_a_delta(curator: httpx.Client, admin: httpx.Client) -> None:
     design = {"weight": "w", "strata": "region"}
     budget = {"epsilon": "1000", "delta": "0.000001"}
@@ -263,6 +279,9 @@ def test_strata_and_accounts_with_a_delta(curator: httpx.Client, admin: httpx.Cl
         ({"weight": "w", "scale": 1}, "design.scale"),
         ({"weight": "w", "replicates": REP, "scale": 0}, "design.scale"),
         ({"weight": "w", "fay": 1}, "design"),
+        ({"weight": "w", "rscales": [0.5]}, "design.rscales"),
+        ({"weight": "w", "replicates": REP[:2], "rscales": [0.5]}, "design.rscales"),
+        ({"weight": "w", "replicates": REP[:2], "rscales": [0.5, 0]}, "design.rscales[1]"),
         ({}, "design.weight"),
     ],
 )
@@ -272,3 +291,81 @@ def test_what_does_not_fit_is_refused_at_its_place(
     refused = send_upload(admin, FILE, spec(columns=COLUMNS, design=design))
     problem = assert_problem(refused, 422, "invalid-request")
     assert [each["field"] for each in problem["errors"]] == [f"spec.{place}"]
+
+
+# People with several rows
+
+PERSONS = "person,x,w,r0,r1\n" + "".join(
+    f"{place // 2},{place % 7},1,{2 * (place // 2 % 2)},{2 - 2 * (place // 2 % 2)}\n"
+    for place in range(60)
+)
+OF_PERSONS: dict[str, Any] = {
+    "adjacency": "add_remove",
+    "max_rows": 100,
+    "budget": {"epsilon": "100000"},
+    "columns": {
+        name: {"type": "number", "lower": 0, "upper": most}
+        for name, most in {"x": 6, "w": 2, "r0": 4, "r1": 4}.items()
+    },
+    "design": {"weight": "w", "replicates": ["r0", "r1"]},
+    "overlap": {"reason": "the same people, under several units"},
+}
+OF_X: dict[str, Any] = {"kind": "mean", "columns": ["x"]}
+
+
+def test_people_with_several_rows_have_none_and_one_row_each_has(
+    curator: httpx.Client, admin: httpx.Client
+) -> None:
+    several = upload(admin, PERSONS, unit={"column": "person", "max_rows": 2}, **OF_PERSONS)
+    refused = ask(curator, several["id"], OF_X, epsilon="1", inference={"share": "1/2"})
+    problem = assert_problem(refused, 422, "invalid-request")
+    assert "unit.reduce" in str(problem)
+    assert answer(curator, several["id"], OF_X)["value"]["x"] == pytest.approx(
+        np.mean([place % 7 for place in range(60)]), abs=0.05
+    )
+    reduce = {"column": "person", "reduce": {"x": "mean"}}
+    one = upload(admin, PERSONS, unit=reduce, **OF_PERSONS)
+    found = answer(curator, one["id"], OF_X, inference={"share": "1/2"})
+    x = np.array([place % 7 for place in range(60)]).reshape(-1, 2).mean(axis=1)
+    halves = [x[np.arange(30) % 2 == half].mean() for half in (0, 1)]
+    (term,) = found["inference"]["terms"]
+    assert term["std_error"] == pytest.approx(np.std(halves), abs=0.01)
+
+
+# An audit that believes nothing
+
+FEW = "x,w,h,r0,r1\n" + "0,1,a,1,0\n0,1,b,0,1\n" * 3
+ONE_MORE = "6,2,a,4,0\n"
+DESIGNS: dict[str, dict[str, Any]] = {
+    "replicates": {"weight": "w", "replicates": ["r0", "r1"], "rscales": [0.5, 2]},
+    "strata": {"weight": "w", "strata": "h"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [None, "0.000001"], ids=["pure", "delta"])
+@pytest.mark.parametrize("design", DESIGNS)
+def test_draws_of_neighbours_do_not_certify_more_than_epsilon(
+    curator: httpx.Client, admin: httpx.Client, design: str, delta: str | None
+) -> None:
+    """Numbers and standard errors of two data sets that differ in one person; and, as a control,
+    of two that differ in twelve."""
+    columns = {**OF_PERSONS["columns"], "h": {"type": "category", "values": ["a", "b"]}}
+    budget = {"epsilon": "10000", **({} if delta is None else {"delta": delta})}
+    shared = {**OF_PERSONS, "columns": columns, "budget": budget, "design": DESIGNS[design]}
+    asked = {"kind": "sum", "columns": ["x"]}
+
+    def drawn(rows: str) -> Any:
+        made = upload(admin, rows, **shared)
+        found = []
+        for _ in range(250):
+            each = answer(curator, made["id"], asked, epsilon="1", inference={"share": "1/2"})
+            (term,) = each["inference"]["terms"]
+            error = -1.0 if term["std_error"] is None else term["std_error"]
+            found.append([each["value"]["x"], error, *term["confidence_95"]])
+        return np.array(found)
+
+    first, second, far = (drawn(FEW + ONE_MORE * many) for many in (0, 1, 12))
+    certify: Any = partial(certified, confidence=1 - 1e-6, offers=1, pure=delta is None)
+    assert certify(first, second).epsilon <= 1
+    assert certify(first, far).epsilon > 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import permutations, product
-from math import exp, log
+from math import exp, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pytest
 from mechanisms.privacy import Adjacency
 from mechanisms.randomness import Randomness
 from mechanisms.tables.characters import CubeCharacters
+from mechanisms.tables.gaussian import GaussianResiduals
 from mechanisms.tables.laplace import LaplaceMargins
 from mechanisms.tables.planning import Measurement, TreeChoice, scores
 from mechanisms.tables.ranges import RangeTree
@@ -198,18 +199,50 @@ def law_of_trees(choice: TreeChoice, quality: Mapping[ColumnSet, int]) -> dict[A
 def _flipped(choice: TreeChoice, quality: Mapping[ColumnSet, int]) -> dict[ColumnSet, float]:
     best = max(quality.values())
     exponents = [float(choice.rate) * (best - each) for each in quality.values()]
-    return dict(zip(quality, law_of_flips(exponents), strict=True))
+    if choice.flips:
+        return dict(zip(quality, law_of_flips(exponents), strict=True))
+    weights = [exp(-each) for each in exponents]
+    return {pair: each / sum(weights) for pair, each in zip(quality, weights, strict=True)}
 
 
+@pytest.mark.parametrize("flips", [True, False], ids=["flips", "exponential"])
 @pytest.mark.parametrize("numbers", [(3, 3, 3), (4, 0, 2), (0, 1, 4)])
-def test_trees_are_drawn_by_permute_and_flip(numbers: tuple[int, ...]) -> None:
-    choice = TreeChoice.calibrated(THREE, CHANGES[Adjacency.ADD_REMOVE], F(8))
+def test_trees_are_drawn_by_their_law(numbers: tuple[int, ...], flips: bool) -> None:
+    choice = TreeChoice.calibrated(THREE, CHANGES[Adjacency.ADD_REMOVE], F(16))
+    choice = replace(choice, flips=flips)
     quality = dict(zip(PAIRS, numbers, strict=True))
     walked = law_of(partial(choice.tree, quality), cutoff=2.0**-22)
     for tree, probability in law_of_trees(choice, quality).items():
         low, high = float(walked.lower[tree]), float(walked.upper(tree))
         assert low - 1e-9 <= probability <= high + 1e-9
         assert high - low < 1e-3
+
+
+def widest_range(choice: TreeChoice, adjacency: Adjacency) -> float:
+    """Return by how much the log ratio of one draw of a pair varies at most."""
+    people = 2 if adjacency is Adjacency.REPLACE_ONE else None
+    sets = [rows for rows in data_sets(tuple(range(4)), most=2) if rows]
+    sets = sets if people is None else [rows for rows in sets if len(rows) == people]
+    widest = 0.0
+    for noisy in map(np.array, product(product(range(3), repeat=2), repeat=3)):
+        laws = {
+            rows: _flipped(choice, scores(counted(rows, 2), list(noisy), people)) for rows in sets
+        }
+        for here, there in neighbours(list(laws), adjacency):
+            ratios = [log(laws[here][pair] / laws[there][pair]) for pair in PAIRS]
+            widest = max(widest, max(ratios) - min(ratios))
+    return widest
+
+
+@pytest.mark.parametrize("adjacency", CHANGES, ids=["replaced", "added"])
+def test_a_draw_in_zcdp_has_the_range_that_is_charged(adjacency: Adjacency) -> None:
+    choice = TreeChoice.in_zcdp(THREE, CHANGES[adjacency], F(1, 2))
+    assert isinstance(choice.singles, GaussianResiduals)
+    paid = float(choice.rho - choice.singles.rho) / 2
+    assert paid == pytest.approx(1 / 16)
+    assert 0.45 * sqrt(8 * paid) < widest_range(choice, adjacency) <= sqrt(8 * paid) * (1 + 1e-9)
+    # the control
+    assert widest_range(replace(choice, rate=3 * choice.rate), adjacency) > sqrt(8 * paid)
 
 
 def largest_loss_of_choice(choice: TreeChoice, adjacency: Adjacency) -> float:
@@ -250,4 +283,4 @@ def test_the_whole_choice_of_tables_costs_its_share(adjacency: Adjacency) -> Non
 def test_a_choice_with_each_pair_at_the_whole_share_is_caught(adjacency: Adjacency) -> None:
     """The control: two pairs are drawn, and a score may rise while another one falls."""
     choice = TreeChoice.calibrated(THREE, CHANGES[adjacency], F(1))
-    assert largest_loss_of_choice(replace(choice, rate=4 * choice.rate), adjacency) > 1
+    assert largest_loss_of_choice(replace(choice, rate=8 * choice.rate), adjacency) > 1

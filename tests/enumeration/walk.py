@@ -46,6 +46,7 @@ LOOPS = frozenset(
     {
         "below",
         "discrete_laplace",
+        "draw_by_weight",
         "draw_discrete_gaussian",
         "draw_from_points",
         "draw_hull",

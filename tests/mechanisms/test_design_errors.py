@@ -243,6 +243,52 @@ def test_the_declared_scale_multiplies_the_variance() -> None:
     assert other / one == pytest.approx((REPLICATES / 4) ** 0.5, rel=1e-3)
 
 
+def jackknife(rng: np.random.Generator) -> tuple[dict[str, Any], list[int]]:
+    """Strata of 2, 3, 4 and 7 clusters, each left out by one replicate, and the n_h of each."""
+    many = [2, 3, 4, 7]
+    stratum = np.repeat(range(4), many)
+    places = np.repeat(range(REPLICATES), 30)
+    x = np.clip(20 + 9 * stratum[places] + rng.normal(0, 6, REPLICATES)[places], 0, 100)
+    weight = 1 + stratum[places] / 4 + places % 3 / 5
+    values: dict[str, Any] = {"x": x, "y": 0 * x, "w": weight}
+    values["h"] = [f"s{each}" for each in stratum[places]]
+    for q, own in enumerate(stratum):
+        others = (stratum[places] == own) & (places != q)
+        values[f"r{q}"] = weight * np.where(places == q, 0, 1 + others / (many[own] - 1))
+    return values, [many[own] for own in stratum]
+
+
+@pytest.mark.parametrize("adjacency", BOTH)
+@pytest.mark.parametrize("asked", ASKED, ids=KINDS)
+def test_replicates_with_scales_of_their_own_are_those_of_a_jackknife_with_strata(
+    asked: Any, adjacency: Adjacency
+) -> None:
+    """As survey's JKn: scale 1, rscales (n_h - 1) / n_h, about the mean of the replicates."""
+    values, many = jackknife(np.random.default_rng(8))
+    schema = schema_of(adjacency, len(values["w"]), REPLICATES, 4)
+    assert schema.design is not None
+    scales = tuple(Fraction(each - 1, each) for each in many)
+    declared = replace(schema, design=replace(schema.design, rscales=scales))
+    term = term_of(asked, declared, values)
+    x = np.ones(len(values["w"])) if isinstance(asked, Count) else values["x"]
+    found = []
+    for q in range(REPLICATES):
+        own = values[f"r{q}"]
+        found.append((own * x).sum() / (own.sum() if isinstance(asked, Mean) else 1))
+    apart = np.array(found) - np.mean(found)
+    by_hand = float((np.array(scales, dtype=float) * apart**2).sum())
+    if isinstance(asked, Sum):  # then it is that of the strata, in closed form
+        totals = np.bincount(np.repeat(range(REPLICATES), 30), weights=values["w"] * x)
+        ends = np.cumsum([2, 3, 4])
+        parts = np.split(totals, ends)
+        closed = sum(len(each) * each.var(ddof=1) for each in parts)
+        assert by_hand == pytest.approx(closed)
+    assert term.std_error == pytest.approx(by_hand**0.5, rel=0.03)
+    # the control: with one scale for all
+    plain = term_of(asked, schema, values)
+    assert plain.std_error < 0.5 * term.std_error
+
+
 def test_a_domain_has_its_own() -> None:
     """By replicates as the survey package has it; by strata an upper bound."""
     values = sample(np.random.default_rng(4), 40, 3.0)
@@ -261,12 +307,21 @@ def test_a_domain_has_its_own() -> None:
 # Noise
 
 
-@pytest.mark.parametrize(("replicates", "epsilon"), [(REPLICATES, "4"), (0, "0.5")])
+@pytest.mark.parametrize(
+    ("replicates", "epsilon", "scaled"),
+    [(REPLICATES, "4", False), (REPLICATES, "4", True), (0, "0.5", False)],
+)
 @pytest.mark.parametrize("zcdp", [False, True])
-def test_the_variance_of_the_noise_is_subtracted(replicates: int, epsilon: str, zcdp: bool) -> None:
+def test_the_variance_of_the_noise_is_subtracted(
+    replicates: int, epsilon: str, scaled: bool, zcdp: bool
+) -> None:
     """The mean of the estimates is the variance without noise, though the noise is larger."""
     values = sample(np.random.default_rng(5), 40, 3.0)
     schema = schema_of(ADD, len(values["w"]), replicates, STRATA, zcdp=zcdp)
+    if scaled:
+        assert schema.design is not None
+        own = tuple(Fraction(1 + place % 4, 64) for place in range(replicates))
+        schema = replace(schema, design=replace(schema.design, rscales=own))
     plan = calibrate(SUM, schema, Epsilon.parse(epsilon), inference=SHARE)
     sums = sums_of(SUM, schema)
     noise = plan.parameters.viewed.noise.on(sums.space)  # type: ignore[attr-defined]

@@ -25,7 +25,8 @@ from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.facts.readings import Released
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.tables import Tables
-from mechanisms.tables.planning import TreeChoice, scores
+from mechanisms.tables.planning import Estimates, TreeChoice, scores
+from mechanisms.tables.residuals import cell_variance, summed
 from mechanisms.tables.sensitivities import Changes
 from mechanisms.tables.workload import Workload, count_margins
 from mechanisms.testing import seeded_randomness
@@ -127,16 +128,19 @@ def test_the_answer_says_what_was_chosen_and_at_which_price() -> None:
 
 
 def test_the_rest_of_epsilon_is_for_the_tables() -> None:
-    """Noise is what the same tables have at 3/4 of epsilon, and the charge is epsilon."""
+    """Noise is less than what the same tables have at 3/4 of epsilon: columns add to it."""
     facts, asked = schema(), replace(ASKED, select_share=0.25)
     stored, _ = release(facts, asked)
     assert stored.noise is not None
     margins = tuple(tuple(table["columns"]) for table in stored.value["tables"])
     same = Tables(columns=NAMES, margins=margins)
-    plan = calibrate(same, facts, Epsilon.parse("3"))
-    noise = plan.preview(None)
-    assert noise is not None
-    assert json.loads(json.dumps(noise.std)) == stored.noise.std
+    # no less than if the counts of columns were free, and no more than without them
+    for epsilon, bounds in (("3", (0.8, 1.0)), ("4", (1.0, 1.34))):
+        noise = calibrate(same, facts, Epsilon.parse(epsilon)).preview(None)
+        assert noise is not None
+        for own, other in zip(stored.noise.std["tables"], noise.std["tables"], strict=True):
+            ratio = own["cells"][0]["count"] / other["cells"][0]["count"]
+            assert bounds[0] < ratio < bounds[1]
     assert calibrate(asked, facts, Epsilon.parse("4")).guarantee.epsilon == Epsilon.parse("4")
 
 
@@ -186,15 +190,19 @@ def test_an_account_with_a_delta_pays_exactly_for_the_choice_and_gaussian_tables
     assert (plan.mechanism, plan.guarantee.definition) == ("gaussian", ZCDP)
     assert plan.guarantee.zcdp == epsilon.fraction**2 / 2
     asked = replace(ASKED, margins=(("a", "b"), ("a", "c"), ("c", "d")))
-    tables: Any = measurement_of(asked, facts, epsilon, "gaussian")
-    choice = TreeChoice.in_zcdp((3, 3, 2, 2), tables.changes, (epsilon.fraction / 5) ** 2 / 2)
-    paid = tables.rho + choice.rho
+    joined: Any = measurement_of(asked, facts, epsilon, "gaussian")
+    choice = TreeChoice.in_zcdp(
+        (3, 3, 2, 2), joined.changes, Fraction(3, 10) * epsilon.fraction**2 / 2
+    )
+    assert joined.singles == choice.singles
+    paid = joined.tables.rho + choice.rho
     assert 0 <= plan.guarantee.zcdp - paid < 1e-20
-    # each draw by itself, and not their sum, is what the pure parts cost
-    pure = TreeChoice.calibrated((3, 3, 2, 2), tables.changes, epsilon.fraction / 5)
+    # a draw costs an eighth of its square, so its rate is larger than in a pure account
+    pure = TreeChoice.calibrated((3, 3, 2, 2), joined.changes, epsilon.fraction * Fraction(3, 10))
     assert choice.rate > pure.rate
-    assert choice.singles.epsilon > pure.singles.epsilon
-    assert pure.rho < choice.rho
+    assert (pure.flips, choice.flips) == (True, False)
+    with pytest.raises(TypeError):
+        assert pure.rho
     stored, _ = release(facts)
     assert stored.mechanism == "gaussian"
     alone = calibrate(ASKED, facts, epsilon, mechanism="margins")
@@ -237,7 +245,7 @@ def test_gaussian_tables_that_are_selected_are_what_the_stated_noise_says(
         ({"columns": ("a", "b")}, "select", "at least 3 columns"),
         ({"select_share": 0.0}, "select_share", "more than 0"),
         ({"select_share": 1.0}, "select_share", "less than 1"),
-        ({"select": None, "select_share": 0.3}, "select_share", "goes with"),
+        ({"select": None, "select_share": 0.4}, "select_share", "goes with"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(
@@ -327,11 +335,44 @@ def test_the_shares_of_the_choice_add_up(adjacency: Adjacency) -> None:
     changes = Changes(replaced=replaced, added=not replaced)
     choice = TreeChoice.calibrated((2, 3, 4, 5), changes, Fraction(1, 5))
     pairs = choice.rate * 2 * changes.l1 * 3
-    assert choice.singles.epsilon + pairs == Fraction(1, 5)
+    assert choice.singles.epsilon == 3 * pairs == Fraction(3, 20)
     asked = replace(ASKED, margins=(("a", "b"),))
-    left = measurement_of(asked, schema(adjacency), Epsilon.parse("1"), "margins")
+    joined: Any = measurement_of(asked, schema(adjacency), Epsilon.parse("1"), "margins")
     stated = replace(asked, select=None)
-    whole = measurement_of(stated, schema(adjacency), Epsilon.parse("0.8"), "margins")
-    assert left == whole
+    whole = measurement_of(stated, schema(adjacency), Epsilon.parse("0.7"), "margins")
+    assert joined.tables == whole
+    assert joined.singles.epsilon == Fraction(9, 40)
     with pytest.raises(ValueError, match="two columns"):
         TreeChoice.calibrated((2,), changes, Fraction(1))
+
+
+@pytest.mark.parametrize("zcdp", [False, True])
+@pytest.mark.parametrize("adjacency", BOTH)
+def test_joined_estimates_are_unbiased_with_the_stated_variance(
+    adjacency: Adjacency, zcdp: bool
+) -> None:
+    """Over draws of given tables: columns' counts and tables are weighted as they should be."""
+    facts, pairs = schema(adjacency, zcdp=zcdp), (("a", "b"), ("b", "c"), ("c", "d"))
+    asked = replace(ASKED, margins=pairs)
+    name = "gaussian" if zcdp else "margins"
+    joined: Any = measurement_of(asked, facts, Epsilon.parse("2"), name)
+    counts = asked.counted(DATA, facts)
+    people = ROWS if joined.changes.records_known else None
+    found: dict[Any, list[float]] = {}
+    for seed in range(200):
+        measured = joined.draw(counts, seeded_randomness(seed))
+        estimates = Estimates(joined.workload, joined.residuals(measured, people))
+        for margin in ((0,), (1,), (1, 2)):
+            found.setdefault(margin, []).append(estimates.margin(margin).floats())
+    spreads, alone = joined.spreads(), joined.tables.spreads()
+    for margin, each in found.items():
+        holder = next(pair for pair in counts if set(margin) <= set(pair))
+        errors = np.array(each) - summed(counts[holder], holder, margin)
+        variance = cell_variance(joined.workload, spreads, margin)
+        assert errors.mean() == pytest.approx(0, abs=4 * np.sqrt(variance / 200))
+        assert (errors**2).mean() == pytest.approx(variance, rel=0.25)
+        # the control: tables by themselves say less of columns
+        share = variance / cell_variance(joined.workload, alone, margin)
+        assert share < (0.95 if len(margin) == 1 else 1)
+    nominal = joined.nominal()
+    assert {A: float(each) for A, each in nominal.items()} == pytest.approx(spreads, rel=0.2)

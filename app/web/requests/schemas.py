@@ -217,7 +217,10 @@ class DesignSpec(RequestBody):
     """Columns of replicate weights. With them standard errors are by replicates, not by strata."""
     scale: float | None = Field(default=None, examples=[0.5])
     """What the squared differences of the replicates from their mean are multiplied by. Without
-    it one by their number, as of balanced repeated replication."""
+    it one by their number, as of balanced repeated replication, or 1 with `rscales`."""
+    rscales: list[float] = Field(default=[], max_length=MOST_REPLICATES, examples=[[0.5, 0.5]])
+    """What each replicate's squared difference is multiplied by as well: of a jackknife with
+    strata (JKn) the share of units of its stratum that are left, such as 2/3. Without it 1."""
 
 
 class BudgetSpec(RequestBody):
