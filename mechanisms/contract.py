@@ -480,8 +480,8 @@ class Statistic(Protocol):
     *Of its answers.* ``clamped_to``: values to which numbers are clamped besides intervals' ends;
     None for no clamping. ``column_by_column``: each column's number needs no other column.
     ``has_cells``: its columns make cells, one perhaps of missing values. ``counts_records``: its
-    numbers count records, or are ``in_unit_of_column``. ``ratios``: the member with exponentials of
-    slopes, if any. Refused where a person may have more rows than ``most_rows_per_person``.
+    numbers count records, are shares, or ``in_unit_of_column``. ``ratios``: the member of slopes'
+    exponentials, if any. Refused where a person may have more rows than ``most_rows_per_person``.
 
     *Of its errors.* ``error_law`` says where they come from, ``near_zero`` what a number near 0
     means, ``reason_of_bias`` why answers without noise are off. ``lies_among_values``: an answer is

@@ -43,6 +43,7 @@ from mechanisms.contract import (
     InvalidStatisticError,
     Json,
     LateNoise,
+    NearZero,
     Noise,
     Outcome,
     meaning,
@@ -90,6 +91,7 @@ class PrincipalComponents(Question):
     advice: ClassVar[Mapping[str, str]] = Moments.advice
     limits: ClassVar[Mapping[str, int]] = {"columns": MOST_COLUMNS}
     clamped_to: ClassVar[frozenset[float] | None] = frozenset({0.0, 1.0})
+    near_zero: ClassVar[NearZero] = "no effect"
     example: ClassVar[Json] = {
         "kind": "pca",
         "columns": ["median_income", "households", "population"],

@@ -111,7 +111,12 @@ def sizes_of(asked: Asked, assumptions: Assumptions) -> Sizes:
     sample = synthetic_rows(asked.schema, assumptions, ROWS, None)
     parts = parts_of(wanted.view.over(sample.data), statistic.parting(wanted.view.schema))
     each = tuple(rows * part.rows / ROWS for part in parts)
-    conditions = [each.column for each in statistic.where if each.op not in PRESENCE]
+    conditions = [
+        each.column
+        for each in statistic.where
+        if each.op not in PRESENCE
+        or (each.op == "missing" and each.column not in dict(assumptions.missing))
+    ]
     groups = [each if isinstance(each, str) else each.column for each in statistic.by]
     chosen, guessed = (
         _guessed(wanted.view, named, assumptions) for named in (conditions, conditions + groups)
@@ -210,7 +215,7 @@ def with_amounts(
     """
     if statistic.near_zero != "nothing" or not sizes.chosen:
         return found
-    if errors is None or found.verdict == "noise":
+    if errors is None or (found.verdict == "noise" and sum(sizes.each) >= 1):
         return found
     sizes_of_errors = [error for _, error in numbers(errors)]
     least = DISTINCT * max(sizes_of_errors, default=0.0)

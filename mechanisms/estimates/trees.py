@@ -109,3 +109,18 @@ def at(tree: object, path: Sequence[object]) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return found
+
+
+def reaching(ranges: Any, value: Any) -> Any:
+    """Return ranges that reach to the numbers in the same places of a value."""
+    if isinstance(ranges, Mapping):
+        inside = value if isinstance(value, Mapping) else {}
+        return {key: reaching(each, inside.get(key)) for key, each in ranges.items()}
+    if not isinstance(ranges, list | tuple):
+        return ranges
+    if len(ranges) == 2 and all(isinstance(end, int | float) for end in ranges):
+        if isinstance(value, int | float) and not ranges[0] <= value <= ranges[1]:
+            return [min(ranges[0], value), max(ranges[1], value)]
+        return ranges
+    of = value if isinstance(value, list) and len(value) == len(ranges) else [None] * len(ranges)
+    return [reaching(each, number) for each, number in zip(ranges, of, strict=True)]

@@ -37,9 +37,8 @@ from typing import Any, Literal, cast
 
 from mechanisms.contract import Inference, Json, NearZero
 from mechanisms.domain import UNITS, TimeKind, number_of
-from mechanisms.estimates.trees import at, numbers, placed
+from mechanisms.estimates.trees import at, numbers, placed, reaching
 from mechanisms.statistics.designs.scaling import is_slope
-from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.words import listed, worded
 
 Verdict = Literal["good", "weak", "noise", "depends"]
@@ -147,8 +146,7 @@ class _Compared:
     @property
     def unit(self) -> str:
         """Return the unit of the error, where the range is one of dates or moments."""
-        kind = _time_kind(self.low)
-        return "" if kind is None else f" {UNITS[kind]}"
+        return _unit((self.low, self.high))
 
 
 def judged(
@@ -179,7 +177,9 @@ def judged(
     unscaled = [(name, error) for name, error in _unscaled(deciding, scale) if error > 0]
     if unscaled or not compared:
         anyway = _noise_anyway(errors, possible, rows)
-        return anyway or _without_scale(unscaled, len(compared), rows, usual=errors)
+        return anyway or _without_scale(
+            unscaled, len(compared), rows, usual=errors, possible=possible
+        )
     worst = max(compared, key=lambda each: each.share)
     share = worst.share
     verdict = verdict_of(share)
@@ -242,7 +242,12 @@ def _noise_anyway(errors: Json, possible: Json | None, rows: int | None) -> Usef
 
 
 def _without_scale(
-    unscaled: Sequence[tuple[_Name, float]], others: int, rows: int | None, *, usual: Json
+    unscaled: Sequence[tuple[_Name, float]],
+    others: int,
+    rows: int | None,
+    *,
+    usual: Json,
+    possible: Json | None,
 ) -> Usefulness:
     """Return the verdict on an answer where nothing says how large a difference matters.
 
@@ -258,29 +263,22 @@ def _without_scale(
         if known is None or error > known[1]:
             largest[name.kind] = (name, error)
     errors = [
-        f"{_between(at(usual, name.path), error)} ({name})" for name, error in largest.values()
+        f"{_between(at(usual, name.path), error)}{_unit(at(possible, name.path))} ({name})"
+        for name, error in largest.values()
     ]
-    sentence = (
-        worded("It depends on how large a difference matters: the expected error is %(errors)s.")
-        if len(unscaled) + others == 1
-        else worded(
-            "It depends on how large a difference matters: of %(count)s numbers the largest "
-            "expected error is %(errors)s."
+    if len(unscaled) + others == 1:
+        text = worded(
+            "It depends on how large a difference matters: the expected error is %(errors)s."
         )
-        if len(errors) == 1
-        else worded(
-            "It depends on how large a difference matters: of %(count)s numbers the largest "
-            "expected errors are %(errors)s."
+    else:
+        text = worded(
+            "It depends on how large a difference matters. The largest of %(count)s expected "
+            "errors: %(errors)s."
         )
-        if len(errors) <= _MOST_NAMED
-        else worded(
-            "It depends on how large a difference matters: of %(count)s numbers the largest "
-            "expected errors are %(errors)s, and others."
-        )
-    ) % {"count": len(unscaled) + others, "errors": listed(errors[:_MOST_NAMED])}
+    sentence = text % {"count": len(unscaled) + others, "errors": listed(errors[:_MOST_NAMED])}
     if any(error > at(usual, name.path) for name, error in largest.values()):
-        by_population = worded("Two numbers: as usual, and in the worst of several populations.")
-        sentence = f"{sentence} {by_population}"
+        two = worded("Two numbers: as usual, and in the worst of several populations.")
+        sentence = f"{sentence} {two}"
     remedy = worded("State the accuracy that you want, or what is typical of the columns.")
     return Usefulness("depends", " ".join((sentence, remedy, *_of_rows(rows))), None, rows)
 
@@ -393,13 +391,17 @@ def known_errors(
 
 
 def judged_by_noise(
-    before: Usefulness, errors: Json, known: Json, ranges: Json | None
+    before: Usefulness, errors: Json, known: Json, ranges: Json | None, value: Json | None = None
 ) -> Usefulness:
-    """Return the verdict once the noise is known, where only a simulation estimated it before."""
+    """Return the verdict once the noise is known, where only a simulation estimated it before.
+
+    Ranges reach to released numbers, as where more records were counted than were assumed.
+    """
     if before.share is None or ranges is None:
         return before
-    if before.verdict == "depends":
-        return judged(known, ranges, rows=before.rows)
+    reached = reaching(ranges, value)
+    if before.verdict == "depends" or reached != ranges:
+        return judged(known, reached, rows=before.rows)
     if known == errors:
         return before
     # Known noise can only worsen a verdict: the interval shows where there is less noise.
@@ -412,7 +414,7 @@ def judged_by_noise(
 
 def judged_release(
     before: Usefulness,
-    kinds: Sequence[str],
+    meanings: Sequence[NearZero],
     value: Json,
     errors: Json | None,
     *,
@@ -420,11 +422,12 @@ def judged_release(
 ) -> Usefulness:
     """Return the verdict on released numbers, given the one before they were known.
 
-    ``edges`` are the places of numbers that were clamped, which are not compared with 0.
+    ``meanings`` says what a number near 0 means, of each part of a stack. ``edges`` are the places
+    of numbers that were clamped, which are not compared with 0.
     """
-    distinct = [] if errors is None else list(_nonzero_candidates(kinds, value, errors, edges))
+    distinct = [] if errors is None else list(_nonzero_candidates(meanings, value, errors, edges))
     if before.verdict == "depends" and before.share is None and errors is not None:
-        before = _judged_by_itself(before, kinds, value, errors, edges)
+        before = _judged_by_itself(before, meanings, value, errors, edges)
     if not distinct:
         return before
     apart = sum(abs(number) > DISTINCT * error for _, number, error, _ in distinct)
@@ -493,13 +496,13 @@ _WITHOUT_CONSTANTS = (
 
 def _judged_by_itself(
     before: Usefulness,
-    kinds: Sequence[str],
+    meanings: Sequence[NearZero],
     value: Json,
     errors: Json,
     edges: Collection[Sequence[object]],
 ) -> Usefulness:
     """Return the verdict on released numbers without a scale, each compared with itself."""
-    compared = [each for each in _released(kinds, value, errors, edges) if each[2] > 0]
+    compared = [each for each in _released(meanings, value, errors, edges) if each[2] > 0]
     if not compared and edges:
         ends = worded("The released numbers are at the ends of what is possible.")
         sentence = f"{_WORDS['noise']} {ends}"
@@ -547,7 +550,7 @@ def _relative(count: int, *, all_of_it: bool) -> str:
 
 
 def _released(
-    kinds: Sequence[str], value: Json, errors: Json, edges: Collection[Sequence[object]]
+    meanings: Sequence[NearZero], value: Json, errors: Json, edges: Collection[Sequence[object]]
 ) -> Iterator[tuple[_Name, float, float, NearZero]]:
     """Yield released numbers with their names, errors and what 0 would mean.
 
@@ -557,16 +560,14 @@ def _released(
         error = at(errors, path)
         if error is None or _is_mirrored(path) or tuple(path) in edges or _is_constant(path):
             continue
-        kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
         # of a difference of two groups 0 means no effect, whatever the groups' numbers are
-        meant = "no effect" if "differences" in path else _near_zero(kind)
+        meant = "no effect" if "differences" in path else _near_zero(meanings, path)
         yield _Name(path, errors), number, float(error), meant
 
 
-def _near_zero(kind: str) -> NearZero:
-    """Return what 0 means: for rows that are read off a stack, a value like any other."""
-    asked = SINGLE_STATISTICS.get(kind)
-    return "a value" if asked is None else asked.near_zero
+def _near_zero(meanings: Sequence[NearZero], path: Sequence[object]) -> NearZero:
+    """Return what 0 means of the number at a place: of a stack's, what its part's 0 means."""
+    return meanings[int(str(path[1])) if path[0] == "parts" else 0]
 
 
 def verdict_of(share: float) -> Verdict:
@@ -575,7 +576,7 @@ def verdict_of(share: float) -> Verdict:
 
 
 def _nonzero_candidates(
-    kinds: Sequence[str], value: Json, errors: Json, edges: Collection[Sequence[object]]
+    meanings: Sequence[NearZero], value: Json, errors: Json, edges: Collection[Sequence[object]]
 ) -> Iterator[tuple[_Name, float, float, NearZero]]:
     """Yield the numbers for which 0 would mean that there is nothing, or no effect.
 
@@ -583,8 +584,7 @@ def _nonzero_candidates(
     """
     for path, number in numbers(value):
         error = at(errors, path)
-        kind = kinds[int(str(path[1]))] if path[0] == "parts" else kinds[0]
-        meant = _near_zero(kind)
+        meant = _near_zero(meanings, path)
         if error is None or meant == "a value" or _is_constant(path):
             continue
         # A diagonal is a variance or a 1: it is never 0, and says nothing about the others.
@@ -667,6 +667,12 @@ def _name(path: Sequence[object], tree: Json) -> str:
     if any(key in ("matrix", "second") for key in own):
         labels.append(f"row {int(str(path[-2])) + 1}, column {int(str(path[-1])) + 1}")
     return ", ".join([*own, *labels]) or "the number"
+
+
+def _unit(possible: Any) -> str:
+    """Return the unit of an error, where the range of its number is one of dates or moments."""
+    kind = None if possible is None else _time_kind(possible[0])
+    return "" if kind is None else f" {UNITS[kind]}"
 
 
 def _time_kind(end: float | str) -> TimeKind | None:

@@ -316,3 +316,26 @@ def test_a_column_keeps_rejects_drops_or_fills(curator: httpx.Client) -> None:
     columns = {"income": {"type": "number", "lower": 0, "upper": 1, "missing": "kept"}}
     body = assert_problem(send_upload(curator, "income\n1\n", spec(columns=columns)), 422)
     assert "keep" in str(body)
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "add_remove"])
+def test_a_count_of_missing_values_is_judged_by_what_was_counted(
+    curator: httpx.Client, adjacency: str
+) -> None:
+    truth = Truth(f"counted under {adjacency}")
+    rows = {"max_rows": 1000} if adjacency == "add_remove" else {}
+    dataset = upload(
+        curator, truth.file(), columns=COLUMNS, derive=DERIVE, adjacency=adjacency,
+        budget={"epsilon": "1000000"}, **rows,
+    )  # fmt: skip
+    asked = {"kind": "count", "where": [{"column": "income", "op": "missing"}]}
+    before = preview(curator, dataset, asked)["usefulness"]
+    assert before["verdict"] == "depends", before
+    assert "Nothing is stated of income" in before["sentence"]
+    after = answered(curator, dataset, asked)
+    assert after["value"]["count"] > 20
+    assert after["usefulness"]["verdict"] == "good", after["usefulness"]
+    stated = {"missing": {"income": 0.4}}
+    url = f"/v1/datasets/{dataset['id']}/previews"
+    body = {"statistic": asked, "epsilon": "50", "assume": stated}
+    assert curator.post(url, json=body).json()["usefulness"]["verdict"] == "good"

@@ -80,7 +80,9 @@ def walk_library(kind: str, schema: Schema) -> None:
         assert found.expected_error is not None
         assert "(income" in found.usefulness.sentence
         assert estimating_ms(statistic, schema) > 0
-        released = judged_release(found.usefulness, [kind], outcome.value, found.expected_error)
+        released = judged_release(
+            found.usefulness, [STATISTICS[kind].near_zero], outcome.value, found.expected_error
+        )
         says = "further from 0" in released.sentence
         assert says == (STATISTICS[kind].near_zero != "a value")
 

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from app.services.plans.questions import read_question
-from mechanisms.catalog import calibrate
+from mechanisms.catalog import STATISTICS, calibrate
 from mechanisms.contract import (
     Inference,
     InvalidStatisticError,
+    Json,
     Noise,
     Outcome,
     Plan,
@@ -560,25 +561,25 @@ def test_the_verdict_compares_the_largest_error_with_what_was_possible() -> None
 def test_released_numbers_that_could_be_nothing_are_noise() -> None:
     before = judged({"count": 1.0}, {"count": [0, 1000]})
     assert before.verdict == "good"
-    assert judged_release(before, ["count"], {"count": 1}, {"count": 1.0}).verdict == "noise"
-    far = judged_release(before, ["count"], {"count": 500}, {"count": 1.0})
+    assert judged_release(before, ["nothing"], {"count": 1}, {"count": 1.0}).verdict == "noise"
+    far = judged_release(before, ["nothing"], {"count": 500}, {"count": 1.0})
     assert (far.verdict, before.sentence in far.sentence) == ("good", True)
     # of a mean zero is a value like any other, and so is an intercept
-    assert judged_release(before, ["mean"], {"x": 0.1}, {"x": 1.0}) == before
+    assert judged_release(before, ["a value"], {"x": 0.1}, {"x": 1.0}) == before
     open_ = replace(before, verdict="depends", share=None)
     rows = {"rows": [{"value": 58.0}], "differences": [{"value": 0.01}]}
     sizes_of_rows = {"rows": [{"value": 0.3}], "differences": [{"value": 0.4}]}
-    assert judged_release(open_, ["summary"], rows, sizes_of_rows).verdict == "good"
+    assert judged_release(open_, ["a value"], rows, sizes_of_rows).verdict == "good"
     slopes = {"coefficients": {"(intercept)": 9.0, "x": 0.1}}
     errors = {"coefficients": {"(intercept)": 1.0, "x": 1.0}}
     # a slope near 0 is as well known as any other
-    near = judged_release(before, ["linear_regression"], slopes, errors)
+    near = judged_release(before, ["no effect"], slopes, errors)
     assert (near.verdict, "x is not further from 0" in near.sentence) == ("good", True)
     matrix, sizes = {"matrix": [[1.0, 0.1], [0.1, 1.0]]}, {"matrix": [[0.0, 1.0], [1.0, 0.0]]}
-    assert "is not further" in judged_release(before, ["correlation"], matrix, sizes).sentence
+    assert "is not further" in judged_release(before, ["no effect"], matrix, sizes).sentence
     edge = {("matrix", 0, 1)}  # a number that cannot be said is not judged
-    assert judged_release(before, ["correlation"], matrix, sizes, edges=edge) == before
-    assert judged_release(before, ["count"], {"count": 1}, None) == before
+    assert judged_release(before, ["no effect"], matrix, sizes, edges=edge) == before
+    assert judged_release(before, ["nothing"], {"count": 1}, None) == before
 
 
 @pytest.mark.parametrize("fields", [{"by": ["sex"]}, {"where": FEMALE}, {"by": ["young"]}])
@@ -686,7 +687,9 @@ def test_a_verdict_on_amounts_depends_on_how_large_they_are(fields: dict[str, An
     assert "Good" not in result.sentence
     kept = Usefulness.from_json({**result.to_json(), "share": result.share})
     small, large = (
-        judged_release(kept, [fields["kind"]], {"count": number}, {"count": 10.0})
+        judged_release(
+            kept, [STATISTICS[fields["kind"]].near_zero], {"count": number}, {"count": 10.0}
+        )
         for number in (19, 400)  # of 21 an error of 10 is nearly half
     )
     assert (small.verdict, large.verdict) == ("noise", "good")
@@ -740,7 +743,7 @@ def test_rows_that_are_assumed_are_reported() -> None:
     assert "assumed" not in estimated(asked).usefulness.sentence
     errors = {"count": 1.0}
     before = judged(errors, {"count": [0, 1000]}, rows=1)
-    nothing = judged_release(before, ["count"], {"count": 1}, errors)
+    nothing = judged_release(before, ["nothing"], {"count": 1}, errors)
     assert nothing.sentence.endswith("twice its expected error. 1 row is assumed.")
 
 
@@ -775,9 +778,28 @@ def test_released_numbers_are_held_against_the_noise_that_was_drawn() -> None:
     errors, std = {"matrix": [[1.0, 1.0], [1.0, 1.0]]}, {"matrix": [[9.0, 9.0], [9.0, 9.0]]}
     before = judged(errors, {"matrix": [[[-1000, 1000]] * 2] * 2})
     value = {"matrix": [[50.0, 10.0], [10.0, 60.0]]}
-    assert "is further" in judged_release(before, ["covariance"], value, errors).sentence
+    assert "is further" in judged_release(before, ["no effect"], value, errors).sentence
     known = known_errors(errors, std)
-    assert "is not further" in judged_release(before, ["covariance"], value, known).sentence
+    assert "is not further" in judged_release(before, ["no effect"], value, known).sentence
+
+
+def test_ranges_reach_to_what_was_released() -> None:
+    errors, ranges = (
+        {"count": 0.9, "cells": [0.9, 0.9]},
+        {"count": [0, 1], "cells": [[0, 1], [0, 9]]},
+    )
+    before = judged(errors, ranges, rows=5)
+    assert before.verdict == "noise"
+    value: Json = {"count": 746.0, "cells": [500.0, 400.0]}
+    assert judged_by_noise(before, errors, errors, ranges, value).verdict == "good"
+    value = {"count": 746.0, "cells": [500.0, -3.0]}
+    after = judged_by_noise(before, errors, errors, ranges, value)
+    assert "values from -3 to 9" in after.sentence
+
+
+def test_an_error_in_time_has_a_unit() -> None:
+    day, possible = {"first": 2.5}, {"first": ["2020-01-01", "2024-12-31"]}
+    assert "error is 2.5 days (first)" in judged(day, None, possible=possible).sentence
 
 
 def test_what_has_no_known_noise_is_held_against_its_standard_error() -> None:
@@ -792,13 +814,13 @@ def test_what_has_no_known_noise_is_held_against_its_standard_error() -> None:
 
 def test_without_a_scale_each_column_has_its_largest_error_and_that_of_the_worst_records() -> None:
     usual = {"coefficients": {"age": 0.1, "pay": 3.0}}
-    assert "are 0.1 (age) and 3 (pay)." in judged(usual, None).sentence
+    assert "of 2 expected errors: 0.1 (age) and 3 (pay)." in judged(usual, None).sentence
     worst = {"coefficients": {"age": 0.5, "pay": 3.0}}
     said = judged(usual, None, high=worst).sentence
-    assert "are 0.1 - 0.5 (age) and 3 (pay). Two numbers: as usual, and" in said
+    assert "errors: 0.1 - 0.5 (age) and 3 (pay). Two numbers: as usual, and" in said
     groups = {"groups": [{"by": {"sex": sex}, "value": usual} for sex in "fm"]}
     said = judged(groups, None).sentence
-    assert "of 4 numbers the largest expected errors are 0.1 (age, sex = f)" in said
+    assert "of 4 expected errors: 0.1 (age, sex = f)" in said
 
 
 def test_both_halves_of_a_matrix_count_once() -> None:
@@ -807,7 +829,7 @@ def test_both_halves_of_a_matrix_count_once() -> None:
     assert before.sentence.startswith("Good. Of 6 numbers")
     assert "matrix, row 1, column 3" in before.sentence
     value = {"matrix": [[9.0, 9.0, 0.0], [9.0, 9.0, 0.0], [0.0, 0.0, 9.0]]}
-    assert "1 of 3 released" in judged_release(before, ["covariance"], value, errors).sentence
+    assert "1 of 3 released" in judged_release(before, ["no effect"], value, errors).sentence
 
 
 def test_the_verdict_of_the_worst_group_says_how_many_are_good() -> None:
@@ -829,11 +851,11 @@ def test_sentences_say_which_part_and_which_coefficient() -> None:
     assert "(coefficients" not in before.sentence
     assert "1 (x, part 2)" in before.sentence
     value = {"coefficients": {"(intercept)": 5.0, "x": 5.0}}
-    one = judged_release(before, ["linear_regression"], value, part).sentence
+    one = judged_release(before, ["no effect"], value, part).sentence
     assert "The number released for x is further from 0" in one
     two = {"coefficients": {**value["coefficients"], "y": 5.0}}
     errors = {"coefficients": {**part["coefficients"], "y": 1.0}}
-    both = judged_release(before, ["linear_regression"], two, errors).sentence
+    both = judged_release(before, ["no effect"], two, errors).sentence
     assert "2 of 2 released numbers, constants apart, are further" in both
 
 
@@ -991,7 +1013,7 @@ def test_of_many_numbers_only_the_one_that_decides_gets_a_name(
 
     errors = tree(2.0)
     before = judged(errors, tree([0, 100]) if scaled else None)
-    judged_release(before, ["tables"], tree(40), errors)
+    judged_release(before, ["nothing"], tree(40), errors)
     assert 1 <= len(made) <= 2
     if scaled:
         assert "count, a = 0" in before.sentence

@@ -33,11 +33,11 @@ from app.services.plans.missing import column_members, warned
 from app.services.plans.questions import Question, asked_json, read_question
 from app.services.plans.wording import kinds_in_words
 from app.store import ReleaseRecord
-from mechanisms.catalog import written_guarantee
+from mechanisms.catalog import STATISTICS, written_guarantee
 from mechanisms.contract import Inference, Json, Noise, Outcome, Plan, Statistic, Term, with_drawn
 from mechanisms.domain import Schema
 from mechanisms.estimates.estimate import ErrorEstimate
-from mechanisms.estimates.trees import numbers
+from mechanisms.estimates.trees import numbers, reaching
 from mechanisms.estimates.verdicts import (
     Usefulness,
     judged_by_noise,
@@ -59,10 +59,11 @@ _MOST_KEPT = 256
 def kept_json(found: ErrorEstimate, assumed: Json) -> dict[str, object]:
     """Return what a release keeps of it, and of what was assumed, ready for JSON."""
     useful = found.usefulness
-    errors = None if useful.estimate == "closed form" else found.expected_error
+    errors, scale = found.expected_error, found.scale
     if errors is not None and len(list(numbers(errors))) > _MOST_KEPT:
+        errors = scale = None
+    if useful.estimate == "closed form":
         errors = None
-    scale = None if errors is None else found.scale
     stored = {**useful.to_json(), "share": useful.share, "rows": useful.rows}
     return {
         "usefulness": stored,
@@ -109,15 +110,21 @@ def usefulness_of(plan: str, kinds: Sequence[str], outcome: Outcome) -> dict[str
     if found is None:
         return None
     before, errors, scale = found
+    meanings = [STATISTICS[kind].near_zero for kind in kinds]
+    # How large counts and sums would be was an assumption, unless it is public.
+    amounts = outcome.value if set(meanings) == {"nothing"} else None
     if outcome.noise is not None:
         if errors is not None:
             guessed = before.verdict == "depends"
             known = known_errors(errors, outcome.noise.std, outcome.inference, guessed=guessed)
-            before, errors = judged_by_noise(before, errors, known, scale), known
+            before = judged_by_noise(before, errors, known, scale, amounts)
+            errors = known
         else:
             errors = outcome.noise.expected_error
+            if errors and scale and reaching(scale, amounts) != scale:
+                before = judged_by_noise(before, errors, errors, scale, amounts)
     edges = frozenset(edge.place for edge in outcome.edges)
-    judged = judged_release(before, kinds, outcome.value, errors, edges=edges)
+    judged = judged_release(before, meanings, outcome.value, errors, edges=edges)
     return warned(judged, _read(plan)["details"], outcome).to_json()
 
 
@@ -365,7 +372,7 @@ def release_answer(
         "noise": noise_json(answer.noise),
         **edges_json(answer),
         "usefulness": usefulness_of(
-            record.plan, question.kinds, replace(outcome, edges=answer.edges)
+            record.plan, question.kinds, replace(outcome, value=answer.value, edges=answer.edges)
         ),
         **assumed_of(record.plan),
     }

@@ -128,7 +128,11 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
         "noise": noise_json(answer.noise),
         **edges_json(answer),
         "inference": inference_json(answer.inference),
-        "usefulness": usefulness_of(kept, question.kinds, replace(run.outcome, edges=answer.edges)),
+        "usefulness": usefulness_of(
+            kept,
+            question.kinds,
+            replace(run.outcome, value=answer.value, edges=answer.edges),
+        ),
         **plan_json(plan, question.epsilon),
         "created_at": None,
         "released_at": None,

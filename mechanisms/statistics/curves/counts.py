@@ -171,6 +171,7 @@ class OfTwoColumns(Question):
     __slots__ = ()
     has_cells: ClassVar[bool] = True
     has_inference: ClassVar[bool] = True
+    counts_records: ClassVar[bool] = True
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"k_norm": ("optimal", "l1")}
     limits: ClassVar[Mapping[str, int]] = {"cells": MAX_COUNTED}
     counted: ClassVar[tuple[str, str]]

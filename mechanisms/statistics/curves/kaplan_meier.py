@@ -109,9 +109,10 @@ class KaplanMeier(OfTwoColumns):
         """Return three numbers for each time."""
         return 3 * len(self._clock(schema).ends)
 
-    def possible_ranges(self, schema: Schema, _rows: float, /) -> Json:
-        """Return none to all, of survival."""
-        return {"curve": [{"survival": [0.0, 1.0]} for _ in self._clock(schema).ends]}
+    def possible_ranges(self, schema: Schema, rows: float, /) -> Json:
+        """Return none to all: of survival, and of the records."""
+        ends = {"at_risk": [0.0, rows], "events": [0.0, rows], "survival": [0.0, 1.0]}
+        return {"curve": [ends for _ in self._clock(schema).ends]}
 
     def _clock(self, schema: Schema) -> Clock:
         [column] = require_numbers(schema, [self.time], "time")
