@@ -235,5 +235,7 @@ def test_a_release_with_uninformative_intervals_is_not_good() -> None:
     assert none == good
     doubtful = {"inference": {"safe_epsilon": "3"}}
     assert warned(good, doubtful).verdict == "depends"
-    assert warned(good, {"parts": [{}, {"details": doubtful}]}).verdict == "depends"
+    of_part = warned(good, {"parts": [{}, {"details": doubtful}]})
+    assert of_part.verdict == "depends"
+    assert "About epsilon 3 for part 2 alone is enough" in of_part.sentence
     assert warned(good, doubtful, Outcome({}, None)) == good  # its own intervals are known

@@ -156,7 +156,11 @@ def _with_intervals(
             "public bounds allow."
         )
         return _but(useful, text % {"open": nothing, "count": len(terms)}, "weak")
-    needed = [each["safe_epsilon"] for _, each in intervals_of(details) if "safe_epsilon" in each]
+    needed = {
+        place: each["safe_epsilon"]
+        for place, each in intervals_of(details)
+        if "safe_epsilon" in each
+    }
     if not needed:
         return useful
     may = worded(
@@ -164,9 +168,14 @@ def _with_intervals(
         "narrowest columns considered."
     )
     enough = worded("No epsilon is enough for all of them.")
-    if None not in needed:
-        most = max(needed, key=Decimal)
-        enough = worded("About epsilon %(epsilon)s is enough for all of them.", epsilon=most)
+    if None not in needed.values():
+        place = max(needed, key=lambda each: Decimal(needed[each]))
+        text = (
+            worded("About epsilon %(epsilon)s for part %(place)s alone is enough for all of them.")
+            if place
+            else worded("About epsilon %(epsilon)s is enough for all of them.")
+        )
+        enough = text % {"epsilon": needed[place], "place": place}
     return _but(useful, f"{may} {enough}", "depends")
 
 
