@@ -343,3 +343,17 @@ test_that("a study plan is saved, approved and drawn", {
   expect_equal(saved_plan(desk, plan$id)$paid$amount, "0.5")
   expect_equal(withdraw_plan(desk, plan$id)$status, "withdrawn")
 })
+
+test_that("a study plan is edited and commented on", {
+  people <- new_dataset()
+  mean_income <- list(kind = "mean", columns = list("income"))
+  plan <- save_plan(people, list(list(statistic = mean_income, epsilon = "0.5")), name = "Table 1")
+  desk <- desk_of(people)
+  less <- list(list(statistic = mean_income, epsilon = "0.25"))
+  edited <- edit_plan(desk, plan$id, less, name = "Table 2")
+  expect_equal(edited$name, "Table 2")
+  expect_equal(edited$charge$amount, "0.25")
+  request_plan(desk, plan$id)
+  comment_on(desk, plan$id, "For the report.")
+  expect_equal(comments(desk, plan$id)$text, "For the report.")
+})
