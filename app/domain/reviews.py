@@ -154,6 +154,14 @@ class Count:
         return tuple(vote for vote in self.votes if self.complete or vote.person == person)
 
 
+def given_back(votes: Sequence[Vote], *, before: int) -> Iterator[Vote]:
+    """Yield the votes that gave the turns before one back to who asked, in their order."""
+    for turn in range(1, before):
+        for vote in Count.of(votes, turn=turn, needed=2).votes:
+            if vote.decision is Decision.REQUEST_CHANGES:
+                yield vote
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """What one member of a request was in the version before, and is now, as JSON values."""

@@ -319,7 +319,7 @@ def test_a_plan_is_talked_about_changed_and_paid_question_by_question(
             mine.goto(address)
         expect(mine.get_by_role("link", name="Paid")).to_have_count(2)
         sound(mine)
-        expect(mine.get_by_role("article")).to_have_count(2)
+        expect(mine.get_by_role("article")).to_have_count(3)
 
 
 # Reviewer

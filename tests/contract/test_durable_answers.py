@@ -345,10 +345,18 @@ def ask_for_plans(admin: httpx.Client, cleo: httpx.Client, dataset: str, answers
     )  # fmt: skip
     requested = admin.post(f"{path}/request")
     note(requested, 200, in_plan_state(plan, PlanState.REQUESTED))
-    body = {"decision": "approve", "reason": "because"}
-    seen = {"If-Match": requested.headers["etag"]}
-    decided = cleo.post(f"{path}/decision", json=body, headers=seen)
-    note(decided, 200, in_plan_state(plan, PlanState.APPROVED))
+    said = cleo.post(f"{path}/comments", json={"text": "why?"})
+    note(said, 201, lambda r: len(r.comments.of(study_plan=plan)) == 1)
+
+    def decide(decision: str, tag: str, state: PlanState) -> None:
+        body = {"decision": decision, "reason": "because"}
+        decided = cleo.post(f"{path}/decision", json=body, headers={"If-Match": tag})
+        note(decided, 200, in_plan_state(plan, state))
+
+    decide("request_changes", requested.headers["etag"], PlanState.CHANGES_REQUESTED)
+    again = admin.post(f"{path}/request")
+    note(again, 200, in_plan_state(plan, PlanState.REQUESTED))
+    decide("approve", again.headers["etag"], PlanState.APPROVED)
     drawn = admin.post(f"{path}/releases", json={"question": 0})
     note(drawn, 201, stored(drawn))
     queued = admin.post(f"{path}/releases", json={"question": 1})

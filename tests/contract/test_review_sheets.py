@@ -118,7 +118,8 @@ def test_a_sheet_goes_on_with_its_review(people: People, dataset: str) -> None:
     assert found["versions"][1]["differences"] == [
         {"place": "epsilon", "before": "0.4", "after": "0.1"}
     ]
-    assert [each["text"] for each in found["comments"]] == ["I agree"]
+    # The reason stays a part of the conversation.
+    assert [each["text"] for each in found["comments"]] == ["less", "I agree"]
     vote(people.cora, release, "approve")
     released(people.ann, release)
     assert sheet(people.cora, release)["votes"]["items"][0]["decision"] == "approve"

@@ -182,7 +182,7 @@ def test_an_answer_gives_the_turn_back_and_a_withdrawal_the_budget(
     assert (gone.status_code, gone.json()["status"]) == (200, "withdrawn")
     assert epsilon(people.ann, dataset) == ("0", "0", "1")
     assert_problem(say(people.ann, release, "sorry"), 409, "not-awaiting-review")
-    assert heard(people.ann, release) == ["for the board"]
+    assert heard(people.ann, release) == ["what for?", "for the board"]
 
 
 def test_what_is_left_undone_is_rejected_with_its_data_set(people: People, dataset: str) -> None:

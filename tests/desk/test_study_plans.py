@@ -136,6 +136,7 @@ def test_reviewers_want_changes_and_get_them(
     assert "Your turn" not in again.text
     seen = reviewer.open(sheet.path)
     assert "question 1.epsilon" in seen.text
+    assert "a quarter is plenty for the first" in seen.text
     assert "No, it is not <b>needed</b>." in seen.text
     assert "0.125 epsilon" in seen.text
     reviewer.send(seen, "Approve", reason="within the protocol")

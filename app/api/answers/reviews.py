@@ -44,7 +44,10 @@ class CommentAnswer(Answer):
 
 
 class CommentsAnswer(Answer):
-    """All that the caller may read of what has been said about a request, oldest first."""
+    """All that the caller may read of what has been said about a request, oldest first.
+
+    Once a turn is over, the reasons for which reviewers requested changes in it are among them.
+    """
 
     items: list[CommentAnswer]
     """The comments."""

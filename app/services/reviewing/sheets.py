@@ -46,14 +46,14 @@ from app.store import (
     UnitOfWork,
 )
 from app.store.ledger.reviewing.study_plans import GOING_ON, PlanRecord
-from app.store.ledger.reviewing.votes import CommentRecord, VersionRecord, ViewRecord
+from app.store.ledger.reviewing.votes import CommentRecord, VersionRecord, conversation
 from mechanisms.estimates.assumptions import Assumptions
 from mechanisms.estimates.estimate import ErrorEstimate
 from mechanisms.words import worded
 
 __all__ = [
-    "CommentRecord", "CommentService", "Sheet", "SheetService", "Version", "ViewRecord", "compared",
-    "readable", "talk_of",
+    "CommentRecord", "CommentService", "Sheet", "SheetService", "Version", "compared", "readable",
+    "talk_of",
 ]  # fmt: skip
 
 # Comments and versions: what people say while a release waits, and who may read it when
@@ -273,15 +273,16 @@ def talk_of(reader: Reader, found: ReleaseRecord | PlanRecord) -> Talk:
 
 def readable(talk: Talk, caller: Caller, *, needed: int) -> Sequence[CommentRecord]:
     """Return what a caller, who may see the request, may read of what has been said of it."""
+    said = conversation(talk.comments, talk.votes, before=talk.turn)
     own = talk.requester == caller.person
     if own or not caller.role.may(Right.OVERSEE):
-        return [each for each in talk.comments if not each.private or each.person == caller.person]
+        return [each for each in said if not each.private or each.person == caller.person]
     votes = Count.of(talk.votes, turn=talk.turn, needed=needed)
     if needed == 1 or votes.complete or not talk.waits:
-        return talk.comments
+        return said
     return [
         each
-        for each in talk.comments
+        for each in said
         if each.turn < talk.turn or each.person in (caller.person, talk.requester)
     ]
 

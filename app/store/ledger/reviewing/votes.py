@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, update
 
 from app.domain.problems import Problem
-from app.domain.reviews import Decision, Vote, vote_digest
+from app.domain.reviews import Decision, Vote, given_back, vote_digest
 from app.store.database import tables
 from app.store.ledger.access import releases_seen, requests_seen
 from app.store.ledger.accounts import AccountsWriter
@@ -321,6 +321,23 @@ class CommentRecord:
     private: bool
     text: str
     at: str
+
+
+def conversation(
+    comments: Iterable[CommentRecord], votes: Sequence[Vote], *, before: int
+) -> Sequence[CommentRecord]:
+    """Return comments with the reasons for which turns before one were given back, oldest first.
+
+    A reason has no number of its own.
+    """
+    reasons = (
+        CommentRecord(
+            number=0, release=None, study_plan=None, turn=each.turn, person=each.person,
+            private=False, text=each.reason, at=each.at,
+        )
+        for each in given_back(votes, before=before)
+    )  # fmt: skip
+    return sorted((*comments, *reasons), key=lambda each: each.at)
 
 
 class Comments:
