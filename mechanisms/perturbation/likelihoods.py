@@ -264,8 +264,8 @@ def cox_objective(
 _NARROWED = 4
 _FEW = 3
 _BY_KNG = (
-    "about a third of the error, but as a job: it takes a second as a rule, and no bound on its "
-    "time is proved"
+    "kng has about a third of the error, as a job. "
+    "It takes a second as a rule, and no bound on its time is proved."
 )
 """Measured with up to :data:`_FEW` coefficients: 0.30 to 0.40 (``studies.choices --others``)."""
 
@@ -295,7 +295,7 @@ def calibrate_quantile_regression(
     other = Alternative("kng", "optimal" if hull else "linf", _BY_KNG)
     return replace(
         plan,
-        reason=f"{plan.reason} kng has {_BY_KNG}.",
+        reason=f"{plan.reason} {_BY_KNG}",
         alternatives=(other, *plan.alternatives),
     )
 
