@@ -370,13 +370,12 @@ class Plan:
     those. ``grid`` and ``details`` are JSON-ready public facts (steps in the answer's units
     or of what it is read off; ridge and the like). :mod:`mechanisms.catalog` writes and reads it.
 
-    *What a draw costs.* ``expected_ms`` is about how many milliseconds of one ordinary
-    core it takes: a function of public facts alone, measured with the rows spread
-    evenly. Of draws from realistic rows 95% take at most ``slowness`` times as long
-    (``studies.draw_times``); that is a function of public facts too. ``time_depends_on_data``
-    says whether other values in the rows may make it shorter or longer. ``drawn_on_boxes`` says
-    that some may make it hundreds of times longer, however few the rows are
-    (:mod:`mechanisms.samplers.boxes`).
+    *What a draw costs.* ``expected_ms`` is about how many milliseconds of one ordinary core it
+    takes: a function of public facts alone, measured with the rows spread evenly. 95% of draws from
+    realistic rows take ``slowness`` times as long at most (``studies.draw_times``), and few as long
+    as ``margin`` times, after which a job is shown; both follow from public facts. Whether other
+    values in the rows may change it says ``time_depends_on_data``, and ``drawn_on_boxes`` whether
+    some make it hundreds of times longer (:mod:`mechanisms.samplers.boxes`).
 
     *What it does.* ``draw``, ``preview``, ``figure``, ``errors_on`` and ``disturbance`` are those
     of its :class:`Drawing`, which is made when it is first asked for.
@@ -394,6 +393,7 @@ class Plan:
     time_depends_on_data: bool
     drawn_on_boxes: bool = False
     slowness: float = 1.0
+    margin: float = 8.0
     alternatives: tuple[Alternative, ...] = ()
     details: Json = field(default_factory=dict)
 

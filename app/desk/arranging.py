@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from app.desk.figures import Columns, Figure, Say, figure
 from app.domain.problems import Problem
-from app.tidy.keys import at
+from app.tidy.keys import StoredTables, at, cells_in
 from app.tidy.names import Labels, all_of, label, labels_of, marked
 from app.tidy.pivots import FILES, Pivot, pivots_of
 from app.tidy.printed import Printed, printed
@@ -187,11 +187,11 @@ def numbers_of(
     """
     wanted, browser = wanted or Arrangement(), None
     tables = at(answer, ("value", "tables"))
-    if isinstance(tables, list) and tables:
+    if isinstance(tables, list | StoredTables) and tables:
         chosen, browser = _chosen(tables, wanted, labels_of(columns))
         rows = tuple(row for row in rows_of(_narrowed(answer, chosen)) if _is_in(row, browser))
         drawn = tuple(row for row in rows if row.key.cell)
-        more = sum(len(each["cells"]) for each in tables) - min(len(drawn), MOST_ROWS)
+        more = sum(map(cells_in, tables)) - min(len(drawn), MOST_ROWS)
         wanted = replace(browser.arrangement, sort=wanted.sort)
     else:
         rows = drawn = rows_of(answer)
@@ -301,4 +301,4 @@ def _narrowed(answer: Mapping[str, Any], table: int) -> Mapping[str, Any]:
 
 def _one(part: Any, table: int) -> Any:
     tables = at(part, ("tables",))
-    return {**part, "tables": tables[table : table + 1]} if isinstance(tables, list) else part
+    return {**part, "tables": tables[table : table + 1]} if tables is not None else part

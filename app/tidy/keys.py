@@ -7,10 +7,12 @@ one that knows them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, overload
 
 Place = tuple[str | int, ...]
 """A path in an answer's ``value``: names of members, and positions in lists."""
@@ -96,12 +98,15 @@ def fit_key(term: Mapping[str, Any], statistic: object) -> Key:
 
 
 def at(part: Any, place: Sequence[str | int]) -> Any:
-    """Return what is at a path, or None where there is nothing."""
+    """Return what is at a path, or None where there is nothing.
+
+    A table may have one number in place of its cells: that of each.
+    """
     for step in place:
         try:
             part = part[step]
         except (IndexError, KeyError, TypeError):
-            return None
+            return part.get(place[-1]) if step == "cells" and isinstance(part, Mapping) else None
     return part
 
 
@@ -122,7 +127,7 @@ def _walk(part: object, statistic: object, here: Key) -> Iterator[Key]:
         here = replace(here, mixed=here.mixed or any(_is_measure(*each) for each in part.items()))
         for name, inner in part.items():
             shaped = _SHAPES.get(name)
-            if shaped is not None and isinstance(inner, list):
+            if shaped is not None and isinstance(inner, list | StoredTables):
                 for index, each in enumerate(inner):
                     yield from shaped(each, statistic, here.below(name, index))
             elif isinstance(inner, Mapping | list):  # means, coefficients, a matrix
@@ -174,6 +179,9 @@ def _cell(part: Any, _: object, here: Key) -> Iterator[Key]:
 
 
 def _table(part: Any, statistic: object, here: Key) -> Iterator[Key]:
+    if "cells" not in part:  # one number for all cells
+        yield here.below("count", measure="count", terms=tuple(part["columns"]))
+        return
     for index, each in enumerate(part["cells"]):
         yield from _cell(each, statistic, here.below("cells", index))
 
@@ -234,6 +242,101 @@ def _part(part: Any, statistic: object, here: Key) -> Iterator[Key]:
     own = at(statistic, ("parts", index, "statistic"))
     where = at(own, ("where",)) or ()
     yield from _walk(part, own, replace(_asked(own, here), part=index + 1, where=where))
+
+
+# The tables of a stored answer, read one by one
+
+
+class StoredTable(Mapping[str, Any]):
+    """A table of a stored answer, which is read when more than its columns are looked at."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    @cached_property
+    def _members(self) -> Mapping[str, Any]:
+        members: Mapping[str, Any] = json.loads(self._text)
+        return members
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a member; the columns without reading any cell."""
+        if name == "columns" and "_members" not in vars(self):
+            begin = len(_TABLE) - 1
+            return json.loads(self._text[begin : self._text.index(b'],"') + 1])
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of its members."""
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        """Return the number of its members."""
+        return len(self._members)
+
+    @property
+    def size(self) -> int:
+        """Return the number of its cells."""
+        return self._text.count(b'{"cell":{')
+
+
+class StoredTables(Sequence[Mapping[str, Any]]):
+    """The tables of a stored answer, each read when it is looked at.
+
+    A million cells are 100 MB of JSON, and as objects ten times as much. In JSON without spaces a
+    table begins with ``{"columns":[``, and the last is followed by ``],"rows":``: within a text
+    there is no quotation mark without a backslash.
+    """
+
+    def __init__(self, content: bytes, begin: int) -> None:
+        self.begin, self.end = begin, content.index(b'],"rows":', begin)
+        self._content, self._starts = content, [begin]
+        while (found := content.find(_TABLE, self._starts[-1] + 1, self.end)) >= 0:
+            self._starts.append(found)
+        self._starts.append(self.end + 1)
+
+    def __len__(self) -> int:
+        """Return the number of tables."""
+        return len(self._starts) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> StoredTable: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[StoredTable]: ...
+    def __getitem__(self, place: int | slice) -> StoredTable | list[StoredTable]:
+        """Return a table, or several."""
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        at = range(len(self))[place]
+        return StoredTable(self._content[self._starts[at] : self._starts[at + 1] - 1])
+
+
+_TABLE = b'{"columns":['
+_LISTS: Sequence[tuple[str, ...]] = (("value",), ("noise", "std"), ("noise", "interval_95"))
+"""Where an answer of tables has a list of them."""
+
+
+def read_answer(content: bytes) -> dict[str, Any]:
+    """Return the members of a stored answer; one of tables has :class:`StoredTables`."""
+    lists: list[StoredTables] = []
+    for path in _LISTS:
+        mark = b'"%s":{"tables":[' % path[-1].encode()
+        found = content.find(mark + _TABLE, lists[-1].end if lists else 0)
+        if found < 0 or (not lists and content.find(b'"value":{"groups":', 0, found) >= 0):
+            return dict(json.loads(content))
+        lists.append(StoredTables(content, found + len(mark)))
+    rest: list[bytes] = []
+    end = 0
+    for each in lists:
+        rest, end = [*rest, content[end : each.begin]], each.end
+    answer: dict[str, Any] = json.loads(b"".join([*rest, content[end:]]))
+    for path, tables in zip(_LISTS, lists, strict=True):
+        at(answer, path)["tables"] = tables
+    return answer
+
+
+def cells_in(table: Mapping[str, Any]) -> int:
+    """Return the number of cells of a table, without reading those of a stored one."""
+    return table.size if isinstance(table, StoredTable) else len(table["cells"])
 
 
 _Shaped = Callable[[Any, object, Key], Iterator[Key]]

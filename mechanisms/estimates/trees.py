@@ -1,4 +1,9 @@
-"""Answers as trees: numbers at the leaves, and everything else as it is."""
+"""Answers as trees: numbers at the leaves, and everything else as it is.
+
+A tree of an answer of tables may be *thin*: of a table it then has one number in place of the
+cells, which is that of each cell. So are deviations, expected errors and ranges: those of a million
+cells are one number for each table.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +94,8 @@ def numbers(
         return
     elif isinstance(tree, dict | Mapping):
         for key, value in tree.items():
-            yield from numbers(value, (*path, key))
+            if not isinstance(value, str):  # most of a label's members are texts
+                yield from numbers(value, (*path, key))
     elif isinstance(tree, list | Sequence):
         for place, value in enumerate(tree):
             yield from numbers(value, (*path, place))
@@ -101,13 +107,16 @@ def is_number(value: object) -> bool:
 
 
 def at(tree: object, path: Sequence[object]) -> Any:
-    """Return the node at this path; None where there is none."""
+    """Return the node at this path; None where there is none.
+
+    In a thin tree the number of a cell is that of its table.
+    """
     found: Any = tree
     for key in path:
         try:
             found = found[key]
         except (KeyError, IndexError, TypeError):
-            return None
+            return found.get(path[-1]) if key == "cells" and isinstance(found, Mapping) else None
     return found
 
 

@@ -425,18 +425,19 @@ def judged_release(
     ``meanings`` says what a number near 0 means, of each part of a stack. ``edges`` are the places
     of numbers that were clamped, which are not compared with 0.
     """
-    distinct = [] if errors is None else list(_nonzero_candidates(meanings, value, errors, edges))
+    apart = count = 0
+    amounts, last = False, None
+    # of up to a million numbers: none is stored
+    for name, number, error, meant in _nonzero_candidates(meanings, value, errors or {}, edges):
+        last, count, apart = name, count + 1, apart + (abs(number) > DISTINCT * error)
+        amounts = amounts or meant == "nothing"
     if before.verdict == "depends" and before.share is None and errors is not None:
         before = _judged_by_itself(before, meanings, value, errors, edges)
-    if not distinct:
+    if last is None:
         return before
-    apart = sum(abs(number) > DISTINCT * error for _, number, error, _ in distinct)
-    amounts = any(meant == "nothing" for *_, meant in distinct)
-    seen = _far_from_zero(
-        [name for name, *_ in distinct],
-        apart,
-        but_constants=any(_is_constant(path) for path, _ in numbers(value)),
-    )
+    fits = any(meant != "nothing" for meant in meanings)
+    constants = fits and any(_is_constant(path) for path, _ in numbers(value))
+    seen = _far_from_zero(last, apart, count, but_constants=constants)
     if before.verdict == "depends" and before.estimate == "closed form" and apart and before.share:
         verdict = verdict_of(before.share)  # of a known law: it depended on their size alone
         largest = worded(
@@ -453,9 +454,9 @@ def judged_release(
     return Usefulness("noise", sentence, estimate=before.estimate)
 
 
-def _far_from_zero(names: Sequence[_Name], apart: int, *, but_constants: bool) -> str:
+def _far_from_zero(name: _Name, apart: int, count: int, *, but_constants: bool) -> str:
     """Return how many of some numbers are further from 0 than twice their errors."""
-    if len(names) == 1:
+    if count == 1:
         text = (
             worded(
                 "The number released for %(name)s is further from 0 than twice its expected error."
@@ -466,9 +467,9 @@ def _far_from_zero(names: Sequence[_Name], apart: int, *, but_constants: bool) -
                 "error."
             )
         )
-        return text % {"name": names[0]}
+        return text % {"name": name}
     texts = _WITHOUT_CONSTANTS if but_constants else _OF_ALL
-    return texts[min(apart, 2)] % {"apart": apart, "count": len(names)}
+    return texts[min(apart, 2)] % {"apart": apart, "count": count}
 
 
 _OF_ALL = (
@@ -562,7 +563,7 @@ def _released(
             continue
         # of a difference of two groups 0 means no effect, whatever the groups' numbers are
         meant = "no effect" if "differences" in path else _near_zero(meanings, path)
-        yield _Name(path, errors), number, float(error), meant
+        yield _Name(path, value), number, float(error), meant
 
 
 def _near_zero(meanings: Sequence[NearZero], path: Sequence[object]) -> NearZero:
@@ -592,7 +593,7 @@ def _nonzero_candidates(
             continue
         if tuple(path) in edges:
             continue
-        yield _Name(path, errors), number, float(error), meant
+        yield _Name(path, value), number, float(error), meant
 
 
 def _is_constant(path: Sequence[object]) -> bool:
@@ -602,7 +603,7 @@ def _is_constant(path: Sequence[object]) -> bool:
 
 def _is_mirrored(path: Sequence[object]) -> bool:
     """Return whether it is the other half of a symmetric matrix."""
-    if not any(key in ("matrix", "second") for key in path):
+    if "matrix" not in path and "second" not in path:
         return False
     return int(str(path[-1])) < int(str(path[-2]))
 
@@ -656,6 +657,8 @@ def _name(path: Sequence[object], tree: Json) -> str:
         for key in ("time", "threshold"):  # a place of a curve
             if (place := at(node, [key])) is not None:
                 labels.append(f"{key} {place}")
+        if path[depth] == "count" and (columns := at(node, ["columns"])):  # of all its cells
+            labels.append(" × ".join(columns))
         level = at(node, ["level"])
         if (measure := at(node, ["measure"])) is not None:  # a row of a summary
             of = [str(each) for each in (measure, at(node, ["column"]), level) if each is not None]

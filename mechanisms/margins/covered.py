@@ -48,7 +48,7 @@ from mechanisms.statistics.cells.axes import Axis
 from mechanisms.statistics.conditions import Comparison
 from mechanisms.statistics.facts.defaults import largest_weight
 from mechanisms.statistics.histogram import CellStatistic
-from mechanisms.statistics.tables import MarginStatistic
+from mechanisms.statistics.tables import Alike, MarginStatistic
 from mechanisms.statistics.weights import private_rows
 from mechanisms.tables.records import MOST_RECORDS, fit_records
 from mechanisms.tables.residuals import Residual, centred, exact, reconstruct, summed
@@ -235,16 +235,20 @@ def _tables(
     if not (statistic.raw or made.whole):
         found, total = made.made_whole(axes, workload, conditions, found, total)
 
-    def answer(of: Callable[[Sequence[Any], Sequence[float]], Sequence[Any]]) -> Json:
+    def alike(stds: Sequence[float], factor: float = 1.0) -> Any:
+        return Alike(factor * stds[0]) if len({*stds}) == 1 else [factor * std for std in stds]
+
+    def answer(of: Callable[[Sequence[Any], Sequence[float]], Any]) -> Json:
         numbers = {margin: of(*each) for margin, each in found.items()}
-        return statistic.answer(schema, numbers, of(*total)[0])
+        rows = of(*total)
+        return statistic.answer(schema, numbers, rows.count if isinstance(rows, Alike) else rows[0])
 
     return Outcome(
         value=answer(lambda counts, _: counts),
         noise=Noise(
-            std=answer(lambda _, stds: stds),
+            std=answer(lambda _, stds: alike(stds)),
             interval_95=answer(made.intervals),
-            expected_error=answer(lambda _, stds: [MEAN_SIZE * std for std in stds]),
+            expected_error=answer(lambda _, stds: alike(stds, MEAN_SIZE)),
         ),
     )
 

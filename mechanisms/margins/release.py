@@ -45,7 +45,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from math import ceil, log, pi, sqrt
+from math import ceil, fsum, log, log10, pi, sqrt
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -67,7 +67,7 @@ from mechanisms.domain import Schema
 from mechanisms.privacy import PURE, ZCDP, Adjacency, Guarantee, PrivacyLoss, pure_rho
 from mechanisms.randomness import Randomness
 from mechanisms.statistics.facts.defaults import largest_weight
-from mechanisms.statistics.tables import MarginStatistic
+from mechanisms.statistics.tables import Alike, MarginStatistic
 from mechanisms.statistics.weights import HELD_PARTS, Weighted, private_rows, weights_of
 from mechanisms.tables.characters import CubeCharacters
 from mechanisms.tables.gaussian import GaussianResiduals
@@ -82,7 +82,7 @@ from mechanisms.tables.planning import (
     pure_measurement,
     score,
 )
-from mechanisms.tables.records import MOST_RECORDS, fit_records
+from mechanisms.tables.records import MOST_RECORDS, MOST_ROUNDS, fit_records
 from mechanisms.tables.residuals import cell_variance
 from mechanisms.tables.sensitivities import Changes
 from mechanisms.tables.workload import ColumnSet, Counts, Workload
@@ -108,8 +108,11 @@ _GAUSSIAN = "gaussian"
 MEAN_SIZE = sqrt(2 / pi)
 """Of a normal variable, in standard deviations: sums of Laplace variables have 0.71 to 0.8."""
 
-_MS_PER_CELL = 0.01  # measured; of the noise and the estimate of one
-_MS_PER_LOOK = 1e-4  # measured; of a record and a cell that it could be in, all rounds together
+_MS_PER_CELL = 0.013  # measured; of the noise and the estimate of one, and of its lines in JSON
+_MS_PER_LOOK = 3e-6  # measured; of a record and a cell that it could be in, in one round
+_ROUNDS, _FAR = 5, 10.0  # measured; so many more for each tenth of an error of so many times all
+_MARGIN = 1.5
+"""How many times the expected time many cells take at most: their sum varies little."""
 _MS_PER_CODE = 1e-5  # measured; of one that is read
 _MS_PER_LEVEL_CELL = 0.02  # measured; of a table of places that is split
 _MS_PER_CANDIDATE = 0.01  # of a column that is joined
@@ -323,8 +326,9 @@ def _plan(
         ),
         grid=_grid(statistic, drawn, 1.0 if weights is None else weights.column.upper / HELD_PARTS),
         reason=kind.reason,
-        expected_ms=_expected_ms(statistic, workload, schema),
+        expected_ms=_expected_ms(statistic, workload, schema, _rounds(measurement, schema)),
         time_depends_on_data=False,
+        margin=_MARGIN,
         details={
             "noise": NOISE,
             "tables": len(workload.margins),
@@ -365,7 +369,7 @@ def _selecting_plan(
         grid={"step": {"count": 1.0}},
         reason="Columns are measured with discrete noise, then a tree of pairs, which is drawn by "
         f"{'the exponential mechanism' if gaussian else 'permute-and-flip'}.",
-        expected_ms=_expected_ms(statistic, workload, schema)
+        expected_ms=_expected_ms(statistic, workload, schema, MOST_ROUNDS / 2)
         + _MS_PER_CANDIDATE * len(workload.margins) * columns,
         time_depends_on_data=True,
         details={
@@ -439,13 +443,29 @@ _KINDS: Mapping[type[Measurement], _Kind] = {
 }
 
 
-def _expected_ms(statistic: MarginStatistic, workload: Workload, schema: Schema) -> float:
-    rows = (schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else schema.max_rows) or 0
+def _rows(schema: Schema) -> int:
+    return (schema.rows if schema.adjacency is Adjacency.REPLACE_ONE else schema.max_rows) or 0
+
+
+def _rounds(measurement: Measurement, schema: Schema) -> float:
+    """Return about how many rounds the fit takes: the more, the smaller the noise is."""
+    workload, spreads = measurement.workload, measurement.spreads()
+    errors = [
+        workload.size(m) * sqrt(cell_variance(workload, spreads, m)) for m in workload.margins
+    ]
+    share = fsum(errors) / (2 * max(_rows(schema), 1) * len(errors))
+    return min(max(_ROUNDS * log10(_FAR / max(share, 1e-9)), 0.0), MOST_ROUNDS)
+
+
+def _expected_ms(
+    statistic: MarginStatistic, workload: Workload, schema: Schema, rounds: float
+) -> float:
+    rows = _rows(schema)
     read = _MS_PER_CODE * rows * (len(workload.sizes) + len(workload.margins))
     looks = sum(workload.sizes[i] for margin in workload.margins for i in margin)
-    fitted = 0.0 if statistic.raw else _MS_PER_LOOK * looks * min(rows, _USUAL_RECORDS)
+    fitted = 0.0 if statistic.raw else _MS_PER_LOOK * rounds * looks * min(rows, _USUAL_RECORDS)
     if statistic.hierarchy is not None and not statistic.raw:
-        fitted = _MS_PER_LEVEL_CELL * workload.cells + _MS_PER_LOOK * _USUAL_RECORDS
+        fitted = _MS_PER_LEVEL_CELL * workload.cells
     return 1 + read + _MS_PER_CELL * workload.cells + fitted
 
 
@@ -508,15 +528,10 @@ class MarginDraw:
         """Return the law of the noise around what is released."""
         deviations, total = _deviations(self.statistic, self.schema, self.measurement)
         intervals = {
-            margin: [
-                interval_around(float(centre), deviation, float(value), most)
-                for centre, deviation, value in zip(
-                    raw[margin], deviations[margin], values[margin], strict=True
-                )
-            ]
-            for margin in raw
+            margin: _intervals_around(centres, deviations[margin], values[margin], most)
+            for margin, centres in raw.items()
         }
-        spread = _spread(self.statistic, self.schema, self.measurement)
+        spread = _spread(self.statistic, self.schema, deviations, total)
         ends = self._answer(intervals, interval_around(rows[0], total, rows[1], most))
         return Noise(std=spread(1.0), interval_95=ends, expected_error=spread(MEAN_SIZE))
 
@@ -567,21 +582,43 @@ def interval_around(centre: float, deviation: float, value: float, most: int | N
     return [min(low, value), max(high, value)]
 
 
+def _intervals_around(
+    centres: Any, deviations: float | list[float], values: Any, most: int | None
+) -> list[list[float]]:
+    """Return :func:`interval_around` each cell of a table."""
+    stds = np.full(len(centres), deviations) if isinstance(deviations, float) else deviations
+    if not np.all(stds):
+        each = zip(map(float, centres), stds, map(float, values), strict=True)
+        return [interval_around(centre, std, value, most) for centre, std, value in each]
+    # a million cells, in the same floating-point operations
+    half = HALF_WIDTH * np.asarray(stds) + np.minimum(stds, 0.5)
+    low, high = centres - half, centres + half
+    if most is not None:
+        low, high = np.clip(low, 0.0, most), np.clip(high, 0.0, most)
+    ends = np.stack([np.minimum(low, values), np.maximum(high, values)], axis=1)
+    found: list[list[float]] = ends.tolist()
+    return found
+
+
 def half_width(deviation: float) -> float:
     """Return half the width of a 95% interval of an estimate with this standard deviation."""
     return HALF_WIDTH * deviation + min(deviation, 0.5)
 
 
+_Deviations = Mapping[ColumnSet, float | list[float]]
+"""Of each table's cells: one number for all of them, or one each where some are public."""
+
+
 def _deviations(
     statistic: MarginStatistic, schema: Schema, measurement: Measurement
-) -> tuple[dict[ColumnSet, list[float]], float]:
+) -> tuple[_Deviations, float]:
     """Return the standard deviation of each table's cells, and of the number of rows.
 
     It is 0 for totals of places that are public, or that are sums of such.
     """
     workload, spreads = measurement.workload, measurement.spreads()
-    found = {
-        m: [sqrt(cell_variance(workload, spreads, m))] * workload.size(m) for m in workload.margins
+    found: dict[ColumnSet, float | list[float]] = {
+        m: sqrt(cell_variance(workload, spreads, m)) for m in workload.margins
     }
     total = sqrt(cell_variance(workload, spreads, ()))
     levels = statistic.levels(schema)
@@ -589,9 +626,8 @@ def _deviations(
         return found, total
     _, ((sure,), *exact) = levels.stated()
     for column, places in zip(levels.columns, exact, strict=True):
-        if (column,) in found:
-            own = zip(found[column,], places, strict=True)
-            found[column,] = [0.0 if public else std for std, public in own]
+        if any(places) and (std := found.get((column,))) is not None:
+            found[column,] = [0.0 if public else cast(float, std) for public in places]
     return found, 0.0 if sure else total
 
 
@@ -604,8 +640,8 @@ def _preview(
     def around(std: float) -> list[float]:
         return [-half_width(std), half_width(std)]
 
-    ends = {margin: list(map(around, stds)) for margin, stds in deviations.items()}
-    spread = _spread(statistic, schema, measurement)
+    ends = _each(around, deviations)
+    spread = _spread(statistic, schema, deviations, total)
     return Noise(
         std=spread(1.0),
         interval_95=statistic.answer(schema, ends, around(total)),
@@ -614,13 +650,20 @@ def _preview(
 
 
 def _spread(
-    statistic: MarginStatistic, schema: Schema, measurement: Measurement
+    statistic: MarginStatistic, schema: Schema, deviations: _Deviations, total: float
 ) -> Callable[[float], Json]:
     """Return answers of the standard deviations, times a factor."""
-    deviations, total = _deviations(statistic, schema, measurement)
 
     def times(factor: float) -> Json:
-        numbers = {margin: [factor * std for std in stds] for margin, stds in deviations.items()}
+        numbers = _each(lambda std: factor * std, deviations)
         return statistic.answer(schema, numbers, factor * total)
 
     return times
+
+
+def _each(made: Callable[[float], object], deviations: _Deviations) -> dict[ColumnSet, Any]:
+    """Return what is made of each standard deviation: once for all cells that are alike."""
+    return {
+        margin: Alike(made(stds)) if isinstance(stds, float) else list(map(made, stds))
+        for margin, stds in deviations.items()
+    }

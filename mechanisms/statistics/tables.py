@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
+from math import comb
 from typing import Any, ClassVar, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -41,7 +42,7 @@ from mechanisms.contract import require_column as required
 from mechanisms.domain import CategoryColumn, Column, Schema
 from mechanisms.exact.fractions import as_written
 from mechanisms.probes import ENDS, Probe
-from mechanisms.statistics.cells.axes import Axis, Edges, about_cells, axis_of
+from mechanisms.statistics.cells.axes import Axis, Edges, axis_of
 from mechanisms.statistics.cells.parting import Parting
 from mechanisms.statistics.cells.spelling import spelled_edges
 from mechanisms.statistics.facts.defaults import largest_weight, most_of
@@ -69,7 +70,14 @@ from mechanisms.words import meant
 Margins = Literal["all_one_way", "all_two_way", "all_three_way"] | tuple[tuple[str, ...], ...]
 
 _ORDERS = {"all_one_way": 1, "all_two_way": 2, "all_three_way": 3}
-_MS_PER_CELL = 0.02  # of a plan
+_MS_PER_TABLE = 0.25  # measured; of a plan
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """What is the same for all cells of a table: a number, or the ends of an interval."""
+
+    count: Any
 
 
 @runtime_checkable
@@ -114,7 +122,10 @@ class MarginStatistic(Protocol):
         """Return the exact maximal margins: the private step."""
 
     def answer(self, schema: Schema, numbers: Mapping[ColumnSet, Any], rows: Any, /) -> Json:
-        """Return an answer of numbers for the cells of each margin, and for the rows."""
+        """Return an answer of numbers for the cells of each margin, and for the rows.
+
+        Of a margin whose numbers are :class:`Alike` it has one, in place of the cells.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,11 +476,17 @@ class Tables(Question):
         return total
 
     def answer(self, schema: Schema, numbers: Mapping[ColumnSet, Any], rows: Any, /) -> Json:
-        """Return an answer of numbers for the cells of each margin, and for the rows."""
+        """Return an answer of numbers for the cells of each margin, and for the rows.
+
+        Of a margin whose numbers are :class:`Alike` it has one, in place of the cells.
+        """
         axes, all_names = self.axes(schema), self.names(schema)
-        tables = []
+        tables: list[dict[str, Any]] = []
         for margin in self.workload(schema).margins:
             names = [all_names[i] for i in margin]
+            if isinstance(numbers[margin], Alike):
+                tables.append({"columns": names, "count": numbers[margin].count})
+                continue
             labels = product(*(axes[i].labels for i in margin))
             cells = [
                 {"cell": dict(zip(names, each, strict=True)), "count": number}
@@ -487,9 +504,8 @@ class Tables(Question):
             return None
         workload, rows = self.workload(schema), rows * largest_weight(schema, self.weights)
         ranges = {
-            margin: [[0.0, most_of(rows / size, rows)]] * size
+            margin: Alike([0.0, most_of(rows / workload.size(margin), rows)])
             for margin in workload.margins
-            for size in [workload.size(margin)]
         }
         return self.answer(schema, ranges, [0.0, rows])
 
@@ -497,18 +513,11 @@ class Tables(Question):
         """Return the number of cells, and one for the rows."""
         return self.workload(schema).cells + 1
 
-    def planning_ms(self, schema: Schema, _mechanism: str, /) -> float:
+    def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        sizes = []
-        for name in self.columns[: MOST_COLUMNS + 1]:
-            column, edges = schema.columns.get(name), self.edges.get(name, ())
-            sizes.append(
-                len(column.values)
-                if isinstance(column, CategoryColumn)
-                else max(about_cells(edges, column), 2)
-            )
-        order = _ORDERS[self.margins] if isinstance(self.margins, str) else 2
-        return 2 + _MS_PER_CELL * min(float(sum(sizes) ** order), MOST_CELLS)
+        most = len(self.columns[:MOST_COLUMNS])
+        tables = comb(most, _ORDERS[self.margins]) if self.margins in _ORDERS else len(self.margins)
+        return 2 + _MS_PER_TABLE * tables
 
 
 def _spelled_places(totals: Mapping[str, int], column: Column | None) -> Mapping[str, int]:

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import floor, fsum
 from typing import TypeVar
 
@@ -92,8 +93,10 @@ class LaplaceMargins:
         shares = tuple(max(round(root * _SHARES), 1) for root in roots)
         return cls(workload, changes, sets, shares, epsilon)
 
-    def _share(self, place: int) -> Fraction:
-        return self.epsilon * Fraction(self.shares[place], sum(self.shares))
+    def _own_epsilons(self) -> list[Fraction]:
+        """Return the epsilon of each margin."""
+        unit = self.epsilon / sum(self.shares)
+        return [unit * each for each in self.shares]
 
     def _by_hull(self, cells: int) -> bool:
         return self.changes.replaced and 2 <= cells <= MOST_HULL_CELLS
@@ -103,8 +106,8 @@ class LaplaceMargins:
     ) -> tuple[Counts, ...]:
         """Return y_C for every margin: the private step, all of it."""
         measured = []
-        for place, C in enumerate(self.sets):
-            own, share = exact(counts[C]), self._share(place)
+        for C, share in zip(self.sets, self._own_epsilons(), strict=True):
+            own = exact(counts[C])
             if self._by_hull(own.size):
                 noise = draw_hull(randomness, own.size + self.changes.added, share)[: own.size]
             else:
@@ -130,9 +133,7 @@ class LaplaceMargins:
 
     def spreads(self) -> dict[ColumnSet, float]:
         """Return s_A of every set; 0 for a public number of records."""
-        laws = [self.noise_variances(place) for place in range(len(self.sets))]
-        terms = self._terms(laws)
-        return {A: fsum(w * w * float(each) for w, each in found) for A, found in terms.items()}
+        return dict(_spreads_of(self))
 
     def nominal(self) -> dict[ColumnSet, Fraction]:
         """Return rational s_A, of fine lattices, which are at least the variances.
@@ -140,8 +141,7 @@ class LaplaceMargins:
         Laplace noise of rate r has the variance 2 / r**2 there, and hull noise on c cells that sum
         to 0 has ``(2c - 1) / (2c + 2)`` of that of l1 noise with sensitivity 2.
         """
-        laws = [self._nominal(place) for place in range(len(self.sets))]
-        terms = self._terms(laws)
+        terms = self._terms(self._nominal())
         return {
             A: sum((Fraction(w) ** 2 * each for w, each in found), Fraction(0))
             for A, found in terms.items()
@@ -162,7 +162,15 @@ class LaplaceMargins:
 
     def noise_variances(self, place: int) -> tuple[float, float]:
         """Return alpha_C, and the variance of the sum of all its noise."""
-        cells, share = self.workload.size(self.sets[place]), self._share(place)
+        return self.variances_of(self.sets[place], self._own_epsilons()[place])
+
+    def laws(self) -> list[tuple[float, float]]:
+        """Return :meth:`noise_variances` of every margin."""
+        return list(map(self.variances_of, self.sets, self._own_epsilons()))
+
+    def variances_of(self, C: ColumnSet, share: Fraction) -> tuple[float, float]:
+        """Return the same of a margin that is drawn with this epsilon."""
+        cells = self.workload.size(C)
         if not self._by_hull(cells):
             own = noise_law("l1", 1, float(share / self.changes.l1)).std ** 2
             return own, own * cells
@@ -171,9 +179,12 @@ class LaplaceMargins:
         # of cells that sum to 0: one cell's variance over the projection's diagonal 1 - 1/c
         return own * drawn / (drawn - 1), own if self.changes.added else 0.0
 
-    def _nominal(self, place: int) -> tuple[Fraction, Fraction]:
-        """Return what :meth:`noise_variances` returns, on fine lattices."""
-        cells, share = self.workload.size(self.sets[place]), self._share(place)
+    def _nominal(self) -> list[tuple[Fraction, Fraction]]:
+        """Return what :meth:`laws` returns, on fine lattices."""
+        return list(map(self._nominal_of, self.sets, self._own_epsilons()))
+
+    def _nominal_of(self, C: ColumnSet, share: Fraction) -> tuple[Fraction, Fraction]:
+        cells = self.workload.size(C)
         own = 2 * (self.changes.l1 / share) ** 2
         if not self._by_hull(cells):
             return own, own * cells
@@ -188,8 +199,7 @@ class LaplaceMargins:
         near the optimum any weights are about optimal.
         """
         precise: dict[ColumnSet, dict[ColumnSet, Fraction]] = {}
-        for place, C in enumerate(self.sets):
-            each, total = self._nominal(place)
+        for C, (each, total) in zip(self.sets, self._nominal(), strict=True):
             for A in self.workload.parts(C):
                 if A:
                     worth = Fraction(self.workload.size(A), self.workload.size(C)) / each
@@ -197,6 +207,12 @@ class LaplaceMargins:
                 elif self.changes.added:
                     precise.setdefault(A, {})[C] = 1 / total
         return {A: _whole(each) for A, each in precise.items()}
+
+
+@lru_cache(maxsize=4)  # of 4,950 margins they take longer than all the rest of a plan
+def _spreads_of(margins: LaplaceMargins) -> dict[ColumnSet, float]:
+    terms = margins._terms(margins.laws())
+    return {A: fsum(w * w * float(each) for w, each in found) for A, found in terms.items()}
 
 
 def _whole(weights: Mapping[ColumnSet, Fraction]) -> dict[ColumnSet, int]:

@@ -52,6 +52,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from math import fsum
 from typing import Protocol
@@ -260,6 +261,7 @@ class Estimates:
         return reconstruct(self.workload, self.residuals, columns)
 
 
+@lru_cache(maxsize=4)  # a preview plans a question, and so does its estimate
 def pure_measurement(
     workload: Workload, changes: Changes, epsilon: Fraction, criterion: Criterion = "sum"
 ) -> Measurement:

@@ -68,6 +68,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mechanisms.exact.floats import Floats, Integers
 from mechanisms.tables.residuals import Residual, centred, diagonal, exact, reconstruct
@@ -400,6 +401,10 @@ class _Axis:
         How far apart the column's own cells are.
     cells
         The L cells.
+    places, lines
+        Where all cells are that differ in the column alone: shape (L / its size, its size). The
+        line of a record is that of its margin, and its cells' ``lines[1]`` times further: (T,) and
+        (T, order - 1).
     weight
         The sum of the margins' weights.
     """
@@ -410,14 +415,27 @@ class _Axis:
     shift: Integers
     step: Integers
     cells: Integers
+    places: Integers
+    lines: tuple[Integers, Integers]
     weight: int
 
     def bases(self, codes: Integers) -> Integers:
         """Return the cells that records would be in, were the column's own cell 0."""
-        found: Integers = np.broadcast_to(self.first, (len(codes), len(self.first))).copy()
+        return self._offset(codes, self.first, self.strides)
+
+    def sums(self, codes: Integers, numbers: Integers) -> Integers:
+        """Return the sum of numbers of a record's cells, for each cell of the column."""
+        lines = self._offset(codes, *self.lines)
+        ends = np.arange(0, lines.size + 1, lines.shape[1])
+        chosen = (np.ones(lines.size, dtype=np.int64), lines.ravel(), ends)
+        found: Integers = csr_array(chosen, (len(lines), len(self.places))) @ numbers[self.places]
+        return found
+
+    def _offset(self, codes: Integers, first: Integers, strides: Integers) -> Integers:
+        found: Integers = np.broadcast_to(first, (len(codes), len(first))).copy()
         for place in range(self.others.shape[1]):
             more = np.take(codes, self.others[:, place], axis=1)
-            more *= self.strides[:, place]
+            more *= strides[:, place]
             found += more
         return found
 
@@ -484,10 +502,8 @@ class _Fit:
         """Move records of these rows to better cells of one column: those that lower F most."""
         axis = self.axes[i]
         codes, masses = self.codes[rows], self.masses[rows] * SCALE
-        bases, own, every = axis.bases(codes), codes[:, i], np.arange(len(rows))
-        gains = np.empty((len(rows), self.sizes[i]), dtype=np.int64)
-        for v in range(self.sizes[i]):
-            gains[:, v] = np.take(self.weighted, bases + v * axis.step).sum(axis=1)
+        own, every = codes[:, i], np.arange(len(rows))
+        gains = axis.sums(codes, self.weighted)
         gains -= gains[every, own][:, None]
         gains[every, own] = _NEVER
         best = gains.argmin(axis=1)
@@ -496,7 +512,7 @@ class _Fit:
         movers = movers[np.argsort(gain[movers], kind="stable")]
         if not len(movers):
             return
-        bases = bases[movers] + axis.shift
+        bases = axis.bases(codes[movers]) + axis.shift
         to = bases + best[movers][:, None] * axis.step
         off = bases + own[movers][:, None] * axis.step
         cells = axis.cells
@@ -547,14 +563,23 @@ def _axis(
         for at, (column, stride) in enumerate(rest):
             others[row, at], strides[row, at] = column, stride
     lengths = [int(starts[place + 1] - starts[place]) for place in mine]
-    first = starts[mine].astype(np.int64)
+    first, size = starts[mine].astype(np.int64), workload.sizes[i]
+    cells = [np.arange(starts[place], starts[place + 1]) for place in mine]
+    lines = [
+        each.reshape(-1, size, own).swapaxes(1, 2).reshape(-1, size)
+        for each, own in zip(cells, step, strict=True)
+    ]
+    ends = np.cumsum([length // size for length in lengths])
+    further = np.where(strides > step[:, None], strides // size, strides)
     return _Axis(
         others=others,
         strides=strides,
         first=first,
         shift=np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64) - first,
         step=step,
-        cells=np.concatenate([np.arange(starts[place], starts[place + 1]) for place in mine]),
+        cells=np.concatenate(cells),
+        places=np.concatenate(lines),
+        lines=(np.concatenate([[0], ends[:-1]]).astype(np.int64), further),
         weight=sum(weights[place] for place in mine),
     )
 

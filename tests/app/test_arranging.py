@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import combinations, product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from app.desk.arranging import Arrangement, numbers_of, pivot_file
 from app.domain.problems import Problem
+from app.services.releases.cells import Cut, page_of, taken_of
+from app.tidy.keys import StoredTables, at, cells_in, read_answer
+from app.tidy.rows import rows_of
 
 NAMES = ("a", "b", "c", "d")
 
@@ -32,6 +38,69 @@ def answer(order: int, names: tuple[str, ...] = NAMES) -> dict[str, Any]:
         "value": {"tables": tables, "rows": 40},
         "noise": {"std": None, "interval_95": {"tables": spread, "rows": [40, 40]}},
     }
+
+
+HARD = ("a", 'b],"count":1', '{"columns":["x"],"rows":', '\\"]')
+"""Names that look like what comes after a table, or like another one."""
+
+
+def stored(columns: tuple[str, ...] = HARD) -> bytes:
+    """Return an answer as it is stored: one standard deviation for each table."""
+    full = answer(2, columns)
+    thin = [{"columns": each["columns"], "count": 2.5} for each in full["value"]["tables"]]
+    full["noise"]["std"] = {"tables": thin, "rows": 0.0}
+    return json.dumps({"id": "rel_1", **full}, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def test_a_stored_answer_is_read_table_by_table() -> None:
+    """All of it is what a whole reading has, and one table is read without the others."""
+    content = stored()
+    whole, found = json.loads(content), read_answer(content)
+    tables = found["value"]["tables"]
+    assert isinstance(tables, StoredTables)
+    for path in (("value",), ("noise", "std"), ("noise", "interval_95")):
+        own, parts = (at(each, path)["tables"] for each in (whole, found))
+        assert [dict(each) for each in parts] == own
+        assert [dict(each) for each in parts[1:3]] == own[1:3]
+    assert [each["columns"] for each in tables] == [each["columns"] for each in own]
+    assert [cells_in(each) for each in tables] == [4] * 6
+    assert at(found["noise"]["std"], ("tables", 1, "cells", 3, "count")) == 2.5
+    assert rows_of(found) == rows_of(whole)
+    first = content.index(b'"cells":')
+    broken = read_answer(content[:first] + b'"cells"!' + content[first + 8 :])["value"]["tables"]
+    assert dict(broken[1]) == whole["value"]["tables"][1]
+    with pytest.raises(json.JSONDecodeError):
+        dict(broken[0])
+
+
+def test_an_answer_of_groups_or_of_no_tables_is_read_as_a_whole() -> None:
+    own = {"value": {"groups": [{"by": {"s": "f"}, "value": answer(2)["value"]}]}, "noise": None}
+    for whole in (own, {"value": None, "noise": None}, {"value": {"count": 3}}):
+        content = json.dumps(whole, separators=(",", ":")).encode()
+        assert read_answer(content) == whole
+
+
+def test_a_page_of_cells_reads_the_tables_that_it_is_of() -> None:
+    """Pages join to all cells; a table that is on no page is not read."""
+    record: Any = SimpleNamespace(result=stored())
+    whole = Cut(format="jsonl", table=None, after=0, limit=100)
+    lines = page_of(taken_of(record, whole), whole).content.splitlines()
+    assert [json.loads(each)["table"] for each in lines] == [at for at in range(6) for _ in "1234"]
+    assert json.loads(lines[5])["noise_std"] == 2.5
+    assert len(json.loads(lines[5])["cell"]) == 2
+    for limit in (1, 3, 4, 7):
+        joined: list[bytes] = []
+        cut: Cut | None = replace(whole, limit=limit)
+        while cut is not None:
+            found = page_of(taken_of(record, cut), cut)
+            joined += found.content.splitlines()
+            cut = found.next
+        assert joined == lines
+    taken = taken_of(record, replace(whole, after=9, limit=4))
+    assert ([place for place, _ in taken.tables], taken.skipped, taken.total) == ([2, 3], 1, 24)
+    one = replace(whole, format="csv", table=4, after=2, limit=1)
+    assert page_of(taken_of(record, one), one).content.count(b"\n") == 2
+    assert not taken_of(record, replace(whole, after=99)).tables
 
 
 def test_the_table_that_is_wanted_is_shown_and_no_other() -> None:

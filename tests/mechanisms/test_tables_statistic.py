@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,13 +14,19 @@ from mechanisms import margins
 from mechanisms.catalog import calibrate
 from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
+from mechanisms.estimates.assumptions import Assumptions
+from mechanisms.estimates.estimate import estimate_error
+from mechanisms.estimates.trees import at
+from mechanisms.estimates.verdicts import judged, judged_release
 from mechanisms.margins.release import MarginNoise
 from mechanisms.privacy import Adjacency, Epsilon, Protected
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics import tables
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.tables import Tables
 from mechanisms.tables.records import MOST_RECORDS
 from mechanisms.testing import seeded_randomness
+from tests.speed import in_time
 from tests.tiers import in_one
 
 COLUMNS = {
@@ -162,7 +169,7 @@ def test_intervals_hold_the_exact_counts(raw: bool, epsilon: str) -> None:
         held.append(np.mean([inside for inside, _ in own]))
         widths += [width for _, width in own]
         std: Any = outcome.noise.std
-        wide += [each["count"] for table in std["tables"] for each in table["cells"]]
+        wide += [table["count"] for table in std["tables"]]
     assert np.mean(held) > 0.95 - 5 * np.std(held) / np.sqrt(len(held))
     assert np.mean(held) < 0.999 or not raw  # they are no wider than they need to be
     assert np.mean(widths) < 4.3 * np.mean(wide) + 1
@@ -193,6 +200,55 @@ def test_parameters_of_another_workload_are_refused() -> None:
         margins.calibrate(other, schema(), Epsilon.parse("1"), "auto")
 
 
+@pytest.mark.parametrize("coarse", [True, False])
+def test_an_estimate_has_one_number_for_each_table(
+    monkeypatch: pytest.MonkeyPatch, coarse: bool
+) -> None:
+    """A million cells of 4,950 tables: what is estimated never lists the cells."""
+    names = tuple(f"c{place}" for place in range(100))
+    levels = CategoryColumn(tuple(f"v{place}" for place in range(14)))
+    facts = replace(schema(), columns=dict.fromkeys(names, levels))
+    asked = Tables(columns=names)
+    monkeypatch.setattr(tables, "product", None)  # what lists the cells
+    began = time.process_time()
+    plan = calibrate(asked, facts, Epsilon.parse("1"))
+    noise = plan.preview(None)
+    found = estimate_error(
+        asked, facts, Epsilon.parse("1"), mechanism="auto", norm="auto",
+        assumptions=Assumptions(), coarse=coarse,
+    )  # fmt: skip
+    assert in_time(time.process_time() - began, 6)
+    assert noise is not None
+    trees: list[Any] = [
+        noise.std, noise.interval_95, found.expected_error, found.possible_range
+    ]  # fmt: skip
+    for tree in trees:
+        assert [set(each) for each in tree["tables"]] == [{"columns", "count"}] * 4950
+        assert at(tree, ["tables", 7, "cells", 195, "count"]) == tree["tables"][7]["count"]
+        assert at(tree, ["tables", 7, "cells"]) is None
+    assert asked.planning_ms(facts, "auto") < 2_000
+    assert "c0 × c1" in found.usefulness.sentence
+
+
+def test_a_release_is_judged_by_the_noise_of_its_tables() -> None:
+    """Errors that are one number for a table are those of each of its cells."""
+    outcome = release(ASKED, schema(), epsilon="4")
+    thin: Any = outcome.noise.expected_error
+    wide = {
+        **thin,
+        "tables": [
+            {**own, "cells": [{**cell, "count": each["count"]} for cell in own["cells"]]}
+            for own, each in zip(outcome.value["tables"], thin["tables"], strict=True)
+        ],
+    }
+    before = judged(None, None)
+    sentences = {judged_release(before, ["nothing"], outcome.value, each) for each in (thin, wide)}
+    assert len(sentences) == 1
+    fewer = [{**each, "count": 1e9} for each in thin["tables"]]
+    hidden = judged_release(before, ["nothing"], outcome.value, {**thin, "tables": fewer})
+    assert hidden not in sentences
+
+
 def test_a_plan_says_how_long_it_takes() -> None:
     few, many = (
         calibrate(replace(ASKED, raw=raw), schema(), Epsilon.parse("1")).expected_ms
@@ -202,4 +258,8 @@ def test_a_plan_says_how_long_it_takes() -> None:
     assert ASKED.planning_ms(schema(), "auto") < 100
     ranges: Any = ASKED.possible_ranges(schema(), 400.0)
     assert ranges["rows"] == [0.0, 400.0]
+    assert ranges["tables"][0] == {
+        "columns": ["region", "age"],
+        "count": [0.0, pytest.approx(5 * 400 / 12)],
+    }
     assert ASKED.answer_numbers(schema()) == 12 + 6 + 8 + 1

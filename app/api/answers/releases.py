@@ -119,7 +119,10 @@ class GuaranteeAnswer(Answer):
 
 
 class NoiseAnswer(Answer):
-    """The law of the noise; both members mirror the shape of the value."""
+    """The law of the noise; both members mirror the shape of the value.
+
+    A table has one number, `count`, in place of `cells` where that is the same for all its cells.
+    """
 
     std: dict[str, Any]
     """The standard deviation of the noise of each number."""
@@ -431,9 +434,9 @@ class PreviewAnswer(WordsAnswer):
     """The law of the noise, its intervals around 0; null where it depends on the data, or on a row
     count that was not assumed."""
     expected_error: dict[str, Any] | None
-    """The expected absolute error of each number, in the shape of the value: against the same
-    answer without noise. From the law of the noise, or by a simulation on assumed rows. Bias, as by
-    a ridge, is part of it."""
+    """The expected absolute error of each number, in the shape of the value, of a table with one
+    number, `count`, for all its cells: against the same answer without noise. From the law of the
+    noise, or by a simulation on assumed rows. Bias, as by a ridge, is part of it."""
     error_range: ErrorRangeAnswer | None
     """The same over several populations, where the error depends on what is unknown of the records.
     The verdict is that of the largest."""

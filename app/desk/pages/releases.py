@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from app.desk.arranging import Arrangement, numbers_of, pivot_file
 from app.desk.forms import (
@@ -34,9 +33,12 @@ from app.services.people.keys import Caller
 from app.services.plans.answers import answer_of, etag_of, heading_of, state_called
 from app.services.plans.wording import asked_in_full
 from app.services.publishing.published import changes_at_most, columns_of, loss_of
+from app.services.releases.cells import MEDIA_TYPES as CELLS
+from app.services.releases.cells import MOST_LINES
 from app.services.releases.public_moments import tidy_csv
 from app.services.releases.synthetic import MEDIA_TYPES, Wanted
 from app.services.scripts import Language
+from app.tidy.keys import StoredTables, cells_in, read_answer
 from app.tidy.names import Phrase, marked, words
 from app.tidy.office import WORD
 from app.tidy.printed import Printed, printed_any
@@ -129,11 +131,16 @@ async def download_json(visitor: Visitor, state: State, release: str) -> Respons
 
 @router.get("/releases/{release}/release.csv")
 async def download_csv(visitor: Visitor, state: State, release: str) -> Response:
-    """Send a release's numbers, one a row."""
+    """Send a release's numbers, one a row; of very many cells the lines that the API has."""
     answer, _, _ = await _answer(visitor, state, release)
     if not answer["value"]:
         raise Problem("not-found")
     state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
+    tables = answer["value"].get("tables", ())
+    if isinstance(tables, StoredTables) and sum(map(cells_in, tables)) > MOST_LINES:
+        lines = state.services.cells.whole(release, "csv", caller=visitor)
+        headers = _headers(f"{answer['id']}.csv")
+        return StreamingResponse(lines, media_type=CELLS["csv"], headers=headers)
     return _file(tidy_csv(answer).encode(), "text/csv; charset=utf-8", f"{answer['id']}.csv")
 
 
@@ -443,13 +450,16 @@ async def _answer(
     record = await releases.get(release, caller=visitor)
     state.services.views.note([record], "read", caller=visitor)
     unfinished = record.state in (ReleaseState.RESERVED, ReleaseState.DEBITED)
-    answer = {**dict.fromkeys(_RARE), **json.loads(answer_of(record))}
+    answer = {**dict.fromkeys(_RARE), **read_answer(answer_of(record))}
     return answer, releases.moments.retry_after_s(record) if unfinished else None, etag_of(record)
 
 
 def _file(content: bytes, kind: str, name: str) -> Response:
-    headers = {
+    return Response(content, media_type=kind, headers=_headers(name))
+
+
+def _headers(name: str) -> dict[str, str]:
+    return {
         "Content-Disposition": f'attachment; filename="{name}"',
         "Cache-Control": "no-store",
     }
-    return Response(content, media_type=kind, headers=headers)

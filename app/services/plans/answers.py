@@ -182,8 +182,6 @@ LONGEST_DEADLINE_S = 3600
 """No job's first deadline is later than this, however long its draw may take."""
 
 SHORTEST_DEADLINE_S = 2
-# Few draws take that many times the expected time, and those are shown at a doubling.
-_MARGIN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +217,7 @@ def job_of(plan: Plan, *, later: bool = False, planning_ms: float = 0.0) -> Job 
         return None
     bound_ms = plan.slowness * plan.expected_ms
     expected_s = max(1, math.ceil((bound_ms + planning_ms) / 1000))
-    return Job(_deadline_s(max(_MARGIN * plan.expected_ms, bound_ms)), expected_s)
+    return Job(_deadline_s(max(plan.margin * plan.expected_ms, bound_ms)), expected_s)
 
 
 def batched_ms(plan: Plan) -> float:

@@ -35,6 +35,7 @@ from app.services.releases.receipts import Receipts
 from app.services.transparency.log import EntryProof, LogService
 from app.store import ReleaseRecord
 from app.store.publishing import PublicationRecord
+from app.tidy.keys import read_answer
 from app.tidy.names import Labels, Phrase, joined, labels_of, marked, words
 from app.tidy.rows import Row, rows_of
 from mechanisms.accounting import epsilon_of, units
@@ -84,8 +85,7 @@ class Published:
     @cached_property
     def answer(self) -> Mapping[str, Any]:
         """Return the members of the answer."""
-        members: Mapping[str, Any] = json.loads(self.content)
-        return members
+        return read_answer(self.content)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:

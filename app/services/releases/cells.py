@@ -7,11 +7,13 @@ lines are computed from the stored answer alone: no data set is opened, and noth
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from typing import Any, Literal
 from urllib.parse import urlencode
+
+import anyio.to_thread
 
 from app.domain.problems import invalid_request
 from app.services.people.keys import Caller
@@ -20,6 +22,7 @@ from app.services.plans.questions import read_question
 from app.services.releases.derivations import answer_of_stored
 from app.services.releases.releases import ReleaseService
 from app.store import ReleaseRecord
+from app.tidy.keys import at, cells_in
 from app.tidy.names import grouping
 from app.tidy.pivots import csv_text
 from app.tidy.rows import Row, rows_of
@@ -82,18 +85,65 @@ class CellService:
         by: Sequence[object] = getattr(statistic, "by", ())
         if not (isinstance(statistic, MarginStatistic) or by):
             raise invalid_request("release", _ONLY_TABLES)
-        read_ms = _MS_PER_BYTE * len(record.result or b"")
+        if by:
+            read_ms = _MS_PER_BYTE * len(record.result or b"")
+            return await self._plans.compute(
+                page_of_groups,
+                record,
+                cut,
+                person=caller.person,
+                expected_ms=read_ms + _MS_PER_LINE * cut.limit,
+            )
+        # other tables stay where they are: a calculating process gets those of the page alone
+        taken = await anyio.to_thread.run_sync(taken_of, record, cut)
         return await self._plans.compute(
             page_of,
-            record,
+            taken,
             cut,
             person=caller.person,
-            expected_ms=read_ms + _MS_PER_LINE * cut.limit,
+            expected_ms=_MS_PER_LINE * (taken.cells + cut.limit),
         )
 
+    async def whole(self, release: str, form: Lines, *, caller: Caller) -> AsyncIterator[bytes]:
+        """Yield all cells of a release of tables, page by page, with one line of names.
 
-def page_of(record: ReleaseRecord, cut: Cut) -> CellPage:
-    """Return some cells of a stored release.
+        Raises
+        ------
+        Problem
+            As :meth:`page`.
+        """
+        cut: Cut | None = Cut(format=form, table=None, after=0, limit=MOST_LINES)
+        while cut is not None:
+            found = await self.page(release, cut, caller=caller)
+            named = form == "csv" and cut.after > 0
+            yield found.content.partition(b"\n")[2] if named else found.content
+            cut = found.next
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The tables that a page is of.
+
+    Attributes
+    ----------
+    tables
+        Each table's place, and its counts, deviations and intervals as they are stored.
+    skipped, cells, total
+        How many of their first cells are before the page; how many they have, and all that are
+        asked for.
+    names
+        The columns of all tables that are asked for.
+    """
+
+    tables: Sequence[tuple[int, Sequence[Mapping[str, Any]]]]
+    skipped: int
+    cells: int
+    total: int
+    names: Sequence[str]
+
+
+def taken_of(record: ReleaseRecord, cut: Cut) -> Taken:
+    """Return the tables of a stored release that a page is of, without reading the others' cells.
 
     Raises
     ------
@@ -101,20 +151,32 @@ def page_of(record: ReleaseRecord, cut: Cut) -> CellPage:
         ``invalid-request``.
     """
     answer = answer_of_stored(record, "release")
-    if "tables" not in answer["value"]:
-        return _of_groups(answer, cut)
-    tables = answer["value"]["tables"]
+    parts = [answer["value"], answer["noise"]["std"], answer["noise"]["interval_95"]]
+    tables = parts[0]["tables"]
     if cut.table is not None and cut.table >= len(tables):
         raise invalid_request("table", f"the release has {len(tables)} tables, counted from 0")
     places = range(len(tables)) if cut.table is None else [cut.table]
-    total = sum(len(tables[place]["cells"]) for place in places)
-    found = islice(_cells(answer, places), cut.after, cut.after + cut.limit)
-    if cut.format == "jsonl":
-        content = _lines(found)
-    else:
-        names = list(dict.fromkeys(name for place in places for name in tables[place]["columns"]))
-        content = _csv(names, found)
-    return _page(content, cut, total)
+    ends = [*accumulate((cells_in(tables[place]) for place in places), initial=0)]
+    within = [
+        at
+        for at, (begin, end) in enumerate(pairwise(ends))
+        if begin < cut.after + cut.limit and end > cut.after
+    ]
+    taken = [places[at] for at in within]
+    return Taken(
+        tables=[(place, [part["tables"][place] for part in parts]) for place in taken],
+        skipped=cut.after - ends[within[0]] if within else 0,
+        cells=ends[within[-1] + 1] - ends[within[0]] if within else 0,
+        total=ends[-1],
+        names=list(dict.fromkeys(name for place in places for name in tables[place]["columns"])),
+    )
+
+
+def page_of(taken: Taken, cut: Cut) -> CellPage:
+    """Return some cells of the tables that they are of."""
+    found = islice(_cells(taken), taken.skipped, taken.skipped + cut.limit)
+    content = _lines(found) if cut.format == "jsonl" else _csv(taken.names, found)
+    return _page(content, cut, taken.total)
 
 
 def _page(content: str, cut: Cut, total: int) -> CellPage:
@@ -127,8 +189,15 @@ def _lines(found: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _of_groups(answer: Mapping[str, Any], cut: Cut) -> CellPage:
-    """Return some numbers of the answers of all groups: those that tables and data frames show."""
+def page_of_groups(record: ReleaseRecord, cut: Cut) -> CellPage:
+    """Return some numbers of the answers of all groups: those that tables and data frames show.
+
+    Raises
+    ------
+    Problem
+        ``invalid-request``.
+    """
+    answer = answer_of_stored(record, "release")
     if cut.table is not None:
         raise invalid_request("table", "is for tables that are not of groups")
     rows = rows_of(answer)
@@ -147,19 +216,17 @@ def _number(row: Row) -> dict[str, Any]:
     return dict(zip(_NUMBER, shown, strict=True))
 
 
-def _cells(answer: Mapping[str, Any], places: Sequence[int]) -> Iterator[dict[str, Any]]:
+def _cells(taken: Taken) -> Iterator[dict[str, Any]]:
     """Yield the cells of some tables, each with the law of its noise."""
-    value, noise = answer["value"], answer["noise"]
-    for place in places:
-        parts = [value, noise["std"], noise["interval_95"]]
-        own = [part["tables"][place]["cells"] for part in parts]
-        for cell, std, ends in zip(*own, strict=True):
-            low, high = ends["count"]
+    for place, (counts, stds, intervals) in taken.tables:
+        for index, cell in enumerate(counts["cells"]):
+            std = at(stds, ("cells", index, "count"))
+            low, high = at(intervals, ("cells", index, "count"))
             yield {
                 "table": place,
                 "cell": cell["cell"],
                 "count": cell["count"],
-                **dict(zip(_NOISE, (std["count"], low, high), strict=True)),
+                **dict(zip(_NOISE, (std, low, high), strict=True)),
             }
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
 from app.domain.problems import invalid_request
 from app.services.datasets.datasets import DatasetFacts, DatasetService
@@ -22,6 +22,7 @@ from app.services.plans.plans import PlanService
 from app.services.plans.questions import read_question, statistic_json
 from app.services.releases.releases import ReleaseService
 from app.store import ReleaseRecord
+from app.tidy.keys import read_answer
 from mechanisms.catalog import written_guarantee
 from mechanisms.combined import combine, combining_ms
 from mechanisms.composition import THEOREM, THEOREM_OF_ZCDP
@@ -202,7 +203,7 @@ def answer_of_stored(record: ReleaseRecord, place: str) -> dict[str, Any]:
     """
     if record.result is None:
         raise invalid_request(place, "the release has no result to derive from")
-    return cast(dict[str, Any], json.loads(record.result))
+    return read_answer(record.result)
 
 
 def _released(record: ReleaseRecord, answer: Mapping[str, object], schema: Schema) -> Released:

@@ -287,6 +287,9 @@ row_of_summary <- function(part, statistic, here) {
     })
   },
   tables = function(part, statistic, here) {
+    if (is.null(part$cells)) { # one number for all cells
+      return(list(below(here, "count", term = paste(unlist(part$columns), collapse = ":"))))
+    }
     lapply(seq_along(part$cells), function(index) {
       own <- labelled(below(here, "cells", index), part$cells[[index]]$cell)
       below(own, "count", term = "count")
@@ -353,7 +356,8 @@ at <- function(part, path) {
     there <- is.list(part) &&
       (if (is.character(step)) step %in% names(part) else step <= length(part))
     if (!there) {
-      return(NULL)
+      # a table may have one number in place of its cells: that of each
+      return(if (identical(step, "cells") && is.list(part)) part[[path[[length(path)]]]])
     }
     part <- part[[step]]
   }
