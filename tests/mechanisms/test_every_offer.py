@@ -13,7 +13,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -327,7 +327,7 @@ def spelled_out(noise: Noise, value: Any) -> Noise:
         return part
 
     std, interval = (cells(each, value) for each in (noise.std, noise.interval_95))
-    return replace(noise, std=std, interval_95=interval)
+    return Noise(std=std, interval_95=interval)
 
 
 def numbers(part: Any) -> Iterator[float]:
