@@ -100,6 +100,7 @@ def figure(rows: Sequence[Row], name: str, columns: Columns, say: Say = str) -> 
         What says its words in the language of a page; a file has them in English.
     """
     shown = [row for row in rows if ends_of(row) or row.note]
+    told = [*_with_intervals(shown)]
     if curves.of_groups(shown):
         curve, tall, said, count = curves.drawn(shown, labels_of(columns), say)
         return Figure(
@@ -108,7 +109,7 @@ def figure(rows: Sequence[Row], name: str, columns: Columns, say: Say = str) -> 
             caption=said,
             left_out=len(shown) - count,
         )
-    panels = [_said(panel, say) for panel in _cut(_panels(shown, columns))]
+    panels = [_said(panel, say) for panel in _cut(_panels(told, columns))]
     drawn = [line.row for panel in panels for line in panel.lines]
     if not any(map(ends_of, drawn)):
         return None
@@ -197,6 +198,18 @@ def _said(panel: _Panel, say: Say) -> _Panel:
             replace(line, heading=say(line.heading), name=say(line.name)) for line in panel.lines
         ],
     )
+
+
+def _with_intervals(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield rows, of a quantity with confidence intervals only those that have an interval.
+
+    A test has an estimate with its interval, and a statistic and a p-value, which have none and are
+    no amounts of what the estimate is of: on its axis they would be misread.
+    """
+    inferred = {statistic(row.key) for row in rows if row.confidence}
+    for row in rows:
+        if row.note or row.interval or statistic(row.key) not in inferred:
+            yield row
 
 
 def _cut(panels: Iterable[_Panel]) -> Iterator[_Panel]:

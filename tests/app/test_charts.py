@@ -301,3 +301,18 @@ def test_rates_are_drawn_against_one_another_with_the_diagonal() -> None:
     assert found.svg.count("<circle") == 3
     assert found.svg.count("<polygon") == 0
     assert "predicts nothing" in found.caption
+
+
+def test_a_statistic_and_a_p_value_are_not_on_the_axis_of_a_tests_estimate() -> None:
+    """They have no interval, and are no amounts of what the estimate is of."""
+    value = {"statistic": 1.06, "p_value": 0.3, "estimate": 1.28}
+    term = {"term": "estimate", "place": ["estimate"], "confidence_95": [-1.1, 3.7]}
+    rows = rows_of({"statistic": {"kind": "test"}, "value": value, "inference": {"terms": [term]}})
+    found = figure(rows, "Test", {})
+    assert found is not None
+    assert found.svg.count("<circle") == 1
+    assert found.left_out == 2
+    assert 'class="zero"' in found.svg
+    bare = figure(rows_of({"statistic": {"kind": "test"}, "value": value}), "Test", {})
+    assert bare is not None
+    assert bare.svg.count("<circle") == 3, "without any interval all are shown"
