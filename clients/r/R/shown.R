@@ -196,7 +196,9 @@ is_ratio <- function(frame) {
 #' A point for each number, with error bars: the 95% confidence interval where the answer has
 #' one, and otherwise where the number would have been without the noise. The axis says which.
 #' A preview shows the noise alone, around zero. A number that cannot be said has its bars alone.
-#' Of a regression with odds, rate or hazard ratios these are drawn, on a logarithmic axis.
+#' Of a regression with odds, rate or hazard ratios these are drawn, on a logarithmic axis. Of a
+#' summary each measure of a column has a panel, whose groups share an axis; of a test the estimate
+#' is drawn against 0.
 #'
 #' Survival is drawn as a step function with its band, and a ROC curve against the line of a score
 #' that predicts nothing, a colour for each group. Then `...` may hold `main` alone.
@@ -219,17 +221,69 @@ plot.desk_numbers <- function(x, intervals = c("auto", "confidence", "noise"), l
   if (length(curves)) {
     return(draw_curves(x, curves, list(...)$main))
   }
+  intervals <- match.arg(intervals)
   frame <- tidy(x)
+  settings <- list(...)
+  if (!is.null(at(x$value, "rows"))) {
+    return(draw_panels(frame, intervals, labels, settings))
+  }
   ratios <- any(is_ratio(frame)) && !"part" %in% names(frame)
   if (ratios) frame <- frame[is_ratio(frame), , drop = FALSE]
-  drawn <- drawn_of(frame, match.arg(intervals), labels)
+  drawn <- drawn_of(with_intervals(frame), intervals, labels)
   if (ratios) drawn <- within_reach(drawn)
+  main <- or_else(settings$main, paste0(x$statistic$kind, ", epsilon ", x$epsilon))
+  draw_rows(drawn, settings$xlim, main, ratios)
+}
+
+# Return the rows that have a confidence interval where any has one in a test: its statistic and
+# p-value are no amounts of what its estimate is of.
+with_intervals <- function(frame) {
+  known <- intersect(c("conf.low", "noise.low"), names(frame))
+  if (!"p_value" %in% frame$term || !"conf.low" %in% known) {
+    return(frame)
+  }
+  finite <- function(ends) is.finite(suppressWarnings(as.numeric(ends)))
+  has <- Reduce(`|`, lapply(frame[known], finite))
+  if (any(has)) frame[has, , drop = FALSE] else frame
+}
+
+# Draw a summary: a panel for each measure of a column, whose groups share an axis.
+draw_panels <- function(frame, intervals, labels, settings) {
+  what <- paste(frame$statistic, ifelse(frame$term == frame$statistic, "", frame$term))
+  what <- gsub("_", " ", trimws(what))
+  what <- factor(what, unique(what))
+  before <- graphics::par(
+    mfrow = grDevices::n2mfrow(nlevels(what)), mar = c(2.2, 4, 1.8, 0.8), oma = c(1.4, 0, 1.6, 0)
+  )
+  on.exit(graphics::par(before))
+  found <- lapply(levels(what), function(panel) {
+    own <- frame[what == panel, , drop = FALSE]
+    groups <- own[setdiff(names(own), c(.measures, "statistic", "term"))]
+    said <- groups[vapply(groups, function(cells) length(unique(cells)) > 1L, NA)]
+    called <- do.call(paste, c(unname(lapply(said, as.character)), list(sep = ", ")))
+    if (!length(said)) called <- rep("", nrow(own))
+    if (!is.null(labels)) called <- labels[what == panel]
+    drawn <- drawn_of(own, intervals, called)
+    if (nrow(drawn) == 0L) {
+      return(NULL)
+    }
+    draw_rows(drawn, settings$xlim, panel, FALSE)
+  })
+  if (all(vapply(found, is.null, NA))) {
+    stop("there are no numbers to draw yet", call. = FALSE)
+  }
+  graphics::mtext(settings$main, outer = TRUE, font = 2)
+  meant <- unique(unlist(lapply(found, attr, "meaning")))
+  graphics::mtext(paste(meant, collapse = "; "), side = 1, outer = TRUE, cex = 0.8)
+  invisible(do.call(rbind, found))
+}
+
+# Draw points with their bars, a row each, on one axis.
+draw_rows <- function(drawn, xlim, main, ratios) {
   if (nrow(drawn) == 0L) {
     stop("there are no numbers to draw yet", call. = FALSE)
   }
-  settings <- list(...)
-  across <- or_else(settings$xlim, range(drawn$estimate, drawn$low, drawn$high, na.rm = TRUE))
-  main <- or_else(settings$main, paste0(x$statistic$kind, ", epsilon ", x$epsilon))
+  across <- or_else(xlim, range(drawn$estimate, drawn$low, drawn$high, na.rm = TRUE))
   wide <- max(graphics::strwidth(drawn$label, units = "inches", cex = 0.9)) + 0.4
   before <- graphics::par(mai = replace(graphics::par("mai"), 2L, min(wide, 3)))
   on.exit(graphics::par(before))
@@ -238,7 +292,7 @@ plot.desk_numbers <- function(x, intervals = c("auto", "confidence", "noise"), l
   graphics::plot.window(
     xlim = across, ylim = c(0.5, nrow(drawn) + 0.5), log = if (ratios) "x" else ""
   )
-  if (ratios) graphics::abline(v = 1, col = "grey50")
+  graphics::abline(v = if (ratios) 1 else 0, col = "grey50")
   graphics::abline(h = rows, col = "grey90")
   known <- is.finite(drawn$low) & is.finite(drawn$high) & drawn$high > drawn$low
   graphics::arrows(

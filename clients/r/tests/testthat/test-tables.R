@@ -281,3 +281,30 @@ test_that("intervals and variances are R's own generics", {
   expect_error(vcov(plain), "inference = \"1/3\"", fixed = TRUE)
   expect_error(confint(plain), "intervals = \"noise\"", fixed = TRUE)
 })
+
+test_that("a summary has a panel for each measure of a column", {
+  row <- function(arm, column, measure, value) {
+    list(by = list(arm = arm), column = column, measure = measure, level = NULL, value = value)
+  }
+  rows <- list(
+    row("a", "wage", "mean", 44), row("b", "wage", "mean", 43),
+    row("a", "wage", "sd", 14), row("b", "wage", "sd", 11)
+  )
+  grDevices::pdf(NULL)
+  on.exit(grDevices::dev.off())
+  drawn <- plot(answered(list(rows = rows), statistic = list(kind = "summary"), epsilon = "1"))
+  expect_identical(drawn$estimate, c(44, 43, 14, 11))
+  expect_identical(drawn$label, c("a", "b", "a", "b"))
+  expect_identical(graphics::par("mfrow"), c(1L, 1L))
+})
+
+test_that("a test has its estimate alone on the axis", {
+  own <- list(term = "estimate", place = list("estimate"), std_error = 1, confidence_95 = list(-1, 3))
+  answer <- answered(
+    list(statistic = 1.06, p_value = 0.3, estimate = 1.28), statistic = list(kind = "test"),
+    epsilon = "1", inference = list(terms = list(own), method = "m")
+  )
+  grDevices::pdf(NULL)
+  on.exit(grDevices::dev.off())
+  expect_identical(plot(answer)$estimate, 1.28)
+})
