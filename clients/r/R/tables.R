@@ -357,7 +357,8 @@ at <- function(part, path) {
       (if (is.character(step)) step %in% names(part) else step <= length(part))
     if (!there) {
       # a table may have one number in place of its cells: that of each
-      return(if (identical(step, "cells") && is.list(part)) part[[path[[length(path)]]]])
+      last <- path[[length(path)]]
+      return(if (identical(step, "cells") && is.list(part) && is.character(last)) part[[last]])
     }
     part <- part[[step]]
   }

@@ -30,6 +30,17 @@ test_that("groups and cells are columns, and never taken for a measure", {
   expect_identical(tidy(answered(cells))$estimate, c(10, 4))
 })
 
+test_that("the noise of a table is that of each of its cells", {
+  cells <- list(
+    list(cell = list(sex = "f"), count = 10), list(cell = list(sex = "m"), count = 4)
+  )
+  tables <- list(tables = list(list(columns = list("sex"), cells = cells)), rows = 14)
+  thin <- list(tables = list(list(columns = list("sex"), count = 2.5)), rows = 0)
+  frame <- tidy(answered(tables, noise = list(std = thin, interval_95 = NULL)))
+  expect_identical(frame$noise, c(2.5, 2.5, 0))
+  expect_identical(tidy(answered(NULL, expected_error = thin))$expected.error, c(2.5, 0))
+})
+
 test_that("quantiles, matrices and parts have names of their own", {
   levels <- list(quantiles = list(list(level = "0.25", value = 1), list(level = "0.5", value = 2)))
   expect_identical(tidy(answered(levels))$term, c("level 0.25", "level 0.5"))
