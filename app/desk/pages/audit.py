@@ -29,7 +29,7 @@ from app.web.state import AppState
 router = router_of("audit")
 
 _HERE = "/desk/audit"
-_PAGE = 100
+_PAGE = 50
 _SEEN = 20
 _LATEST = 200
 _MOST_PAGES = 100_000  # what is skipped must fit 64 bits
