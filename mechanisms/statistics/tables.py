@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import partial
-from itertools import product
+from itertools import product, repeat
 from math import comb
 from typing import Any, ClassVar, Literal, Protocol, cast, runtime_checkable
 
@@ -71,6 +71,10 @@ Margins = Literal["all_one_way", "all_two_way", "all_three_way"] | tuple[tuple[s
 
 _ORDERS = {"all_one_way": 1, "all_two_way": 2, "all_three_way": 3}
 _MS_PER_TABLE = 0.25  # measured; of a plan
+
+
+MOST_LISTED = 10_000
+"""Of as many cells an answer lists each number with its cell, though all of a table's are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,19 +482,24 @@ class Tables(Question):
     def answer(self, schema: Schema, numbers: Mapping[ColumnSet, Any], rows: Any, /) -> Json:
         """Return an answer of numbers for the cells of each margin, and for the rows.
 
-        Of a margin whose numbers are :class:`Alike` it has one, in place of the cells.
+        Of a margin whose numbers are :class:`Alike` it has one, in place of the cells, if there are
+        more than :data:`MOST_LISTED` cells in all.
         """
-        axes, all_names = self.axes(schema), self.names(schema)
+        axes, all_names, workload = self.axes(schema), self.names(schema), self.workload(schema)
         tables: list[dict[str, Any]] = []
-        for margin in self.workload(schema).margins:
+        is_long = workload.cells > MOST_LISTED
+        for margin in workload.margins:
             names = [all_names[i] for i in margin]
-            if isinstance(numbers[margin], Alike):
-                tables.append({"columns": names, "count": numbers[margin].count})
+            counts = numbers[margin]
+            if isinstance(counts, Alike) and is_long:
+                tables.append({"columns": names, "count": counts.count})
                 continue
+            if isinstance(counts, Alike):
+                counts = repeat(counts.count, workload.size(margin))
             labels = product(*(axes[i].labels for i in margin))
             cells = [
                 {"cell": dict(zip(names, each, strict=True)), "count": number}
-                for each, number in zip(labels, numbers[margin], strict=True)
+                for each, number in zip(labels, counts, strict=True)
             ]
             tables.append({"columns": names, "cells": cells})
         return {"tables": tables, "rows": rows}

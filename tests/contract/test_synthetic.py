@@ -198,12 +198,13 @@ def test_cells_are_lines_page_by_page(curator: httpx.Client, parent: dict[str, A
         address = page.headers.get("link", "").removesuffix('>; rel="next"')[1:]
     cells = [
         {
-            "table": place, **cell, "noise_std": parent["noise"]["std"]["tables"][place]["count"],
+            "table": place, **cell, "noise_std": std["count"],
             "noise_low": ends["count"][0], "noise_high": ends["count"][1],
         }
         for place, table in enumerate(parent["value"]["tables"])
-        for cell, ends in zip(
+        for cell, std, ends in zip(
             table["cells"],
+            parent["noise"]["std"]["tables"][place]["cells"],
             parent["noise"]["interval_95"]["tables"][place]["cells"],
             strict=True,
         )

@@ -525,7 +525,7 @@ def test_tables_have_gaussian_noise_on_residuals(adjacency: Adjacency) -> None:
     assert all(each["count"] >= 0 for each in cells)
     pure = calibrate(TABLES, facts, EPSILON, mechanism="margins")
     assert pure.guarantee.definition == PURE
-    stds = [each.preview(9).std["tables"][0]["count"] for each in (plan, pure)]  # type: ignore[union-attr,index]
+    stds = [each.preview(9).std["tables"][0]["cells"][0]["count"] for each in (plan, pure)]  # type: ignore[union-attr,index]
     assert stds[1] / stds[0] == pytest.approx(float(other.comparison.split()[0]), rel=0.01)
 
 

@@ -98,13 +98,6 @@ def table(value: Any, *columns: str) -> dict[tuple[str, ...], Any]:
     return {tuple(each["cell"][name] for name in columns): each["count"] for each in found["cells"]}
 
 
-def std_of(outcome: Any, *columns: str) -> float:
-    """Return the standard deviation of the noise in each cell of a table."""
-    tables = outcome.noise.std["tables"]
-    (found,) = (each for each in tables if set(each["columns"]) == set(columns))
-    return float(found["count"])
-
-
 def require_agreement(value: Mapping[str, Any], *others: str) -> None:
     """Each place is the sum of the places in it, cell by cell."""
     tables = {level: table(value, level, *others) for level in LEVELS}
@@ -163,7 +156,7 @@ def test_raw_estimates_are_those_of_each_level() -> None:
         exact = np.array([*table(truth, level, "age").values()])
         found = np.array([[*table(each.value, level, "age").values()] for each in draws])
         assert draws[0].noise is not None
-        std = std_of(draws[0], level, "age")
+        std = next(iter(table(draws[0].noise.std, level, "age").values()))
         assert np.abs(found.mean(axis=0) - exact).max() < 4.5 * std / np.sqrt(150)
         assert np.sqrt(((found - exact) ** 2).mean()) == pytest.approx(std, rel=0.12)
 
@@ -184,7 +177,7 @@ def test_whole_counts_are_nearer_and_intervals_hold() -> None:
             inside += ((ends[:, 0] <= exact) & (exact <= ends[:, 1])).tolist()
             counts = np.array([*table(outcome.value, level, "age").values()])
             errors[level].append(np.mean((counts - exact) ** 2))
-            stds[level] = std_of(outcome, level, "age")
+            stds[level] = next(iter(table(outcome.noise.std, level, "age").values()))
     assert np.mean(inside) >= 0.95
     for level in LEVELS:
         assert np.sqrt(np.mean(errors[level])) < 0.95 * stds[level]

@@ -139,7 +139,7 @@ def test_the_rest_of_epsilon_is_for_the_tables() -> None:
         noise = calibrate(same, facts, Epsilon.parse(epsilon)).preview(None)
         assert noise is not None
         for own, other in zip(stored.noise.std["tables"], noise.std["tables"], strict=True):
-            ratio = own["count"] / other["count"]
+            ratio = own["cells"][0]["count"] / other["cells"][0]["count"]
             assert bounds[0] < ratio < bounds[1]
     assert calibrate(asked, facts, Epsilon.parse("4")).guarantee.epsilon == Epsilon.parse("4")
 
@@ -222,14 +222,15 @@ def test_gaussian_tables_that_are_selected_are_what_the_stated_noise_says(
             if names not in exact:
                 whole, _ = release(facts, Tables(columns=NAMES, margins=(names,)), epsilon="9000")
                 exact[names] = [cell["count"] for cell in whole.value["tables"][0]["cells"]]
-            for number, cell in zip(exact[names], table["cells"], strict=True):
+            cells = zip(exact[names], table["cells"], noise["cells"], strict=True)
+            for number, cell, std in cells:
                 errors.append(cell["count"] - number)
-                stated.append(noise["count"])
+                stated.append(std["count"])
     ratio = np.std(errors) / np.sqrt(np.mean(np.square(stated)))
     assert 0.6 < ratio < 1.1  # whole counts that agree are nearer than the estimates
     pure, _ = release(schema(adjacency), epsilon="1")
     assert pure.noise is not None
-    assert np.mean(stated) < 0.8 * pure.noise.std["tables"][0]["count"]
+    assert np.mean(stated) < 0.8 * pure.noise.std["tables"][0]["cells"][0]["count"]
 
 
 @in_one(
@@ -278,8 +279,8 @@ def test_what_follows_from_the_answer_reads_its_own_tables(
     assert again.value["tables"][0]["cells"] == table["cells"]
     assert stored.noise is not None
     assert again.noise is not None
-    std = stored.noise.std["tables"][0]["count"]
-    assert again.noise.std["tables"][0]["count"] == pytest.approx(std)
+    std = stored.noise.std["tables"][0]["cells"][0]["count"]
+    assert again.noise.std["tables"][0]["cells"][0]["count"] == pytest.approx(std)
     with pytest.raises(InvalidStatisticError):
         derive(ASKED, stored, facts)
     counted, _ = release(facts, Tables(columns=("d",), margins="all_one_way"), seed=9)

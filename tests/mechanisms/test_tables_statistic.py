@@ -169,7 +169,7 @@ def test_intervals_hold_the_exact_counts(raw: bool, epsilon: str) -> None:
         held.append(np.mean([inside for inside, _ in own]))
         widths += [width for _, width in own]
         std: Any = outcome.noise.std
-        wide += [table["count"] for table in std["tables"]]
+        wide += [each["count"] for table in std["tables"] for each in table["cells"]]
     assert np.mean(held) > 0.95 - 5 * np.std(held) / np.sqrt(len(held))
     assert np.mean(held) < 0.999 or not raw  # they are no wider than they need to be
     assert np.mean(widths) < 4.3 * np.mean(wide) + 1
@@ -230,8 +230,9 @@ def test_an_estimate_has_one_number_for_each_table(
     assert "c0 × c1" in found.usefulness.sentence
 
 
-def test_a_release_is_judged_by_the_noise_of_its_tables() -> None:
+def test_a_release_is_judged_by_the_noise_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors that are one number for a table are those of each of its cells."""
+    monkeypatch.setattr(tables, "MOST_LISTED", 0)
     outcome = release(ASKED, schema(), epsilon="4")
     thin: Any = outcome.noise.expected_error
     wide = {
@@ -258,8 +259,5 @@ def test_a_plan_says_how_long_it_takes() -> None:
     assert ASKED.planning_ms(schema(), "auto") < 100
     ranges: Any = ASKED.possible_ranges(schema(), 400.0)
     assert ranges["rows"] == [0.0, 400.0]
-    assert ranges["tables"][0] == {
-        "columns": ["region", "age"],
-        "count": [0.0, pytest.approx(5 * 400 / 12)],
-    }
+    assert ranges["tables"][0]["cells"][3]["count"] == [0.0, pytest.approx(5 * 400 / 12)]
     assert ASKED.answer_numbers(schema()) == 12 + 6 + 8 + 1
