@@ -326,7 +326,7 @@ def _title(key: Key, columns: Columns, path: Path, differ: Sequence[str]) -> str
     elif key.measure == "coefficient":
         title = marked("%(kind)s, coefficients", kind=words(key.kind))
     elif key.measure == "level":
-        title = of(_SEVERAL.get(key.kind, words(key.kind)), key.subject)
+        title = of(marked("quantiles"), key.subject)
     else:
         title = words(statistic(key))
     unit = columns.get(named[0], {}).get("unit_of_measure") if named else None
@@ -338,10 +338,6 @@ def _title(key: Key, columns: Columns, path: Path, differ: Sequence[str]) -> str
     if fixed := [text for step, text in path.items() if step not in (*differ, _PART, _TERM)]:
         title = Phrase("%(text)s (%(inside)s)", {"text": title, "inside": joined(fixed)})
     return title.capitalized()
-
-
-_SEVERAL = {"quantile": marked("quantiles")}
-"""What numbers at several levels are called together."""
 
 
 # What a chart has to have room for: numbers, and times as seconds

@@ -170,7 +170,10 @@ class _Twin:
 def _received(orders: socket.socket) -> Iterator[tuple[bytes, list[int]]]:
     """Yield orders until the other end goes; what an order comes with is closed after it."""
     while True:
-        how, descriptors, _, _ = socket.recv_fds(orders, 1, _MAX_DESCRIPTORS)
+        try:
+            how, descriptors, _, _ = socket.recv_fds(orders, 1, _MAX_DESCRIPTORS)
+        except ConnectionResetError:  # it went with something unread
+            return
         if not descriptors:
             return
         yield how, descriptors

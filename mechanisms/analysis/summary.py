@@ -266,7 +266,7 @@ class Summary(Question):
         return rows.Layout.of(
             stack,
             self._measured(wider),
-            counted=self._asked(Count()),
+            counted=self.counted_records(),
             schema=schema,
             labels=labels,
             columns={name: require_column(wider, name, "columns") for name in self.columns},
@@ -295,6 +295,10 @@ class Summary(Question):
             return None
         known = schema.known_rows
         return self.layout(schema).previewed(planned.noise, assumed if known is None else known)
+
+    def counted_records(self) -> Statistic:
+        """Return the count of the records that its rows are about, drawn or public."""
+        return cast(Statistic, self._asked(Count()))
 
     def estimated_as(self, schema: Schema, /) -> Sequence[tuple[int, Statistic]]:
         """Return the questions whose expected errors the rows have, each with its part's place.

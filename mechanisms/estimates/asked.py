@@ -142,6 +142,9 @@ _RECENT: deque[tuple[Asked, Plan]] = deque(maxlen=8)
 class EstimatedByRows(Sourced, Protocol):
     """A question drawn as a stack, whose rows have errors that follow from those of others."""
 
+    def counted_records(self) -> Statistic:
+        """Return the count of the records that its rows are about, drawn or public."""
+
     def estimated_as(self, schema: Schema, /) -> Sequence[tuple[int, Statistic]]:
         """Return the questions whose errors the rows have, each with its part's place."""
 

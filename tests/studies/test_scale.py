@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 
 from app.services.plans.questions import KINDS
+from studies.growth import growth
 from studies.scale import measuring, page, rows, run, store, work
 from studies.scale.fitting import model, slope
 from studies.scale.measuring import Measured
@@ -134,3 +135,10 @@ def test_it_is_run_once_however_it_is_typed(typed: list[str]) -> None:
     )
     benches = [line.split() for line in reported.stdout.splitlines() if "studies.bench" in line]
     assert [each[1:] for each in benches] == [["-m", "studies.bench", "scale"]]
+
+
+def test_growth_compares_with_more_and_more_data_sets(tmp_path: Path) -> None:
+    found = list(growth(tmp_path, [4, 24]))
+    assert [size for size, _ in found] == [4, 24]
+    assert all(0 < seconds < 1 for _, seconds in found)
+    assert list((tmp_path / "lineage" / "index").iterdir()), "most are found by the index"

@@ -21,11 +21,11 @@ from app.services.plans.wording import kinds_in_words
 from mechanisms.available import parts_by_column
 from mechanisms.contract import Outcome, Plan, Statistic
 from mechanisms.domain import Schema
+from mechanisms.estimates.asked import EstimatedByRows
 from mechanisms.estimates.assumptions import Assumptions, Spread
 from mechanisms.estimates.verdicts import Usefulness, Verdict
 from mechanisms.expressions.parsing import parse
 from mechanisms.expressions.presence import values_read
-from mechanisms.statistics.count import Count
 from mechanisms.statistics.facts.readings import Sourced
 from mechanisms.statistics.questions import stored_columns_read, viewed, weighed
 from mechanisms.statistics.stack import Stack
@@ -251,10 +251,9 @@ def _single(statistic: Statistic, schema: Schema) -> Sequence[Statistic]:
     if not isinstance(source, Stack):
         return [source]
     parts = [part.statistic for part in source.parts]
-    if source is statistic:
-        return parts
-    whole = cast(Any, statistic)
-    return [*parts, Count(where=whole.where, by=whole.by, derive=whole.derive)]
+    if isinstance(statistic, EstimatedByRows):
+        parts.append(statistic.counted_records())
+    return parts
 
 
 def _declared(name: str, columns: ColumnsSpec) -> Iterator[str]:
