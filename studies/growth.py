@@ -10,7 +10,6 @@ one office. Digests are written and indexed as the service does, in a folder tha
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 import tempfile
 import time
@@ -57,8 +56,11 @@ def digests_of(seed: int, key: bytes) -> bytes:
         }
     )
     digester = RowDigester(key, SPEC)
-    for _ in ingest(io.BytesIO(frame.write_csv().encode()), SPEC, digester=digester):
-        pass
+    with tempfile.TemporaryFile() as file:
+        frame.write_parquet(file)
+        file.seek(0)
+        for _ in ingest(file, SPEC, digester=digester):
+            pass
     return digester.finish().to_bytes()
 
 
