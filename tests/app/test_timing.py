@@ -108,6 +108,7 @@ def test_a_moment_that_has_just_passed_is_not_missed(late_ms: int) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_answers_of_one_tick_leave_in_the_order_of_their_arrival() -> None:
     async def ask(clock: PublicClock, number: int, work_s: float) -> None:
         async with clock.answer():

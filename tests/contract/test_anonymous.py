@@ -237,6 +237,7 @@ def statuses(client: httpx.Client, *paths: str, **options: Any) -> list[int]:
         return [each.result().status_code for each in asked]
 
 
+@pytest.mark.slow
 def test_an_address_that_asks_too_much_is_refused_and_nobody_else(tmp_path: Path) -> None:
     with (
         running(tmp_path / "data", anonymous_rate_limit_per_minute=60) as service,

@@ -254,6 +254,7 @@ def test_a_body_that_trickles_is_refused(service: Service, path: str) -> None:
     assert [path.name for path in service.data_dir.glob("tmp*")] == []
 
 
+@pytest.mark.slow
 def test_a_steady_upload_may_take_its_time(service: Service) -> None:
     """At the allowed rate an upload takes far longer than a body may without it."""
     spec = {

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -154,6 +155,7 @@ def of_problems() -> set[str]:
     return {text for kind in kinds for text in (kind.title, kind.meaning, kind.remedy)}
 
 
+@cache
 def texts() -> set[str]:
     """Return every text that pages show in the reader's language."""
     stated = of_mechanisms(MECHANISMS)
@@ -165,6 +167,7 @@ def catalogue_of(language: str) -> Catalog:
         return read_po(file, locale=language)
 
 
+@cache
 def translations(language: str) -> Mapping[str, str]:
     return {str(each.id): str(each.string) for each in catalogue_of(language) if each.id}
 
@@ -272,6 +275,7 @@ VALUES = {"name": "income (EUR), sex = f: 1", "names": "x and y", "provider": "t
 """By places whose values are no numbers."""
 
 
+@cache
 def sentences() -> list[str]:
     """Return the texts that services make sentences of."""
     found = {

@@ -228,6 +228,7 @@ def counts_of(days: Floats, died: Floats, clock_axis: Any, cells: int) -> Floats
     return np.bincount(place.astype(int), minlength=2 * cells).reshape(cells, 2).astype(float)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_bands_hold_the_curve_and_tests_their_level() -> None:
     axis, column = axis_of("days", COLUMNS["days"], TIMES), COLUMNS["days"]
