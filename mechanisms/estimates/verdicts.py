@@ -268,14 +268,14 @@ def _without_scale(
     ]
     if len(unscaled) + others == 1:
         text = worded(
-            "It depends on how large a difference matters: the expected error is %(errors)s."
+            "It depends on how large a difference matters: the expected error is %(names)s."
         )
     else:
         text = worded(
             "It depends on how large a difference matters. The largest of %(count)s expected "
-            "errors: %(errors)s."
+            "errors: %(names)s."
         )
-    sentence = text % {"count": len(unscaled) + others, "errors": listed(errors[:_MOST_NAMED])}
+    sentence = text % {"count": len(unscaled) + others, "names": listed(errors[:_MOST_NAMED])}
     if any(error > at(usual, name.path) for name, error in largest.values()):
         two = worded("Two numbers: as usual, and in the worst of several populations.")
         sentence = f"{sentence} {two}"

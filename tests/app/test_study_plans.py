@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from app.domain.problems import Problem
 from app.domain.reviews import Decision, PlanState, plan_key
-from app.store import inspecting
+from app.store import UnitOfWork, inspecting
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.reviewing.study_plans import PlanRecord
 from tests.app.ledgers import (
@@ -168,6 +169,24 @@ def test_a_conflict_is_reported_to_reviewers(ledger: Ledger) -> None:
     with ledger.store.reading() as r:
         assert [each.person for each in r.study_plans.votes_of(plan)] == [CURATOR, "person_rev"]
         assert r.notices.inbox(CURATOR, reviewer=True, before=None, limit=1)[0].event == "conflict"
+    assert ledger.store.verify().ok
+
+
+def test_comments_on_a_plan_are_listed_newest_first(ledger: Ledger) -> None:
+    plan = returned_plan(ledger)
+
+    def say(unit: UnitOfWork, text: str) -> None:
+        unit.comments.add(
+            study_plan=plan, turn=1, person=CURATOR, private=False, text=text, most_bytes=None
+        )
+
+    for text in ("a smaller sample?", "or fewer groups?"):
+        ledger.store.write(partial(say, text=text))
+    with ledger.store.reading() as r:
+        said = r.comments.page(before=None, limit=9)
+        earlier = r.comments.page(before=said[0].number, limit=9)
+    assert [each.text for each in said][:2] == ["or fewer groups?", "a smaller sample?"]
+    assert earlier == said[1:]
     assert ledger.store.verify().ok
 
 

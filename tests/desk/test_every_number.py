@@ -116,7 +116,7 @@ def answer_to(admin: httpx.Client, dataset: str) -> Callable[[str], httpx.Respon
     @cache
     def asked(question: str) -> httpx.Response:
         statistic, more = QUESTIONS[question]
-        return settled(admin, ask(admin, dataset, statistic, epsilon="2", **more))
+        return settled(admin, ask(admin, dataset, statistic, epsilon="4", **more))
 
     return asked
 

@@ -85,7 +85,7 @@ def starts(service: Service) -> Sequence[str]:
     with service.client() as admin:
         dataset = haushalte(admin)
         for question, (statistic, more) in QUESTIONS.items():
-            asked = ask(admin, dataset, in_german(statistic), epsilon="2", **more)
+            asked = ask(admin, dataset, in_german(statistic), epsilon="4", **more)
             answer = settled(admin, asked).json()
             assert answer.get("status") == "released", (question, answer)
             public = f"/v1/releases/{answer['id']}/publication"

@@ -452,10 +452,6 @@ class StudyPlansWriter(StudyPlans):
         """
         return self._decide(plan, PlanState.CHANGES_REQUESTED, principal=principal, reason=reason)
 
-    def comment(self, found: PlanRecord, *, actor: str, text: str, at: str) -> None:
-        """Let those whom a comment on a plan is for know of it."""
-        self._tell(Event.COMMENTED, found, actor=actor, reason=text, at=at)
-
     def _decide(
         self,
         plan: str,
