@@ -533,19 +533,19 @@ def _relative(count: int, *, all_of_it: bool) -> str:
     """Return the text about the largest error next to its own number, of so many."""
     if all_of_it:
         return (
-            worded("The expected error of %(name)s is %(error)s, more than all that was released.")
+            worded("The expected error is %(error)s (%(name)s), more than all that was released.")
             if count == 1
             else worded(
-                "Of %(count)s numbers %(name)s has the largest expected error next to its own "
-                "size: %(error)s, more than all that was released."
+                "The largest of %(count)s expected errors, next to the number's own size, is "
+                "%(error)s (%(name)s), more than all that was released."
             )
         )
     return (
-        worded("The expected error of %(name)s is %(error)s, %(share)s of what was released.")
+        worded("The expected error is %(error)s (%(name)s): %(share)s of what was released.")
         if count == 1
         else worded(
-            "Of %(count)s numbers %(name)s has the largest expected error next to its own size: "
-            "%(error)s, %(share)s of what was released."
+            "The largest of %(count)s expected errors, next to the number's own size, is "
+            "%(error)s (%(name)s): %(share)s of what was released."
         )
     )
 

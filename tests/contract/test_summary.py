@@ -95,7 +95,7 @@ def test_the_verdict_names_an_error_of_each_measure(curator: httpx.Client) -> No
     assert "mean of income" in before["sentence"]
     assert "sd of income" in before["sentence"]
     after = ask(curator, dataset, asked, epsilon="90").json()["usefulness"]
-    assert "next to its own size" in after["sentence"]
+    assert "next to the number's own size" in after["sentence"]
 
 
 @pytest.mark.parametrize(
