@@ -13,7 +13,7 @@ from a release of them. *Logistic* is the design of Awan and Wang (arXiv 2303.05
 are models that hold; counts are also of a variance above their mean. *Correlations* are of two
 columns of the housing file, whose rows are the population: data sets are drawn from them.
 
-``--verdicts`` shows whether a preview foresees uninformative intervals under add-remove, where it
+``--verdicts`` shows whether a preview expects uninformative intervals under add-remove, where it
 knows a bound of the rows alone: the verdict of a preview whose requested accuracy any numbers have,
 so that the intervals decide, and how many intervals of draws are open.
 """
@@ -528,7 +528,7 @@ def _beside(setting: Setting) -> Infer:
     return infer
 
 
-# Whether a preview foresees intervals that say nothing
+# Whether a preview expects intervals that say nothing
 
 JUDGED: tuple[Design, ...] = (
     Linear(rows=2_000, features=3, adjacency=ADD, loss="huber"),
@@ -545,7 +545,7 @@ _FOURTH = Fraction(1, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen:
+class Previewed:
     """A preview's verdict at each of :data:`PARTS`, and the share of intervals that are open."""
 
     design: Design
@@ -555,7 +555,7 @@ class Foreseen:
     open_share: float
 
 
-def foreseen(*, draws: int, seed: int = 1) -> Iterator[Foreseen]:
+def previewed(*, draws: int, seed: int = 1) -> Iterator[Previewed]:
     """Yield a row per design and epsilon, with and without what is typical of the columns."""
     for design, epsilon, stated in product(JUDGED, EPSILONS, (True, False)):
         rng = np.random.default_rng(seed)
@@ -567,7 +567,7 @@ def foreseen(*, draws: int, seed: int = 1) -> Iterator[Foreseen]:
         plan = _judged_plan(design.statistic, facts, epsilon)
         found = (plan.draw(design.sample(rng), system_randomness()) for _ in range(draws))
         terms = [term.open for each in found if each.inference for term in each.inference.terms]
-        yield Foreseen(
+        yield Previewed(
             design=design, epsilon=epsilon, stated=stated, verdicts=verdicts,
             open_share=float(np.mean(terms)),
         )  # fmt: skip
@@ -602,8 +602,8 @@ def _verdict(statistic: Statistic, facts: Schema, epsilon: str) -> str:
     return warned(Usefulness("good", "Good."), details).verdict
 
 
-def _print_foreseen(draws: int) -> None:
-    for row in foreseen(draws=draws):
+def _print_previewed(draws: int) -> None:
+    for row in previewed(draws=draws):
         stated = "typical stated" if row.stated else "nothing stated"
         sys.stdout.write(
             f"{row.design.name:<30} {row.epsilon:>5} {stated:<15}"
@@ -619,7 +619,7 @@ def main() -> None:
     parser.add_argument("--verdicts", action="store_true", help="of previews on intervals")
     asked = parser.parse_args()
     if asked.verdicts:
-        _print_foreseen(asked.replicates)
+        _print_previewed(asked.replicates)
         return
     sys.stdout.write(
         f"{asked.replicates} data sets a row; coverage is wanted between {WANTED[0]} and "

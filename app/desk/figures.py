@@ -100,7 +100,7 @@ def figure(rows: Sequence[Row], name: str, columns: Columns, say: Say = str) -> 
         What says its words in the language of a page; a file has them in English.
     """
     shown = [row for row in rows if ends_of(row) or row.note]
-    told = [*_with_intervals(shown)]
+    charted = [*_with_intervals(shown)]
     if curves.of_groups(shown):
         curve, tall, said, count = curves.drawn(shown, labels_of(columns), say)
         return Figure(
@@ -109,7 +109,7 @@ def figure(rows: Sequence[Row], name: str, columns: Columns, say: Say = str) -> 
             caption=said,
             left_out=len(shown) - count,
         )
-    panels = [_said(panel, say) for panel in _cut(_panels(told, columns))]
+    panels = [_said(panel, say) for panel in _cut(_panels(charted, columns))]
     drawn = [line.row for panel in panels for line in panel.lines]
     if not any(map(ends_of, drawn)):
         return None

@@ -369,7 +369,7 @@ def enough_times(
 
 
 def _variance(column: Column, *, narrow: bool) -> float:
-    """Return a column's variance in half-widths of its bounds, beside a constant one."""
+    """Return a column's variance in half-widths of its bounds, next to a constant one."""
     if not isinstance(column, NumberColumn) or column.boolean:
         return _BOOLEAN
     half, stated = (column.upper - column.lower) / 2, column.typical

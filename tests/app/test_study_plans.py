@@ -209,9 +209,9 @@ def test_a_returned_plan_is_edited_and_sent_again(ledger: Ledger) -> None:
     assert (again.decided_by, again.reason) == (None, None)
     with ledger.store.reading() as r:
         versions = r.study_plans.versions(again)
-        told = r.notices.inbox(CURATOR, reviewer=True, before=None, limit=9)
+        inbox = r.notices.inbox(CURATOR, reviewer=True, before=None, limit=9)
     assert [(each.version, each.amount) for each in versions] == [(1, 5), (2, 2)]
-    assert [each.event for each in told] == ["revised", "changes_requested", "asked"]
+    assert [each.event for each in inbox] == ["revised", "changes_requested", "asked"]
     assert ledger.store.verify().ok
 
 
