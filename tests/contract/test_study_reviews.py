@@ -363,7 +363,7 @@ def test_a_returned_plan_is_withdrawn_and_not_deleted(people: People, dataset: s
 
 
 def test_two_approved_plans_do_not_overspend_together(people: People, dataset: str) -> None:
-    """Two approved plans that do not both fit: the budget holds, in whatever order they are drawn."""
+    """Two approved plans that do not both fit: the budget holds whichever is drawn first."""
     large = [{"statistic": MEAN, "epsilon": "1.5"}, {"statistic": MEAN, "epsilon": "1.25"}]
     plans = [approved(people, dataset, questions=large) for _ in range(2)]
     wanted = [(plan, place) for plan in plans for place in (0, 1)] * 3
