@@ -296,7 +296,7 @@ def test_what_does_not_fit_is_refused_at_its_place(
 # People with several rows
 
 PERSONS = "person,x,w,r0,r1\n" + "".join(
-    f"{place // 2},{place % 7},1,{2 * (place // 2 % 2)},{2 - 2 * (place // 2 % 2)}\n"
+    f"sampled {place // 2},{place % 7},1,{2 * (place // 2 % 2)},{2 - 2 * (place // 2 % 2)}\n"
     for place in range(60)
 )
 OF_PERSONS: dict[str, Any] = {
