@@ -64,6 +64,7 @@ from mechanisms.domain import PART_ASSUMED, Schema
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.filtered import FilteredDraw
 from mechanisms.gaussian.noise import AddedGaussian
+from mechanisms.inference.bought import WithInference
 from mechanisms.knorm import AddedNoise, Additive, CountedCells, ReadCounts, plan_counts
 from mechanisms.parted import parts_of
 from mechanisms.privacy import Adjacency, Guarantee, PrivacyLoss, split
@@ -123,7 +124,9 @@ def plan_grouped(
     if isinstance(statistic, ReadFromCounts):
         return _plan_counts(statistic, parting, schema, epsilon, norm)
     replaced = schema.adjacency is Adjacency.REPLACE_ONE
-    if replaced and isinstance(statistic, CellStatistic):
+    # with errors by the design each group's count is a release of its own
+    apart = isinstance(calibrate, WithInference)
+    if replaced and not apart and isinstance(statistic, CellStatistic):
         return _plan_jointly(calibrate, statistic, schema, epsilon, norm)
     if replaced and isinstance(statistic, GroupedAdditive) and isinstance(calibrate, Additive):
         jointly = _plan_sums(calibrate, statistic, schema, epsilon, norm)

@@ -19,6 +19,7 @@ from mechanisms.inference.bought import NOT_FOR_SEVERAL
 from mechanisms.inference.design import MOST_SUMS, aims_of, sums_of
 from mechanisms.privacy import PURE, ZCDP, Adjacency, Epsilon, Protected
 from mechanisms.sketches import ArrayData
+from mechanisms.statistics.cells.parting import Bands
 from mechanisms.statistics.conditions import Condition
 from mechanisms.statistics.count import Count
 from mechanisms.statistics.mean import Mean
@@ -302,6 +303,24 @@ def test_a_domain_has_its_own() -> None:
     theta = (w * x)[inside].sum() / w[inside].sum()
     most = ((w * (x - theta))[inside] ** 2).sum() ** 0.5 / w[inside].sum()
     assert term_of(some, by_strata, values).std_error == pytest.approx(most, rel=0.01)
+
+
+@pytest.mark.parametrize("adjacency", BOTH)
+@pytest.mark.parametrize("asked", ASKED, ids=KINDS)
+def test_each_group_has_its_own(asked: Any, adjacency: Adjacency) -> None:
+    """Under replace-one too, where the counts of groups are else drawn as one histogram."""
+    values = sample(np.random.default_rng(4), 40, 3.0)
+    inside = values["x"] > 40
+    schema = schema_of(adjacency, len(inside), REPLICATES, STRATA)
+    by = (Bands(column="y", edges=(-5, 0.5, 5)),)
+    values["y"] = np.where(inside, 1.0, 0.0)
+    plan = calibrate(replace(asked, by=by), schema, Epsilon.parse(HUGE), inference=SHARE)
+    again = read_plan(json.loads(json.dumps(written_plan(plan))), replace(asked, by=by), schema)
+    outcome = again.draw(data_of(schema, values), seeded_randomness(1)).settled()
+    assert outcome.inference is not None
+    for term, of in zip(outcome.inference.terms, (~inside, inside), strict=True):
+        exact = by_hand(values, asked, replicates=True, of=of) ** 0.5
+        assert term.std_error == pytest.approx(exact, rel=0.03)
 
 
 # Noise

@@ -45,7 +45,7 @@ from mechanisms.statistics.total import Sum
 from mechanisms.statistics.variance import Variance
 from mechanisms.testing import seeded_randomness
 from tests.mechanisms.offers import ADD, REPLACE, Record
-from tests.mechanisms.test_every_offer import Case, every_offer
+from tests.mechanisms.test_every_offer import CASES, Case, every_offer
 from tests.mechanisms.test_every_selection import EPSILON, plan_of, records
 from tests.tiers import in_one
 
@@ -367,6 +367,26 @@ def test_what_cannot_be_asked_says_what_can(
     with pytest.raises(InvalidStatisticError, match=words) as caught:
         calibrate(statistic, schema_of(REPLACE, optional), SURE)
     assert caught.value.field_name == place
+
+
+def test_every_statistic_that_needs_all_its_columns_refuses_to_split_them() -> None:
+    """Also one whose columns are no field of its own, such as the time and event of a curve."""
+    firsts = {case.proof.statistic.kind: case for case in reversed(CASES)}
+    answered = set()
+    for kind, case in firsts.items():
+        if not isinstance(case.proof.statistic, Question):
+            continue  # a stack says it of each part
+        wanted = replace(case.proof.statistic, missing="available")
+        schema = case.proof.schema(case.adjacency, 3)
+        kept = replace(schema, optional=frozenset(schema.columns))
+        if kind in {"mean", "sum", "variance", "std"}:
+            plan_of(case, wanted, kept)
+            answered.add(kind)
+            continue
+        with pytest.raises(InvalidStatisticError) as refusal:
+            plan_of(case, wanted, kept)
+        assert refusal.value.field_name == "missing", kind
+    assert len(answered) == 4
 
 
 def test_a_condition_has_a_value_or_asks_whether_there_is_one() -> None:

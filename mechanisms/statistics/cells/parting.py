@@ -208,9 +208,13 @@ def columns_named(statistic: object) -> tuple[str, ...]:
 
 
 def is_of_each_column(statistic: object) -> bool:
-    """Return whether each column's number is about the records that have a value of that column."""
+    """Return whether each column's number is about the records that have a value of that column.
+
+    A statistic that is not made column by column is refused for asking so, not split.
+    """
     columns = getattr(statistic, "columns", ())
-    return getattr(statistic, "missing", None) == "available" and len(columns) > 1
+    asked = getattr(statistic, "missing", None) == "available" and len(columns) > 1
+    return asked and bool(getattr(statistic, "column_by_column", False))
 
 
 @dataclass(frozen=True, slots=True)
