@@ -35,6 +35,7 @@ from app.client.tables import (
     rows_of,
     summary_of,
 )
+from app.tidy.names import said_of
 from app.tidy.printed import Printed, printed_any
 
 # Values as the service reads them: in the JSON of a question, and in the cells of a data frame
@@ -250,7 +251,7 @@ class Numbers(Answer):
     @property
     def about_records(self) -> tuple[str, ...]:
         """Return what has to be shown with the numbers, a sentence each; often nothing."""
-        return (*self.about_missing, *self.about_weights)
+        return said_of(self.members)
 
     def rows(self) -> list[Row]:
         """Return the numbers as tidy rows, each a dictionary.

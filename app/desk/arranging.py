@@ -19,7 +19,7 @@ from starlette.requests import Request
 from app.desk.figures import Columns, Figure, Say, figure
 from app.domain.problems import Problem
 from app.tidy.keys import StoredTables, at, cells_in
-from app.tidy.names import Labels, all_of, label, labels_of, marked
+from app.tidy.names import Labels, all_of, label, labels_of, marked, narrowed
 from app.tidy.pivots import FILES, Pivot, pivots_of
 from app.tidy.printed import Printed, printed
 from app.tidy.rows import Row, notes_of, rows_of
@@ -196,12 +196,12 @@ def numbers_of(
     else:
         rows = drawn = rows_of(answer)
         more = max(0, len(rows) - MOST_ROWS)
-    table = printed(answer, columns)
-    pivots = pivots_of(drawn, columns, wanted.across) if table is None else ()
+    table, said = printed(answer, columns), narrowed(answer.get("statistic") or {})
+    pivots = pivots_of(drawn, columns, wanted.across, said) if table is None else ()
     return Numbers(
         rows=rows[:MOST_ROWS],
         more=more,
-        figure=figure(drawn, say(name), columns, say),
+        figure=figure(drawn, say(name), columns, say, said),
         confident=any(row.confidence is not None for row in rows),
         notes=notes_of(rows),
         labels=labels_of(columns),

@@ -41,9 +41,12 @@ def of_groups(rows: Sequence[Row]) -> Mapping[tuple[object, ...], Places]:
 
 
 def drawn(
-    rows: Sequence[Row], labels: Labels, say: Callable[[str], str]
+    rows: Sequence[Row], labels: Labels, say: Callable[[str], str], about: str = ""
 ) -> tuple[Sequence[Markup], int, str, int]:
-    """Return the parts of the curves' picture, its height, its caption, and how many it shows."""
+    """Return the parts of the curves' picture, its height, its caption, and how many it shows.
+
+    ``about`` says which records they are of, where that is to be said.
+    """
     curves = [*of_groups(rows).values()]
     parts: list[Markup] = []
     rates = all("true_positive" in names for each in curves for _, names in each)
@@ -53,7 +56,9 @@ def drawn(
         across = Scale(min(0.0, *ends), max(ends), _LEFT, _RIGHT)
     size = 1 if rates else TOGETHER
     panels = [curves[at : at + size] for at in range(0, len(curves), size)][:MOST]
-    top = 0
+    top = _TITLE if about else 0
+    if about:
+        parts.append(_text(0.0, _TITLE - 8, say(about)))
     for panel in panels:
         parts += _legend([_title(each, labels, say) for each in panel], top)
         top += _TITLE * len(panel) + _HEIGHT
@@ -69,7 +74,7 @@ def drawn(
             "which hold at all thresholds together; grey line: a score that predicts nothing."
         )
         if rates
-        else marked("Line: survival; shaded: its 95% band, sampling and noise together.")
+        else _STEPS[any(row.confidence for row in rows)]
     )
     return parts, top, said, shown
 
@@ -101,16 +106,25 @@ _TITLES = {True: marked("True against false positives"), False: marked("Survival
 """What a curve without groups is called, by whether it is one of rates."""
 
 
+_STEPS = {
+    True: marked("Line: survival; shaded: its 95% band, sampling and noise together."),
+    False: marked("Line: survival."),
+}
+"""What a curve that falls in steps shows, by whether it has a band."""
+
+
 def _steps(places: Places, across: Scale, up: Scale, style: int) -> Iterator[Markup]:
     """Yield a band and a line that fall at each place."""
     survival = [(at, names["survival"]) for at, names in places if "survival" in names]
-    ends = [(1.0, 1.0), *(_ends(row) for _, row in survival)]
     heights = [1.0, *(float(row.estimate) for _, row in survival)]
     x = [across.low, *(at for at, _ in survival)]
     line = [(across.at(at), up.at(height)) for at, height in _stairs(x, heights)]
-    lower = [(across.at(at), up.at(low)) for at, low in _stairs(x, [low for low, _ in ends])]
-    upper = [(across.at(at), up.at(high)) for at, high in _stairs(x, [high for _, high in ends])]
-    yield _shape("polygon", "band", [*lower, *reversed(upper)], up, style)
+    if any(row.confidence for _, row in survival):
+        ends = [(1.0, 1.0), *(_ends(row) for _, row in survival)]
+        low, high = (_stairs(x, each) for each in zip(*ends, strict=True))
+        band = [*low, *reversed([*high])]
+        corners = [(across.at(at), up.at(height)) for at, height in band]
+        yield _shape("polygon", "band", corners, up, style)
     yield _shape("polyline", "line", line, up, style)
 
 

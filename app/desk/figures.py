@@ -38,6 +38,7 @@ from app.tidy.names import (
     statistic,
     statistic_of,
     where,
+    with_narrowed,
     words,
 )
 from app.tidy.pivots import in_unit
@@ -85,7 +86,9 @@ class Figure:
     left_out: int
 
 
-def figure(rows: Sequence[Row], name: str, columns: Columns, say: Say = str) -> Figure | None:
+def figure(
+    rows: Sequence[Row], name: str, columns: Columns, say: Say = str, said: str = ""
+) -> Figure | None:
     """Return the chart of an answer's numbers, or None where none can be drawn.
 
     Parameters
@@ -98,18 +101,20 @@ def figure(rows: Sequence[Row], name: str, columns: Columns, say: Say = str) -> 
         The columns that the answer is about, with their units and the labels of their values.
     say
         What says its words in the language of a page; a file has them in English.
+    said
+        Which records the numbers are about, and how much each counts: the titles say it.
     """
     shown = [row for row in rows if ends_of(row) or row.note]
     charted = [*_with_intervals(shown)]
     if curves.of_groups(shown):
-        curve, tall, said, count = curves.drawn(shown, labels_of(columns), say)
+        curve, tall, caption, count = curves.drawn(shown, labels_of(columns), say, said)
         return Figure(
             svg=_picture("100%", tall, name, curve),
             alone=_picture("720", tall, name, [_PAPER, *curve]),
-            caption=said,
+            caption=caption,
             left_out=len(shown) - count,
         )
-    panels = [_said(panel, say) for panel in _cut(_panels(charted, columns))]
+    panels = [_said(panel, say, said) for panel in _cut(_panels(charted, columns))]
     drawn = [line.row for panel in panels for line in panel.lines]
     if not any(map(ends_of, drawn)):
         return None
@@ -189,10 +194,10 @@ class _Panel:
         return any(isinstance(line.row.estimate, str) for line in self.lines)
 
 
-def _said(panel: _Panel, say: Say) -> _Panel:
-    """Return a panel with its words in the language of a page."""
+def _said(panel: _Panel, say: Say, said: str) -> _Panel:
+    """Return a panel with its words in the language of a page, and which records it is about."""
     return _Panel(
-        title=say(panel.title),
+        title=say(with_narrowed(panel.title, said)),
         unsaid=say(panel.unsaid),
         lines=[
             replace(line, heading=say(line.heading), name=say(line.name)) for line in panel.lines

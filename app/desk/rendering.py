@@ -25,9 +25,8 @@ from starlette.responses import HTMLResponse, Response
 from app.domain.policies import Right
 from app.domain.problems import Problem
 from app.services.people.keys import Caller
-from app.services.plans.missing import said_of_records
 from app.services.plans.wording import asked, asked_in_full
-from app.tidy.names import Phrase, marked, words
+from app.tidy.names import Phrase, marked, said_of, words
 from app.tidy.pivots import heat
 from app.tidy.rows import number, within
 from app.web.languages import (
@@ -194,7 +193,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "about": about,
     "asked": asked,
     "asked_in_full": asked_in_full,
-    "said_of_records": said_of_records,
+    "said_of": said_of,
     "capitalize": _capitalized,
     "measured": measured,
     "drawn": drawn,

@@ -268,6 +268,54 @@ def where(key: Key) -> Phrase:
     return all_of([*map(condition, key.where)], " and ")
 
 
+def narrowed(asked: Mapping[str, Any]) -> Phrase:
+    """Return which records a statistic is about and how much each counts; empty for all alike.
+
+    >>> where = [{"column": "age", "op": ">", "value": 5}]
+    >>> narrowed({"kind": "count", "where": where, "weights": "w"}), narrowed({"kind": "count"})
+    ('where age > 5, weighted by w', '')
+    """
+    found = []
+    if asked.get("where"):
+        conditions = all_of([*map(condition, asked["where"])], " and ")
+        found.append(marked("where %(condition)s", condition=conditions))
+    if asked.get("weights"):
+        found.append(marked("weighted by %(column)s", column=asked["weights"]))
+    return joined(found)
+
+
+def with_narrowed(text: str, said: str) -> str:
+    """Return what numbers are with what :func:`narrowed` says of their records."""
+    return Phrase("%(text)s, %(said)s", {"text": text, "said": said}) if said else text
+
+
+def said_of(answer: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what has to be shown with numbers of an answer, a sentence each; often nothing.
+
+    That is which records they are about, how much each counts, how missing values count, and what
+    an estimate is of where its name does not say it. ``answer`` has the members of a release, a
+    derivation, a dry run or a preview.
+
+    >>> said_of({"statistic": {"kind": "mean", "weights": "w"}, "about_missing": ["None is left."]})
+    ('Weighted by w.', 'None is left.')
+    """
+    asked, details = answer.get("statistic") or {}, answer.get("details") or {}
+    stack = [(at, part["statistic"]) for at, part in enumerate(asked.get("parts") or (), start=1)]
+    drawn = [each.get("details") or {} for each in details.get("parts") or ()]
+    return (
+        *(Phrase("%(said)s.", {"said": each.capitalized()}) for each in [narrowed(asked)] if each),
+        *(
+            marked("Part %(part)s: %(said)s.", part=at, said=each)
+            for at, part in stack
+            for each in [narrowed(part)]
+            if each
+        ),
+        *answer.get("about_missing", ()),
+        *answer.get("about_weights", ()),
+        *dict.fromkeys(each["estimates"] for each in (details, *drawn) if "estimates" in each),
+    )
+
+
 def of_part(text: Phrase, key: Key) -> Phrase:
     """Return a text with the conditions of a number's part, if it has any."""
     return (

@@ -41,6 +41,7 @@ from app.tidy.names import (
     own_term,
     statistic,
     statistic_of,
+    with_narrowed,
     words,
 )
 from app.tidy.office import EXCEL, WORD, word_document, workbook
@@ -219,7 +220,10 @@ def _run(names: Sequence[tuple[str, ...]], at: int, depth: int) -> int:
 
 
 def pivots_of(
-    rows: Sequence[Row], columns: Mapping[str, Mapping[str, Any]], across: str | None = None
+    rows: Sequence[Row],
+    columns: Mapping[str, Mapping[str, Any]],
+    across: str | None = None,
+    said: str = "",
 ) -> tuple[Pivot, ...]:
     """Return the tables of an answer: one for each statistic whose numbers have groups.
 
@@ -232,6 +236,8 @@ def pivots_of(
     across
         The dimension that shall be across, an empty text for none. Without it, it is the last one
         of at most :data:`MOST_ACROSS` values; a table that has no such dimension goes without.
+    said
+        Which records the numbers are about, and how much each counts: the titles say it.
     """
     found = []
     for _, part in groupby(rows, key=lambda row: row.key.part):
@@ -244,12 +250,15 @@ def pivots_of(
             like = [row for row in like if row.key.measure != "fit"]
             grouped = any(row.key.labels or row.key.kind in _MATRICES for row in like)
             tables = [like] if grouped else []
-        found += [_pivot(each, columns, across) for each in tables if each]
+        found += [_pivot(each, columns, across, said) for each in tables if each]
     return tuple(found)
 
 
 def _pivot(
-    rows: Sequence[Row], columns: Mapping[str, Mapping[str, Any]], across: str | None
+    rows: Sequence[Row],
+    columns: Mapping[str, Mapping[str, Any]],
+    across: str | None,
+    said: str,
 ) -> Pivot:
     labels = labels_of(columns)
     names = _numbers(rows, columns)
@@ -266,16 +275,16 @@ def _pivot(
         cells.setdefault(own, {})[path.get(over, "")] = row
     place = {each: {value: at for at, value in enumerate(values[each])} for each in down}
     heads = [*values[over]] if over else [""]
-    title = _title(rows, columns, varied=NUMBER in several or COLUMN in several)
+    short = title = _title(rows, columns, varied=NUMBER in several or COLUMN in several)
     fixed = [f"{each}={next(iter(values[each]))}" for each in values if each not in several]
     fixed = [each for each in fixed if not each.startswith((f"{NUMBER}=", f"{COLUMN}="))]
+    if fixed:
+        title = Phrase("%(title)s (%(fixed)s)", {"title": title, "fixed": ", ".join(fixed)})
     return Pivot(
-        title=Phrase("%(title)s (%(fixed)s)", {"title": title, "fixed": ", ".join(fixed)})
-        if fixed
-        else title,
+        title=with_narrowed(title, said),
         down=down,
         across=over,
-        heads=heads if over else [title],
+        heads=heads if over else [with_narrowed(short, said)],
         lines=[
             (own, [cells[own].get(head) for head in heads])
             for own in sorted(

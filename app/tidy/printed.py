@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.tidy.names import NO_LABELS, Labels, Phrase, joined, label, marked, titles_of
+from app.tidy.names import (
+    NO_LABELS,
+    Labels,
+    Phrase,
+    joined,
+    label,
+    marked,
+    said_of,
+    titles_of,
+)
 from app.tidy.office import word_document
 from app.tidy.pivots import IN_LATEX, IN_MARKDOWN, OF_NOISE, OF_POPULATION
 from app.tidy.rows import Interval, number, rows_of, within
@@ -22,10 +31,24 @@ from app.tidy.rows import Row as Number
 
 KIND = "summary"
 FIRST = marked("Characteristic")
-_NOTE = marked(
-    "SD: standard deviation. Intervals in brackets are 95% confidence intervals, sampling error "
-    "and privacy noise together."
-)
+_SD = marked("SD: standard deviation.")
+_OF_NOISE, _OF_POPULATION = "data", "population"
+_NOTE = {
+    frozenset[str](): _SD,
+    frozenset({_OF_POPULATION}): marked(
+        "SD: standard deviation. Intervals in brackets are 95% confidence intervals, sampling "
+        "error and privacy noise together."
+    ),
+    frozenset({_OF_NOISE}): marked(
+        "SD: standard deviation. Intervals in brackets are 95% noise intervals, for these records: "
+        "privacy noise alone, without sampling error."
+    ),
+    frozenset({_OF_NOISE, _OF_POPULATION}): marked(
+        "SD: standard deviation. Intervals in brackets are 95% confidence intervals, sampling "
+        "error and privacy noise together; those marked * are of privacy noise alone."
+    ),
+}
+"""The note of a summary, by what the intervals that it prints are of."""
 _NONE = "–"
 _ALL = marked("All")
 _MOST_LINES = 10_000
@@ -35,11 +58,22 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A printed table: its heads, its rows, whose first cell says what they are, and a note."""
+    """A printed table.
+
+    Attributes
+    ----------
+    heads, rows
+        Its cells; the first one of a row says what the others are.
+    note
+        What the numbers in a cell are.
+    about
+        What else has to be shown with the numbers, a sentence each: files have it below the note.
+    """
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    note: str = _NOTE
+    note: str
+    about: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return the table for a terminal."""
@@ -50,27 +84,32 @@ class Printed:
             for line in lines
         ]
         rule = "-" * max(map(len, written))
-        return "\n".join([written[0], rule, *written[1:], rule, self.note, ""])
+        return "\n".join([written[0], rule, *written[1:], rule, self._below, ""])
 
     def markdown(self) -> str:
         """Return the table as Markdown."""
         heads, *lines = self._translated(IN_MARKDOWN)
         rows = [heads, ["---"] * len(heads), *lines]
         table = "".join(f"| {' | '.join(line)} |\n" for line in rows)
-        return f"{table}\n{self.note}\n"
+        return f"{table}\n{self._below.translate(IN_MARKDOWN)}\n"
 
     def latex(self) -> str:
         """Return the table as LaTeX that needs no package."""
         heads, *lines = (" & ".join(line) + r" \\" for line in self._translated(IN_LATEX))
         columns = "l" + "c" * (len(self.heads) - 1)
+        below = self._below.translate(IN_LATEX)
         return "\n".join([
             r"\begin{table}", rf"\begin{{tabular}}{{{columns}}}", r"\hline", heads, r"\hline",
-            *lines, r"\hline", r"\end{tabular}", rf"\par {self.note}", r"\end{table}", "",
+            *lines, r"\hline", r"\end{tabular}", rf"\par {below}", r"\end{table}", "",
         ])  # fmt: skip
 
     def word(self) -> bytes:
         """Return the table as a Word document (.docx)."""
-        return word_document([(self.heads, self.rows, self.note)])
+        return word_document([(self.heads, self.rows, self._below)])
+
+    @property
+    def _below(self) -> str:
+        return " ".join(filter(None, (self.note, *self.about)))
 
     def _translated(self, escaped: Mapping[int, str]) -> list[list[str]]:
         return [[cell.translate(escaped) for cell in line] for line in (self.heads, *self.rows)]
@@ -99,9 +138,14 @@ def printed(
         place = (row["column"], row["measure"], row["level"])
         cells.setdefault(place, {})[name] = row
     counted = cells.get((None, "n", None), {})
+    shown = [each for each in (*rows, *contrasts) if each["measure"] in _WRITTEN]
+    kinds = frozenset(str(each["interval_of"]) for each in shown if each.get("interval"))
+    starred = _OF_NOISE if len(kinds) > 1 else ""
     return Printed(
         heads=(FIRST, *(_head(each, counted.get(each)) for each in groups), *pairs),
-        rows=tuple(_lines(cells, [*groups, *pairs], labels, titles_of(columns or {}))),
+        rows=tuple(_lines(cells, [*groups, *pairs], labels, titles_of(columns or {}), starred)),
+        note=_NOTE[kinds],
+        about=said_of(answer),
     )
 
 
@@ -125,6 +169,7 @@ def printed_any(
             for each in numbers
         ),
         note=" ".join(_NOTES[name] for name in facts if name in _NOTES),
+        about=said_of(answer),
     )
 
 
@@ -164,6 +209,7 @@ def _lines(
     names: Sequence[str],
     labels: Labels,
     titles: Mapping[str, str],
+    starred: str,
 ) -> Sequence[tuple[str, ...]]:
     found = []
     for (column, measure, level), own in cells.items():
@@ -181,7 +227,7 @@ def _lines(
         ]
         found.append(
             (head, *(_cell(measure, own.get(name), partner[name],
-                           [each.get(name) for each in quartiles]) for name in names))
+                           [each.get(name) for each in quartiles], starred) for name in names))
         )  # fmt: skip
     return found
 
@@ -194,7 +240,14 @@ _WRITTEN: Mapping[str, tuple[str, str]] = {
 """Measures that have a row: what it is called, and the measure that is in its cells too."""
 
 
-def _cell(measure: str, row: Row | None, other: Row | None, quartiles: Sequence[Row | None]) -> str:
+def _cell(
+    measure: str,
+    row: Row | None,
+    other: Row | None,
+    quartiles: Sequence[Row | None],
+    starred: str,
+) -> str:
+    """Return what a cell shows; ``starred`` are intervals of a kind that is marked."""
     if row is None or row["value"] is None:
         return _NONE
     interval = _interval(row)
@@ -209,9 +262,9 @@ def _cell(measure: str, row: Row | None, other: Row | None, quartiles: Sequence[
         text = _with(text, _range(write(each["value"]) for each in quartiles if each is not None))
     if interval is None:
         return text
-    return Phrase(
-        "%(text)s [%(interval)s]", {"text": text, "interval": _range(map(write, interval))}
-    )
+    star = "*" if row["interval_of"] == starred else ""
+    shown = {"text": text, "interval": _range(map(write, interval)), "star": star}
+    return Phrase("%(text)s [%(interval)s]%(star)s", shown)
 
 
 def _with(text: str, other: str) -> Phrase:

@@ -22,11 +22,13 @@ from mechanisms.statistics.designs.rows import CellRows, CodeRows, equations_of,
 from mechanisms.statistics.designs.scaling import design
 from mechanisms.statistics.linear_regression import LinearRegression
 from mechanisms.statistics.weights import Weights, weighing, weights_of
+from mechanisms.words import worded
 
-SQUARED = "the line of least squares, pulled towards 0 by the ridge"
-HUBER = (
-    "the line of least Huber's loss, pulled towards 0 by the ridge: where residuals are skewed, or "
-    "spread differently along a feature, it is the line of most records, not of the mean"
+SQUARED = worded("The line is that of least squares, pulled towards 0 by the ridge.")
+HUBER = worded(
+    "The line is that of least Huber's loss, pulled towards 0 by the ridge: where residuals are "
+    "skewed, or spread differently along a feature, it is the line of most records, not of the "
+    "mean."
 )
 
 

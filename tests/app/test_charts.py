@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from app.desk.charts import Scale
 from app.desk.curves import TOGETHER
 from app.desk.figures import MOST, Columns, figure
 from app.tidy.keys import Key
+from app.tidy.names import narrowed
 from app.tidy.rows import Row, rows_of, spaced, within
 from tests.tiers import in_one
 
@@ -284,6 +286,23 @@ def test_survival_curves_are_drawn_with_their_bands_in_one_panel() -> None:
     corners = [tuple(map(float, each.split(","))) for each in line[1].split()]
     assert corners[0][1] == corners[1][1] < corners[2][1]
     assert corners[1][0] == corners[2][0] == pytest.approx(12 + (95 - 12) / 4, abs=0.01)
+
+
+def test_curves_without_intervals_have_no_band_and_no_caption_that_says_so() -> None:
+    rows = [replace(row, confidence=None) for row in _curve(["a"], "time", survival=0.5)]
+    found = figure(rows, "Survival", {})
+    assert found is not None
+    assert "<polygon" not in found.svg
+    assert "<polyline" in found.svg
+    assert found.caption == "Line: survival."
+
+
+def test_pictures_say_which_records_they_are_of() -> None:
+    said = narrowed({"where": [{"column": "wave", "value": 2}], "weights": "w"})
+    for rows in (_curve(["a"], "time", survival=0.5), [mean("income", 3.0)]):
+        found = figure(rows, "t", UNITS, said=said)
+        assert found is not None
+        assert "where wave is 2, weighted by w" in " ".join(re.findall(r">([^<]+)<", found.alone))
 
 
 def test_more_curves_than_have_styles_of_their_own_take_further_panels() -> None:

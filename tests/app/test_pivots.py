@@ -191,6 +191,16 @@ def test_files_have_every_number_and_nothing_that_their_language_reads_as_its_ow
     assert not [line for line in latex if line.startswith("[")]
 
 
+def test_every_document_of_a_table_says_which_records_it_is_of() -> None:
+    found = pivots_of(MEANS[:1], COLUMNS, said="where age > 5, weighted by w")
+    words = "Mean of income [EUR] (sex=women), where age > 5, weighted by w"
+    assert found[0].title == words
+    assert found[0].heads == [words.replace(" (sex=women)", "")]
+    assert words.replace("[", r"\[").replace("]", r"\]").replace(">", r"\>") in as_markdown(found)
+    with ZipFile(BytesIO(as_word(found))) as archive:
+        assert b"weighted by w" in archive.read("word/document.xml")
+
+
 def test_a_workbook_has_numbers_with_all_digits_and_no_formulas() -> None:
     rows = [mean("=1+1", 1 / 3, sex="f"), mean("age", 2**53 + 1, sex="f")]
     content = as_excel(pivots_of(rows, {}))

@@ -10,6 +10,8 @@ from app.client.tables import html_of, lines_of
 from app.client.tables import rows_of as client_rows
 from app.desk.figures import figure
 from app.services.releases.public_moments import tidy_csv
+from app.tidy.names import said_of
+from app.tidy.printed import printed, printed_any
 from app.tidy.rows import Row, rows_of
 
 MATRIX: dict[str, Any] = {
@@ -229,3 +231,55 @@ def test_a_csv_file_has_a_column_for_each_part_of_a_key() -> None:
     assert {len(line) for line in lines} == {len(head)}
     (head, *_) = csv.reader(StringIO(tidy_csv(GROUPS)))
     assert head[:4] == ["statistic", "term", "by term", "b"]
+
+
+def _summary(*intervals_of: str) -> dict[str, Any]:
+    rows = [
+        {"by": {}, "column": f"c{at}", "level": None, "measure": "mean", "value": 5.0,
+         "interval": [4.0, 6.0], "interval_of": each}
+        for at, each in enumerate(intervals_of)
+    ]  # fmt: skip
+    return {"statistic": {"kind": "summary"}, "value": {"rows": rows}}
+
+
+def test_the_note_of_a_printed_table_says_what_its_intervals_are_of() -> None:
+    notes = {
+        kinds: printed(_summary(*kinds))
+        for kinds in (("population",), ("data",), ("population", "data"))
+    }
+    assert all(notes.values())
+    said = {kinds: table.note for kinds, table in notes.items() if table}
+    assert "sampling error and privacy noise together." in said["population",]
+    assert "privacy noise alone, without sampling error." in said["data",]
+    assert "marked * are of privacy noise alone" in said["population", "data"]
+    starred = [table.rows[0][1].endswith("*") for table in notes.values() if table]
+    assert starred == [False, False, False]
+    both = notes["population", "data"]
+    assert both is not None
+    assert [row[1][-2:] for row in both.rows] == ["6]", "]*"]
+
+
+def test_every_file_says_which_records_count_and_how_much() -> None:
+    asked = {"kind": "mean", "columns": ["a"], "weights": "w_1"}
+    answer: dict[str, Any] = {
+        "statistic": {**asked, "where": [{"column": "wave", "op": "==", "value": 2023}]},
+        "epsilon": "1",
+        "value": {"a": 5.0},
+        "about_missing": ["Records without a value of a are left out."],
+        "details": {"estimates": "It is a line."},
+    }
+    said = "Where wave is 2023, weighted by w_1. Records without a value of a are left out. It is a"
+    table = printed_any(answer)
+    assert table is not None
+    assert said in table.text()
+    assert said.replace("_", r"\_") in table.markdown()
+    assert said.replace("_", r"\_") in table.latex()
+    assert said in tidy_csv(answer)
+    stack = {"kind": "stack", "parts": [{"statistic": {"kind": "count"}}, {"statistic": asked}]}
+    assert said_of({"statistic": stack}) == ("Part 2: weighted by w_1.",)
+
+
+def test_a_note_in_latex_is_no_comment_from_its_percent_sign_on() -> None:
+    table = printed(_summary("population"))
+    assert table is not None
+    assert r"95\% confidence intervals" in table.latex()

@@ -104,11 +104,6 @@ def column_members(details: Mapping[str, Any]) -> dict[str, object]:
     return {name: details[name] for name in _MEMBERS if details.get(name)}
 
 
-def said_of_records(members: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what has to be shown with numbers of an answer, a sentence each; often nothing."""
-    return (*members.get("about_missing", ()), *members.get("about_weights", ()))
-
-
 def joined_members(all_details: Iterable[Mapping[str, Any]]) -> dict[str, object]:
     """Return the same of what is computed from several answers."""
     found: dict[str, Any] = {}

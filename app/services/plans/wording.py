@@ -43,6 +43,8 @@ def asked(statistic: Mapping[str, Any]) -> Phrase:
     'Cox regression of months, died on age'
     >>> asked({"kind": "test", "test": "welch", "columns": ["income"], "groups": "sex"})
     'Welch’s t test of income by sex'
+    >>> asked({"kind": "count", "by": ["sex"], "weights": "w"})
+    'count by sex, weighted'
     """
     if "parts" in statistic:
         return joined((asked(part["statistic"]) for part in statistic["parts"]), "; ")
@@ -53,6 +55,8 @@ def asked(statistic: Mapping[str, Any]) -> Phrase:
         features=_several(statistic.get("features") or ()),
         by=[_named(each) for each in (*compared, *(statistic.get("by") or ()))],
     )
+    if statistic.get("weights"):
+        text = marked("%(text)s, weighted", text=text)
     return marked("%(text)s, with conditions", text=text) if statistic.get("where") else text
 
 

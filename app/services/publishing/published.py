@@ -29,14 +29,13 @@ from urllib.parse import quote
 from app.domain.datasets import columns_json, derived_json
 from app.domain.problems import Problem, SignerLostError
 from app.services.datasets.datasets import DatasetFacts
-from app.services.plans.missing import said_of_records
 from app.services.plans.wording import asked, asked_in_full, columns_named
 from app.services.releases.receipts import Receipts
 from app.services.transparency.log import EntryProof, LogService
 from app.store import ReleaseRecord
 from app.store.publishing import PublicationRecord
 from app.tidy.keys import read_answer
-from app.tidy.names import Labels, Phrase, joined, labels_of, marked, words
+from app.tidy.names import Labels, Phrase, joined, labels_of, marked, said_of, words
 from app.tidy.rows import Row, rows_of
 from mechanisms.accounting import epsilon_of, units
 from mechanisms.catalog import written_guarantee
@@ -100,7 +99,7 @@ class Published:
     @property
     def about_records(self) -> tuple[str, ...]:
         """Return what it says of missing cells and of weights, a sentence each; often nothing."""
-        return said_of_records(self.answer)
+        return said_of(self.answer)
 
     @property
     def id(self) -> str:

@@ -33,9 +33,8 @@ from app.domain.problems import Problem
 from app.domain.releases import UNDECIDED, ReleaseState
 from app.domain.units import Schedule, response_schedule
 from app.services.plans.answers import LONGEST_DEADLINE_S, SHORTEST_DEADLINE_S, Job
-from app.services.plans.missing import said_of_records
 from app.store import ReleaseRecord, Store
-from app.tidy.names import NO_LABELS, Grouping, Labels, grouping, where
+from app.tidy.names import NO_LABELS, Grouping, Labels, grouping, said_of, where
 from app.tidy.pivots import csv_text
 from app.tidy.rows import Row, rows_of
 
@@ -62,7 +61,7 @@ def tidy_csv(answer: Mapping[str, Any]) -> str:
     """Return the numbers of a released answer as a CSV file with a line of names."""
     rows, labels = rows_of(answer), answer.get("labels", NO_LABELS)
     parts, groups = _of_parts(rows), _groups(rows, labels)
-    said = said_of_records(answer)
+    said = said_of(answer)
     return csv_text(
         csv_columns(rows, labels),
         (
