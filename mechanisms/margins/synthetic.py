@@ -1,9 +1,10 @@
 r"""Synthetic rows of a release of tables: typed values, and how near their tables are.
 
-Cells are drawn from a graphical model of the released tables (:mod:`mechanisms.tables.model`). A
-category is its text and a boolean its truth. A number is spread evenly within its cell: a whole
-number, a day or a second is any of the cell, others are decimals of three or four digits more than
-the cell's width has.
+Cells are drawn from a graphical model of the released tables (:mod:`mechanisms.tables.model`). It
+has some of them. Then rows are moved from cell to cell until they have all, as far as whole rows
+can (:func:`mechanisms.tables.records.moved_to`). A category is its text and a boolean its truth. A
+number is spread evenly within its cell: a whole number, a day or a second is any of the cell,
+others are decimals of three or four digits more than the cell's width has.
 
 *By group* each group's tables have a model of their own. A group has the share of the rows that it
 has of the released totals, to the nearest row. Its rows carry the values of the groups' columns.
@@ -39,11 +40,11 @@ from mechanisms.statistics.questions import Question
 from mechanisms.statistics.tables import MarginStatistic
 from mechanisms.tables.levels import Hierarchy
 from mechanisms.tables.model import MOST_COUNT, MOST_ROWS, GraphicalModel, cells_of, stream
-from mechanisms.tables.records import SCALE, quotas
+from mechanisms.tables.records import SCALE, moved_to, quotas
 from mechanisms.tables.workload import ColumnSet, Workload
 
 MOST_VALUES = 2_000_000
-"""Rows times columns: less than two seconds of one core."""
+"""Rows times columns: drawn in less than two seconds of one core, and moved in a few more."""
 
 _DIGITS = 3
 _MOST_PLACES = 300  # ten to this power is a float
@@ -51,6 +52,8 @@ _WHOLE_FLOATS = 1 << 53
 _INT64 = (1 << 63) - 1
 _MS_PER_MODEL = 5.0
 _MS_PER_VALUE = 6e-4  # measured; with its place in a file
+_MS_PER_MOVED = 3e-4  # of a row and a table
+_MOST_MS_MOVED = 4000.0  # after as many looks as are made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ class TableFit:
     Attributes
     ----------
     in_model
-        Whether the model has this table as it was released.
+        Whether the model that rows begin with has this table as it was released.
     total_variation
         Half the sum of absolute differences of all cells' shares.
     """
@@ -82,10 +85,10 @@ class SyntheticTable:
         The values of each column: texts, booleans, whole numbers or floats; dates and moments as
         ISO 8601 texts.
     links
-        Each column, and those that it depends on in the model; by group in that of any group, and
-        the groups' columns.
+        Each column, and those that it depends on in the model that rows begin with; by group in
+        that of any group, and the groups' columns.
     unmeasured
-        Pairs that no released table has: independent given the model.
+        Pairs that no released table has: related only as far as others imply it.
     left_out
         Columns of the question that no table has.
     """
@@ -131,10 +134,13 @@ def synthesize(
     above = frozenset(() if levels is None else levels.columns[:-1])
     margins = tuple(margin for margin in workload.margins if above.isdisjoint(margin))
     counts = [_counts_of(workload, each, raw=statistic.raw) for each in groups.values]
-    models = [GraphicalModel.fitted(Workload(workload.sizes, margins), each) for each in counts]
+    modelled = Workload(workload.sizes, margins)
+    models = [GraphicalModel.fitted(modelled, each) for each in counts]
     drawn = [
-        model.draw(share, own)
-        for model, share, own in zip(models, groups.shares(rows), groups.seeds(seed), strict=True)
+        moved_to(modelled, own, model.draw(share, begin))
+        for model, own, share, begin in zip(
+            models, counts, groups.shares(rows), groups.seeds(seed), strict=True
+        )
     ]
     if levels is not None:
         for each in drawn:
@@ -315,7 +321,8 @@ def _columns(statistic: MarginStatistic) -> int:
 def synthesizing_ms(statistic: MarginStatistic, schema: Schema, rows: int) -> float:
     """Return about how many milliseconds of one core it takes to make rows, and to write them."""
     models = max(about_groups(getattr(statistic, "by", ()), schema), 1)
-    return _MS_PER_MODEL * models + _MS_PER_VALUE * rows * _columns(statistic)
+    moved = min(_MS_PER_MOVED * rows * statistic.table_count, _MOST_MS_MOVED)
+    return _MS_PER_MODEL * models + _MS_PER_VALUE * rows * _columns(statistic) + moved
 
 
 def _counts_of(

@@ -107,6 +107,10 @@ class MarginStatistic(Protocol):
     def selecting(self) -> Fraction:
         """Return the share of epsilon that chooses the margins; 0 where they are stated."""
 
+    @property
+    def table_count(self) -> int:
+        """Return how many tables it asks for; to select from, where it selects."""
+
     def answered(self, value: Mapping[str, Any], /) -> MarginStatistic:
         """Return the question with the margins that an answer has."""
 
@@ -368,6 +372,13 @@ class Tables(Question):
         """Return the share of epsilon that chooses the margins; 0 where they are stated."""
         return Fraction(0) if self.select is None else as_written(self.select_share)
 
+    @property
+    def table_count(self) -> int:
+        """Return how many tables it asks for; to select from, where it selects."""
+        if self.margins not in _ORDERS:
+            return len(self.margins)
+        return comb(len(self.columns[:MOST_COLUMNS]), _ORDERS[self.margins])
+
     def answered(self, value: Mapping[str, Any], /) -> Tables:
         """Return the question with the margins that an answer has.
 
@@ -524,9 +535,7 @@ class Tables(Question):
 
     def planning_ms(self, _schema: Schema, _mechanism: str, /) -> float:
         """Return about how many milliseconds of one core a plan takes."""
-        most = len(self.columns[:MOST_COLUMNS])
-        tables = comb(most, _ORDERS[self.margins]) if self.margins in _ORDERS else len(self.margins)
-        return 2 + _MS_PER_TABLE * tables
+        return 2 + _MS_PER_TABLE * self.table_count
 
 
 def _spelled_places(totals: Mapping[str, int], column: Column | None) -> Mapping[str, int]:

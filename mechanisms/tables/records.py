@@ -52,6 +52,10 @@ disagreement are noise that it removes. Whole records are near it.
 people: as many of 1, 2, 4, ... each, so that light ones correct what heavy ones cannot. There are
 fewer records where noise is large.
 
+*Given records.* :func:`moved_to` begins the same fit at synthetic rows of a model, which has some
+of the margins, and ends near all of them. Few records move, so what no margin has stays the
+model's.
+
 *The same everywhere.* All numbers are integers, or floats that hold integers below 2**53 exactly.
 Sums do not depend on their order, sorting is stable, and pseudo-random orders come from an integer
 hash. E_A and W are floats, made of products, sums and quotients of two numbers, which IEEE 754
@@ -81,12 +85,15 @@ MOST_ROUNDS = 40
 LEAST_GAIN = 32
 FEWEST_RECORDS_FITTED = 1 << 13
 MOST_RECORDS_FITTED = 1 << 16
+MOST_LOOKS = 1 << 30
+"""Cells that are looked at while given records are moved: some seconds."""
 MOST_RECORDS = 1 << 32
 """A noisy number of records is cut off here, far above what is stored."""
 
 _CLOSE = 4  # share of the noise at which a fit is close enough
 _PER_ERROR = 64
 _MOST_LOOKS = 1 << 28  # of a round: some seconds
+_MISPLACED = 500  # one record in so many
 _AT_ONCE = 512  # records that move together: more take more rounds, fewer more time
 _SHARE_BITS = 24
 _FAR = 16  # targets are cut off at so many times the number of records
@@ -152,9 +159,39 @@ def fit_records(
     shrunk, shares = _drawn_in(workload, residuals, spreads, people)
     targets = [_target(workload, shrunk, margin, people) for margin in wanted]
     masses = shared_masses(people, _records(workload, wanted, spreads, people))
-    fit = _Fit(workload, wanted, targets, weights, masses)
+    codes = _independent_records(workload, wanted, targets, masses)
+    fit = _Fit(workload, (wanted, targets, weights), masses, codes)
     fit.run(_noise(workload, wanted, weights, shares, spreads) * SCALE**2 / _CLOSE)
     return FittedRecords(workload, fit.codes[:, :-1].copy(), masses)
+
+
+def moved_to(workload: Workload, counts: Mapping[ColumnSet, Integers], codes: Integers) -> Integers:
+    """Return records with the shares of these margins, by the fit that begins at given records.
+
+    It stops where about one record in :data:`_MISPLACED` is in a wrong cell of a margin, or one a
+    cell; or after :data:`MOST_LOOKS` looks.
+
+    Parameters
+    ----------
+    counts
+        Margins of whole numbers, none negative, of at most ``2**32`` together.
+    codes
+        The cell of each record in each column, shape (records, columns).
+    """
+    wanted, rows = workload.maximal(), len(codes)
+    targets = [_share_of(counts[margin].ravel(), rows) for margin in wanted]
+    masses = np.ones(rows, dtype=np.int64)
+    fit = _Fit(workload, (wanted, targets, [1] * len(wanted)), masses, codes)
+    cells = sum(map(len, targets))
+    apart = max(Fraction(1), Fraction(2 * rows * len(wanted), _MISPLACED * max(cells, 1)))
+    fit.run(cells * (SCALE * apart) ** 2, MOST_LOOKS)
+    return fit.codes[:, :-1].copy()
+
+
+def _share_of(counts: Integers, rows: int) -> Integers:
+    """Return a margin of so many records with the shares of another, in steps."""
+    people = max(int(counts.sum()), 1)
+    return (counts * (SCALE * rows) + people // 2) // people
 
 
 # Targets
@@ -318,6 +355,23 @@ def _records(
     return min(people, max(FEWEST_RECORDS_FITTED, most))
 
 
+def _independent_records(
+    workload: Workload,
+    wanted: Sequence[ColumnSet],
+    targets: Sequence[Integers],
+    masses: Integers,
+) -> Integers:
+    """Return records whose columns are independent, each with its own target."""
+    codes = np.zeros((len(masses), len(workload.sizes)), dtype=np.int64)
+    for i in _moving(workload, wanted):
+        place = next(p for p, B in enumerate(wanted) if i in B)
+        target = _summed(targets[place], workload, wanted[place], i)
+        order = np.argsort(_hashed(len(masses), i + 1), kind="stable")
+        ends = np.cumsum(quotas(target, int(masses.sum())))
+        codes[order, i] = np.searchsorted(ends, np.cumsum(masses[order]), side="left")
+    return codes
+
+
 def _root(number: Fraction) -> Fraction:
     return Fraction(isqrt(number.numerator * (1 << 40) // number.denominator), 1 << 20)
 
@@ -419,6 +473,11 @@ class _Axis:
     lines: tuple[Integers, Integers]
     weight: int
 
+    @property
+    def looks(self) -> int:
+        """Return at how many cells a record looks: the column's own, in each margin."""
+        return len(self.first) * int(self.places.shape[1])
+
     def bases(self, codes: Integers) -> Integers:
         """Return the cells that records would be in, were the column's own cell 0."""
         return self._offset(codes, self.first, self.strides)
@@ -441,54 +500,50 @@ class _Axis:
 
 
 class _Fit:
-    """Records, and the errors of all cells of their margins: ``SCALE T_B - M_B``, in steps."""
+    """Records, and the errors of all cells of their margins: ``SCALE T_B - M_B``, in steps.
+
+    ``wanted`` are the margins, their M_B in steps, flat, and their omega_B; ``codes`` is where the
+    records begin.
+    """
 
     def __init__(
         self,
         workload: Workload,
-        wanted: Sequence[ColumnSet],
-        targets: Sequence[Integers],
-        weights: Sequence[int],
+        wanted: tuple[Sequence[ColumnSet], Sequence[Integers], Sequence[int]],
         masses: Integers,
+        codes: Integers,
     ) -> None:
-        self.sizes, self.masses = workload.sizes, masses
+        self.masses = masses
+        margins, targets, weights = wanted
         starts = np.concatenate([[0], np.cumsum([len(each) for each in targets])])
         self.cell_weights = np.repeat(weights, np.diff(starts)).astype(np.int64)
         self.axes = {
-            i: _axis(workload, i, wanted, weights, starts)
-            for i in range(len(self.sizes))
-            if self.sizes[i] > 1 and any(i in B for B in wanted)
+            i: _axis(workload, i, margins, weights, starts) for i in _moving(workload, margins)
         }
         # one column more, of zeros, stands for columns that a margin lacks
-        self.codes = np.zeros((len(masses), len(self.sizes) + 1), dtype=np.int64)
-        for i in self.axes:
-            place = next(p for p, B in enumerate(wanted) if i in B)
-            self._begin(i, _summed(targets[place], workload, wanted[place], i))
-        made = count_margins(self.codes, Workload(workload.sizes, tuple(wanted)), masses)
-        self.errors = np.concatenate(
-            [SCALE * made[B].ravel() - each for B, each in zip(wanted, targets, strict=True)]
+        self.codes: Integers = np.column_stack([codes, np.zeros(len(codes), dtype=np.int64)])
+        made = count_margins(self.codes, Workload(workload.sizes, tuple(margins)), masses)
+        self.errors: Integers = np.concatenate(
+            [SCALE * made[B].ravel() - each for B, each in zip(margins, targets, strict=True)]
         )
-        self.weighted = self.errors * self.cell_weights
+        self.weighted: Integers = self.errors * self.cell_weights
 
-    def _begin(self, i: int, target: Sequence[int]) -> None:
-        """Give the records their cells in one column, independent of those in others."""
-        order = np.argsort(_hashed(len(self.masses), i + 1), kind="stable")
-        reached = np.cumsum(self.masses[order])
-        ends = np.cumsum(quotas(target, int(self.masses.sum())))
-        self.codes[order, i] = np.searchsorted(ends, reached, side="left")
-
-    def run(self, close: Fraction) -> None:
-        """Move records until they are close, or gain too little."""
+    def run(self, close: Fraction, looks: int | None = None) -> None:
+        """Move records until they are close, gain too little, or have looked at so many cells."""
         parts = max(1, len(self.masses) // _AT_ONCE)
         # heavy and light records in each part
         groups = [np.arange(part, len(self.masses), parts) for part in range(parts)]
-        before = self.distance()
+        each = sum(axis.looks for axis in self.axes.values())
+        before, looked = self.distance(), 0
         for _ in range(MOST_ROUNDS):
             if before <= close or not len(self.masses):
                 return
             for rows in groups:
                 for i in self.axes:
                     self._move(i, rows)
+                looked += each * len(rows)
+                if looks is not None and looked >= looks:
+                    return
             after = self.distance()
             if (before - after) * LEAST_GAIN < before:
                 return
@@ -542,6 +597,15 @@ class _Fit:
             if upto == len(masses) or upto >= 4 * max(count, 1):
                 return count, found
             done, upto = upto, min(2 * upto, len(masses))
+
+
+def _moving(workload: Workload, wanted: Sequence[ColumnSet]) -> list[int]:
+    """Return the columns of these margins that have several cells."""
+    return [
+        i
+        for i in range(len(workload.sizes))
+        if workload.sizes[i] > 1 and any(i in B for B in wanted)
+    ]
 
 
 def _axis(

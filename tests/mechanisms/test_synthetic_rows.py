@@ -19,7 +19,9 @@ from mechanisms.privacy import Adjacency
 from mechanisms.statistics.cells.axes import Step
 from mechanisms.statistics.cells.parting import Bands
 from mechanisms.statistics.tables import Tables
+from mechanisms.tables import records
 from mechanisms.tables.model import MOST_ROWS, GraphicalModel, cells_of, stream
+from mechanisms.tables.records import moved_to
 from mechanisms.tables.workload import Workload, count_margins
 from tests.tiers import in_one
 
@@ -82,7 +84,7 @@ def test_the_same_seed_makes_the_same_rows_on_every_machine() -> None:
     assert other.columns != found.columns
 
 
-GOLDEN = "853d76cd0de3a8b6699eb7d8350fce86e2f8252832c23b3558b546480b3fb0f9"
+GOLDEN = "cc2a9fea8fda9b252ce369a3710700e5fbeab53ba977ed9c9102f87a8d2e7a3c"
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -110,6 +112,34 @@ def test_a_dependence_reaches_columns_that_no_table_joins() -> None:
     assert distance(codes, broken.draw(20_000, 3), (0, 3), model.workload) > 0.2
     assert not broken.knows((1, 2))
     assert model.knows((1, 2))
+
+
+def test_rows_are_near_all_tables_not_those_of_a_tree_alone(monkeypatch: Any) -> None:
+    """Every column says something of every other one: a tree has three of six pairs."""
+    generator = np.random.default_rng(3)
+    common = generator.integers(0, 2, 6000)
+    codes = np.stack(
+        [np.where(generator.random(6000) < 0.6, common, 1 - common) for _ in range(4)], axis=1
+    )
+    codes[:, 3] = np.where(codes[:, 0] == codes[:, 1], codes[:, 0], codes[:, 3])
+    model = fitted(codes, (2, 2, 2, 2), 2)
+    workload = model.workload
+
+    def farthest(made: Any) -> float:
+        return max(distance(codes, made, each, workload) for each in workload.maximal())
+
+    for rows in (6000, 1000):
+        drawn = model.draw(rows, 7)
+        made = moved_to(workload, model.counts, drawn)
+        assert farthest(drawn) > 0.02, "negative control: what the tree lacks is there to be seen"
+        assert farthest(made) < 0.005
+        assert np.array_equal(made, moved_to(workload, model.counts, drawn))
+        # as few rows move as can
+        assert (made != drawn).any(axis=1).mean() < 0.25
+    monkeypatch.setattr(records, "MOST_LOOKS", 1)
+    drawn = model.draw(6000, 7)
+    once = moved_to(workload, model.counts, drawn)
+    assert 0 < (once != drawn).any(axis=1).sum() <= 512 * 2, "it stops after so many looks"
 
 
 def test_the_tree_has_the_most_information_of_all_trees() -> None:

@@ -625,7 +625,8 @@ class TableFitAnswer(Answer):
     columns: list[str]
     """The table's columns."""
     in_model: bool
-    """Whether the model has this table as released. Others follow from those that it has."""
+    """Whether the model that rows begin with has this table as released. Then rows are moved to all
+    tables."""
     total_variation: float
     """Half the sum of the absolute differences of all cells' shares: 0 for equal, 1 for disjoint
     ones."""

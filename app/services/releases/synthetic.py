@@ -42,8 +42,8 @@ MEDIA_TYPES: Mapping[Format, str] = {
 }
 STATEMENT = worded(
     "Synthetic rows, drawn from a model of the released tables: no row is of a real person. They "
-    "have the privacy guarantee of the release and cost nothing. The model has some of the tables "
-    "as they were released, and other relations of columns only as far as those imply them."
+    "have the privacy guarantee of the release and cost nothing. They are near the released "
+    "tables, and have other relations of columns only as far as those imply them."
 )
 _ONLY_TABLES = "only a release of tables has synthetic rows"
 _DTYPES: Mapping[str, Any] = {
