@@ -384,7 +384,6 @@ SETTINGS = (
         for rows, mechanism, share in (
             (1_000, "objective_perturbation", Fraction(1, 5)),
             (1_000, "objective_perturbation", _THIRD),
-            (1_000, "kng", _THIRD),
             (10_000, "objective_perturbation", _THIRD),
         )
     ),

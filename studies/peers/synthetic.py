@@ -62,7 +62,9 @@ ASKED = (
     Asked(data="acs", what=ROWS, algorithm="mst", draws=3, is_quick=True),
     Asked(data="acs", what=ROWS, algorithm="aim", draws=1),
     Asked(data="wages", what=ROWS, algorithm="mst", draws=2),
+    Asked(data="wages", what=ROWS, algorithm="aim", draws=1),
     Asked(data="adult", what=ROWS, algorithm="mst", draws=1),
+    Asked(data="adult", what=ROWS, algorithm="aim", draws=1),
 )
 """A draw of the peer takes half a minute of CPU time, and of Adult some minutes."""
 OWN_DRAWS = 20
