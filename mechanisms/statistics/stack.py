@@ -134,9 +134,12 @@ class Stack(Facts):
         self.exact_shares()
         cells = 0
         for index, part in enumerate(self.parts):
-            if isinstance(part.statistic, Stack):
+            kind = part.statistic.kind
+            if kind not in SINGLE_STATISTICS:  # read off others, or several itself
+                named = "another stack" if kind == self.kind else f"a {kind}"
                 raise InvalidStatisticError(
-                    "a stack cannot hold another stack", field_name=f"parts[{index}].statistic"
+                    f"a stack cannot hold {named}: ask for it alone",
+                    field_name=f"parts[{index}].statistic",
                 )
             try:
                 asked = viewed(part.statistic, schema)

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechanisms import composition
+from mechanisms.analysis.hypothesis import HypothesisTest
+from mechanisms.analysis.summary import Summary
 from mechanisms.catalog import MECHANISMS, calibrate
 from mechanisms.composition import THEOREM
 from mechanisms.contract import InvalidStatisticError, Statistic
@@ -223,6 +225,8 @@ BAD: list[tuple[Stack, str]] = [
     (Stack(parts=()), "parts"),
     (stack(*[(MEAN, 1)] * (MAX_PARTS + 1)), "parts"),
     (NESTED, "parts[0].statistic"),
+    (stack((HypothesisTest(test="t", columns=("x",)), 1)), "parts[0].statistic"),
+    (stack((Summary(columns=("x",)), 1)), "parts[0].statistic"),
     (stack((MEAN, 1), (MEAN, 0)), "parts[1].share"),
     (stack((MEAN, -1)), "parts[0].share"),
     (stack((MEAN, float("nan"))), "parts[0].share"),
