@@ -50,6 +50,16 @@ def revision_of(browsing: Browsing, release: str) -> Page:
     return browsing.open(page.links()["Change the request"])
 
 
+def test_a_sheet_names_columns_of_every_type(
+    curator: Browsing, asker: Asker, reviewed: str
+) -> None:
+    statistic = {"kind": "mean", "columns": ["income"], "by": ["region", "owner"]}
+    asked = ask(asker.program, reviewed, statistic, epsilon="0.5")
+    table = sheet_of(curator, str(asked.json()["id"])).tree.xpath("//table[contains(., 'Bounds')]")
+    rows = [" ".join(each.text_content().split()) for each in table[0].xpath("tbody/tr")]
+    assert rows == ["income0 to 100", "regionnorth, south", "ownertrue, false"]
+
+
 def test_what_waits_is_listed_and_approved(
     curator: Browsing, asker: Asker, reviewed: str, admin: httpx.Client
 ) -> None:
