@@ -40,6 +40,7 @@ from app.vault.vault import Vault
 
 __all__ = [
     "AuditService",
+    "Looked",
     "Verification",
     "Verified",
     "check_lineage",
@@ -58,6 +59,22 @@ class Verified:
     found: Verification
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is known of the ledger's soundness at a moment.
+
+    Attributes
+    ----------
+    last
+        What the last walk of this process has found; None: none has ended yet.
+    percent
+        How far a walk is that goes on, in steps of ten; None: none goes on.
+    """
+
+    last: Verified | None
+    percent: int | None
+
+
 class AuditService:
     """Shows entries and verifies chains and sums."""
 
@@ -67,6 +84,7 @@ class AuditService:
         self._turn = asyncio.Lock()
         self._last: Verified | None = None
         self._walk: asyncio.Task[Verification] | None = None
+        self._share = 0.0
 
     def entries(
         self, dataset: str, *, after: int, limit: int
@@ -94,23 +112,32 @@ class AuditService:
         # A second caller waits and checks again: it must see what was committed since.
         async with self._turn:
             at = now()
-            walk = partial(self._store.verify, signed=True, full=full)
+            self._advance(0.0)
+            walk = partial(self._store.verify, signed=True, full=full, progress=self._advance)
             found = await anyio.to_thread.run_sync(walk)
             if full or not found.ok:
                 self._last = Verified(at, found)
             return found
 
-    async def verified(self, *, wait_s: float, afresh: bool = False) -> Verified | None:
-        """Return what the last walk of this process found; the first time there is one.
-
-        A walk goes on when it takes longer than ``wait_s``; None: the first has not ended.
-        """
-        if self._walk is None and (afresh or self._last is None):
+    def begin(self) -> None:
+        """Begin a walk, unless one goes on."""
+        if self._walk is None:
             self._walk = asyncio.ensure_future(self.verify())
             self._walk.add_done_callback(self._walked)
+
+    async def look(self, *, wait_s: float) -> Looked:
+        """Return what is known of the ledger; the first look of a process begins a walk.
+
+        A walk goes on when it takes longer than ``wait_s`` seconds: most ledgers take less.
+        """
+        if self._last is None:
+            self.begin()
         if self._walk is not None:
             await asyncio.wait([self._walk], timeout=wait_s)
-        return self._last
+        return Looked(self._last, None if self._walk is None else 10 * int(10 * self._share))
+
+    def _advance(self, share: float) -> None:
+        self._share = share
 
     def _walked(self, done: asyncio.Task[Verification]) -> None:
         self._walk = None
@@ -237,7 +264,7 @@ class Report:
     meter, balance
         What it counts in, and what is spent, reserved and left.
     charges
-        The newest :data:`MOST_REPORTED` releases that were charged, newest first.
+        Releases that were charged, newest first, at most :data:`MOST_REPORTED`.
     more
         Whether there are older ones.
     """
@@ -274,8 +301,8 @@ class JournalService:
         ]
         return lines, len(entries) > limit
 
-    def report(self, account: str, *, caller: Caller) -> Report:
-        """Return what an account was used for.
+    def report(self, account: str, *, caller: Caller, skip: int, limit: int) -> Report:
+        """Return what an account was used for, with its charges after the first ``skip``.
 
         Raises
         ------
@@ -284,22 +311,19 @@ class JournalService:
         """
         if account in caller.hidden:
             raise Problem("not-found")
-        lines, more = self.page(
-            Wanted(account=account, kind=EntryKind.DEBIT), skip=0, limit=MOST_REPORTED
-        )
+        charged = Wanted(account=account, kind=EntryKind.DEBIT)
+        lines, more = self.page(charged, skip=skip, limit=min(limit, MOST_REPORTED))
         with self._store.reading() as reader:
             datasets = reader.datasets.of_account(account)
             if not datasets:
                 raise Problem("not-found")
-            balance, requests = reader.accounts.balance(account), dict[str, Mapping[str, Any]]()
-            for each in datasets:
-                page = reader.releases.page_of_heads(dataset=each.id, limit=MOST_REPORTED)
-                requests |= {head.id: json.loads(head.request) for head in page.records}
-            public = reader.publications.public(requests.keys())
+            balance = reader.accounts.balance(account)
+            heads = reader.releases.heads([line.entry.release or "" for line in lines])
+            public = reader.publications.public(heads.keys())
         charges = [
-            Charge(line=line, request=requests[release], public=release in public)
+            Charge(line=line, request=json.loads(head.request), public=head.id in public)
             for line in lines
-            if (release := line.entry.release) in requests
+            if (head := heads.get(line.entry.release or "")) is not None
         ]
         delta = delta_of(json.loads(datasets[0].spec).get("delta"))
         return Report(

@@ -24,7 +24,7 @@ from app.store.ledger.signing import KEY_NAME, ReceiptKey, SigningKey, record_ke
 from app.store.opening import Opened, Replica, ReplicaAwayError, open_database
 from app.store.unit_of_work import Reader, UnitOfWork, transaction
 from app.store.verification.marks import Mark
-from app.store.verification.verify import Verification, record_faults
+from app.store.verification.verify import Progress, Verification, record_faults
 from app.store.writer import QUEUE_LENGTH, Task, Writer
 
 T = TypeVar("T")
@@ -245,8 +245,12 @@ class Store:
         except (Problem, StoreError):
             _log.info("a note was not written")
 
-    def verify(self, *, signed: bool = False, full: bool = True) -> Verification:
+    def verify(
+        self, *, signed: bool = False, full: bool = True, progress: Progress | None = None
+    ) -> Verification:
         """Walk every chain, sum and result and compare the anchor; ``signed``: receipts too.
+
+        ``progress`` is called with the share that is done.
 
         Unless ``full``, a ledger of more than :data:`VERIFIED_WHOLE` entries is walked from the
         last sound verification of this process. Rows that are not as the entries say freeze
@@ -257,7 +261,11 @@ class Store:
             since = None
         with self.reading() as reader:
             found = reader.verify(
-                signed=signed, witness=self._guard.witness, marked=True, since=since
+                signed=signed,
+                witness=self._guard.witness,
+                marked=True,
+                since=since,
+                progress=progress,
             )
         self._sound = found.mark if found.entries > VERIFIED_WHOLE else None
         self._guard.check(found.mismatches)

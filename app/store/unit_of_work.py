@@ -56,7 +56,7 @@ from app.store.merkle_log.parts import CHECKPOINT, Log, LogWriter
 from app.store.merkle_log.stamps import Stamps, StampsWriter
 from app.store.publishing import Publications, PublicationsWriter
 from app.store.verification.marks import Mark
-from app.store.verification.verify import Verification, verify
+from app.store.verification.verify import Progress, Verification, verify
 
 _entry, _release, _dataset = tables.entry.c, tables.release.c, tables.dataset.c
 _TOLD = select(tables.entry).where(_entry.kind.not_in([RESULT, CHECKPOINT]))
@@ -130,6 +130,10 @@ class Journal:
         ):
             if value is not None:
                 query = query.where(column == value)
+        kinds = {*wanted.kinds, *filter(None, [wanted.kind])}
+        if wanted.account is None and kinds and not kinds & {*EntryKind}:
+            # Only the system has these: its acts have an index, and need not be looked for in all.
+            query = query.where(_entry.account == SYSTEM_ACCOUNT, text(tables.ACTS))
         if wanted.kinds:
             query = query.where(_entry.kind.in_([*wanted.kinds]))
         if wanted.until is not None:
@@ -235,6 +239,7 @@ class Reader:
         witness: Witness | None = None,
         marked: bool = False,
         since: Mark | None = None,
+        progress: Progress | None = None,
     ) -> Verification:
         """Walk every chain, sum and result; ``signed``: their receipts too. Ends the snapshot.
 
@@ -247,6 +252,7 @@ class Reader:
             witness=witness,
             marked=marked,
             since=since,
+            progress=progress,
         )
 
 

@@ -136,6 +136,8 @@ CREATE TABLE entry (
 
 CREATE INDEX ix_entry_acts ON entry (account, kind, seq) WHERE kind <> 'debit' AND kind <> 'reserve' AND kind <> 'unreserve' AND kind <> 'result' AND kind <> 'checkpoint'
 
+CREATE INDEX ix_entry_at ON entry (at)
+
 CREATE INDEX ix_entry_unreserve ON entry (release) WHERE kind = 'unreserve'
 
 CREATE TABLE leaf (
@@ -229,6 +231,8 @@ CREATE TABLE dataset (
     CONSTRAINT ck_dataset_rows CHECK (rows IS NULL OR rows >= 0)
 )
 
+CREATE INDEX ix_dataset_account ON dataset (account, number)
+
 CREATE UNIQUE INDEX ix_dataset_name ON dataset (name) WHERE status = 'active'
 
 CREATE TABLE dataset_edit (
@@ -300,6 +304,8 @@ CREATE INDEX ix_release_dataset ON release (dataset, number)
 
 CREATE INDEX ix_release_debited ON release (number) WHERE state = 'debited'
 
+CREATE INDEX ix_release_ended ON release (state, number) WHERE state <> 'reserved' AND state <> 'debited' AND state <> 'released'
+
 CREATE TABLE job (
     number BIGINT NOT NULL,
     deadline_s BIGINT NOT NULL,
@@ -326,6 +332,8 @@ CREATE TABLE publication (
     CONSTRAINT fk_publication_release FOREIGN KEY(release) REFERENCES release (id),
     CONSTRAINT ck_publication_withdrawn CHECK ((note IS NULL) = (withdrawn_at IS NULL) AND (withdrawn_by IS NULL) = (withdrawn_at IS NULL))
 )
+
+CREATE INDEX ix_publication_dataset ON publication (dataset, number)
 
 CREATE TABLE review (
     release TEXT COLLATE "C" NOT NULL,

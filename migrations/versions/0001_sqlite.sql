@@ -157,6 +157,8 @@ CREATE TABLE entry (
 
 CREATE INDEX ix_entry_acts ON entry (account, kind, seq) WHERE kind <> 'debit' AND kind <> 'reserve' AND kind <> 'unreserve' AND kind <> 'result' AND kind <> 'checkpoint'
 
+CREATE INDEX ix_entry_at ON entry (at)
+
 CREATE INDEX ix_entry_unreserve ON entry (release) WHERE kind = 'unreserve'
 
 CREATE TABLE leaf (
@@ -260,6 +262,8 @@ CREATE TABLE dataset (
 )
  STRICT
 
+CREATE INDEX ix_dataset_account ON dataset (account, number)
+
 CREATE UNIQUE INDEX ix_dataset_name ON dataset (name) WHERE status = 'active'
 
 CREATE TABLE dataset_edit (
@@ -337,6 +341,8 @@ CREATE INDEX ix_release_dataset ON release (dataset, number)
 
 CREATE INDEX ix_release_debited ON release (number) WHERE state = 'debited'
 
+CREATE INDEX ix_release_ended ON release (state, number) WHERE state <> 'reserved' AND state <> 'debited' AND state <> 'released'
+
 CREATE TABLE job (
     number INTEGER NOT NULL,
     deadline_s INTEGER NOT NULL,
@@ -365,6 +371,8 @@ CREATE TABLE publication (
     CONSTRAINT ck_publication_withdrawn CHECK ((note IS NULL) = (withdrawn_at IS NULL) AND (withdrawn_by IS NULL) = (withdrawn_at IS NULL))
 )
  STRICT
+
+CREATE INDEX ix_publication_dataset ON publication (dataset, number)
 
 CREATE TABLE review (
     release TEXT NOT NULL,

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from unittest.mock import patch
 from uuid import uuid4
 
 import httpx
 import pytest
 
 from app.desk.pages import audit
-from app.services.audit import AuditService
-from app.store import Verification
-from tests.contract.service import MEAN, ask, make_key, settled, upload
-from tests.desk.browsing import Browsing, Page
+from app.services.audit import AuditService, Looked
+from app.store import Store, Verification
+from tests.contract.service import ADMIN_KEY, MEAN, ask, make_key, running, settled, upload
+from tests.desk.browsing import Browsing, Page, signed_in
+from tests.speed import PATIENCE_S
 
 
 def _rows(page: Page) -> list[list[str]]:
@@ -23,13 +29,56 @@ def _rows(page: Page) -> list[list[str]]:
 
 
 def test_the_ledger_is_verified_and_the_time_is_told(curator: Browsing) -> None:
-    page = curator.open("/desk/audit")
+    page = _looked_at_until(curator, "/desk/audit", lambda page: not _goes_on(page))
     assert page.heading == "Audit"
     assert "All hash chains, totals and results were checked" in page.text
     (before,) = page.tree.xpath("//section[@aria-labelledby='verification']//time/@datetime")
-    again = curator.send(page, "Verify now")
+    curator.send(page, "Verify now")
+    again = _looked_at_until(curator, "/desk/audit", lambda page: not _goes_on(page))
     (after,) = again.tree.xpath("//section[@aria-labelledby='verification']//time/@datetime")
-    assert after >= before
+    assert after > before
+
+
+def test_a_page_waits_for_no_walk_and_shows_how_far_it_is(tmp_path: Path) -> None:
+    begun, gate = Event(), Event()
+
+    def verify(self: Store, *, progress: Callable[[float], None], **_: object) -> Verification:
+        begun.set()
+        progress(0.47)
+        assert gate.wait(PATIENCE_S)
+        return Verification(entries=3, head="")
+
+    with (
+        patch.object(Store, "verify", verify),
+        running(tmp_path / "data") as service,
+        service.client() as admin,
+        signed_in(service, ADMIN_KEY) as chief,
+    ):
+        account = upload(admin)["account"]
+        for path in (f"/desk/audit?account={account}", f"/desk/audit/report?account={account}"):
+            chief.open(path)
+            assert begun.wait(PATIENCE_S)
+            page = chief.open(path)
+            assert "The ledger is being verified." in page.text
+            assert page.tree.xpath("//progress/@value") == ["40"]
+            assert page.links()["Look again"] == path
+            assert "Verified" not in page.text
+            assert _rows(page) or "Nothing was released." in page.text
+        gate.set()
+        for path in ("/desk/audit", f"/desk/audit/report?account={account}"):
+            page = _looked_at_until(chief, path, lambda page: not _goes_on(page))
+            assert "Verified" in page.text
+
+
+def _goes_on(page: Page) -> bool:
+    return bool(page.tree.xpath("//*[@data-follow]"))
+
+
+def _looked_at_until(browsing: Browsing, path: str, is_there: Callable[[Page], bool]) -> Page:
+    limit = time.monotonic() + PATIENCE_S
+    while not is_there(page := browsing.open(path)):
+        assert time.monotonic() < limit
+    return page
 
 
 def test_entries_of_every_account_are_filtered(admin: httpx.Client, curator: Browsing) -> None:
@@ -49,7 +98,11 @@ def test_entries_of_every_account_are_filtered(admin: httpx.Client, curator: Bro
     assert [row[1] for row in _rows(whole)] == ["3 grant", "2 debit", "1 open"]
     assert {row[0] for row in _rows(whole)} == {mine["name"]}
     form = whole.form("Show")
-    assert form.fields["account"] == mine["account"]
+    assert form.fields["account"] == mine["name"]
+    for called in (mine["account"], mine["id"], mine["name"]):
+        assert _rows(curator.send(whole, "Show", account=called)) == _rows(whole)
+    unknown = curator.send(whole, "Show", account="a name that no data set has")
+    assert "No entry is like that." in unknown.text
     grants = curator.send(whole, "Show", kind="grant")
     assert [(row[1], row[3], row[4].split("Hash")[0]) for row in _rows(grants)] == [
         ("3 grant", "1", "the board's decision"),
@@ -123,10 +176,11 @@ def test_a_walk_that_takes_long_goes_on_and_is_waited_for_once() -> None:
 
     async def scenario() -> None:
         slow = Slow()
-        assert await slow.verified(wait_s=0) is None
-        assert await slow.verified(wait_s=0) is None
+        for _ in range(2):
+            slow.begin()
+            assert await slow.look(wait_s=0) == Looked(last=None, percent=0)
         slow.gate.set()
-        await slow.verified(wait_s=5)
+        assert (await slow.look(wait_s=5)).percent is None
 
     asyncio.run(scenario())
     assert walks == ["begun"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
 import httpx
@@ -53,6 +54,24 @@ def test_the_list_has_what_a_visitor_can_spend_once_for_each_account(
     assert (own[0], own[-3:-1]) == (second["name"], ["0.25", "6"])
     assert (shared[0], shared[-2]) == (first["name"], f"shared with {second['name']}")
     assert _rows(curator.open("/desk/datasets"))[0][-3:-1] == ["6", "6"]
+
+
+def test_the_list_is_filtered_by_name_and_status(admin: httpx.Client, curator: Browsing) -> None:
+    word = f"Unusual{uuid4().hex}"
+    kept, gone = (upload(admin, name=f"{word} {each} Größe") for each in ("kept", "gone"))
+    assert admin.post(f"/v1/datasets/{gone['id']}/archive").is_success
+    for filled, expected in (
+        ({"q": f"größe {word.upper()}"}, [gone, kept]),
+        ({"q": f"kept {word}"}, [kept]),
+        ({"q": word, "status": "archived"}, [gone]),
+        ({"q": word, "status": "active"}, [kept]),
+    ):
+        found = curator.open(f"/desk/datasets?{urlencode(filled)}")
+        assert [row[0] for row in _rows(found)] == [each["name"] for each in expected]
+        assert found.form("Show").fields["q"] == filled["q"]
+    none = curator.send(curator.open("/desk/datasets"), "Show", q=f"{word} %")
+    assert "No data set is like that." in none.text
+    curator.open("/desk/datasets?status=none-of-these")
 
 
 def test_the_list_goes_on(admin: httpx.Client, curator: Browsing) -> None:

@@ -50,6 +50,32 @@ def revision_of(browsing: Browsing, release: str) -> Page:
     return browsing.open(page.links()["Change the request"])
 
 
+@pytest.mark.parametrize("path", ["/desk/releases", "/desk/reviews"])
+def test_a_list_is_limited_to_a_data_set_and_a_person(
+    service: Service, curator: Browsing, asker: Asker, admin: httpx.Client, path: str
+) -> None:
+    other = make_key(admin, "analyst")
+    one, two = (upload(admin, policy={"review": "always"}) for _ in range(2))
+    with service.client(other["secret"]) as program:
+        theirs = str(ask(program, one["id"], MEAN, epsilon="0.5").json()["id"])
+    first, second = asker.asks(one["id"]), asker.asks(two["id"])
+    page = curator.open(path)
+    for filled, expected in (
+        ({"dataset": one["name"]}, [first, theirs]),
+        ({"dataset": two["id"]}, [second]),
+        ({"dataset": one["name"], "person": other["person"]}, [theirs]),
+        ({"dataset": two["name"], "person": other["person"]}, []),
+        ({"dataset": "a name that no data set has"}, []),
+    ):
+        found = curator.send(page, "Show", **filled)
+        shown = [each for each in found.tree.xpath("//small/text()") if each.startswith("rel_")]
+        assert shown == expected
+    assert "No data set is called “a name that no data set has”." in found.text
+    assert found.links()["data sets with these words"].endswith("q=a+name+that+no+data+set+has")
+    with pytest.raises(AssertionError, match="person"):
+        asker.browsing.send(asker.browsing.open(path), "Show", person="anybody")
+
+
 def test_a_sheet_names_columns_of_every_type(
     curator: Browsing, asker: Asker, reviewed: str
 ) -> None:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +16,7 @@ from app.desk.forms import act_once, read_form
 from app.desk.rendering import address, number_in, page
 from app.desk.routes import OverseeingVisitor, State, Visitor, router_of
 from app.domain.policies import Right
-from app.services.audit import DECISIONS, Line, Wanted
+from app.services.audit import DECISIONS, MOST_REPORTED, Line, Wanted
 from app.services.datasets.accounting import in_epsilons
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
@@ -29,11 +28,13 @@ from app.web.state import AppState
 router = router_of("audit")
 
 _HERE = "/desk/audit"
-_PAGE = 50
-_SEEN = 20
-_LATEST = 200
+_PAGE = 50  # a page of the ledger is smaller than 60 kB
+_REPORTED = 60
+_SEEN = 10
+_SUGGESTED = 40
 _MOST_PAGES = 100_000  # what is skipped must fit 64 bits
-_WAIT_S, _WAIT_ANEW_S = 2.0, 20.0  # a page does not wait for a long walk: it says that it goes on
+_WAIT_S = 0.03
+"""A page does not wait for a walk that takes longer: it says that one goes on."""
 _LONGEST = 200
 _PART = 1_000
 _DECISIONS = "decisions"
@@ -66,7 +67,6 @@ async def show_audit(request: Request, visitor: Visitor, state: State) -> Respon
         more = address(_HERE, before=rows[-1].number) if found.more else None
         first = None if before is None else _HERE
         return page(request, "audit_own.html", rows=rows, more=more, first=first)
-    verified = await state.services.audit.verified(wait_s=_WAIT_S)
     shown = await run_in_threadpool(_ledger, request, visitor, state)
     seen_before = number_in(request, "seen_before")
     seen = await state.services.views.list(
@@ -75,7 +75,8 @@ async def show_audit(request: Request, visitor: Visitor, state: State) -> Respon
     return page(
         request,
         "audit.html",
-        verified=verified,
+        look=await state.services.audit.look(wait_s=_WAIT_S),
+        again=_again(request),
         seen=seen[:_SEEN],
         seen_more=address(_HERE, seen_before=seen[_SEEN - 1].number) if len(seen) > _SEEN else None,
         seen_first=None if seen_before is None else _HERE,
@@ -92,7 +93,8 @@ async def verify(request: Request, visitor: OverseeingVisitor, state: State) -> 
     form = await read_form(request)
 
     async def act() -> str:
-        await state.services.audit.verified(wait_s=_WAIT_ANEW_S, afresh=True)
+        state.services.audit.begin()
+        await state.services.audit.look(wait_s=_WAIT_S)
         return _HERE
 
     return await act_once(request, form, caller=visitor, act=act)
@@ -102,8 +104,13 @@ async def verify(request: Request, visitor: OverseeingVisitor, state: State) -> 
 async def show_report(request: Request, visitor: OverseeingVisitor, state: State) -> Response:
     """Show what an account was used for, to print: for a data-protection officer."""
     account = request.query_params.get("account", "")[:_LONGEST]
+    whole = request.query_params.get("whole") == "yes"  # to print, or to save as PDF
+    at = 1 if whole else min(number_in(request, "page") or 1, _MOST_PAGES)
+    limit = MOST_REPORTED if whole else _REPORTED
     report = await run_in_threadpool(
-        partial(state.services.journal.report, account, caller=visitor)
+        lambda: state.services.journal.report(
+            account, caller=visitor, skip=limit * (at - 1), limit=limit
+        )
     )
     facts = [await state.services.datasets.present(each.id) for each in report.datasets]
     now = in_epsilons(report.balance, report.meter)
@@ -115,10 +122,23 @@ async def show_report(request: Request, visitor: OverseeingVisitor, state: State
         facts=facts,
         now=now,
         odds=odds_at_most(now.spent.nanos / 1e9, adjacency) if report.meter.delta is None else None,
+        most=MOST_REPORTED,
+        **_pages(request.url.path, account, at, more=report.more, whole=whole),
         made_at=_now(),
         made_by=visitor.person,
-        verified=await state.services.audit.verified(wait_s=_WAIT_S),
+        look=await state.services.audit.look(wait_s=_WAIT_S),
+        again=_again(request),
     )
+
+
+def _pages(path: str, account: str, at: int, *, more: bool, whole: bool) -> Mapping[str, Any]:
+    """Return the addresses of the other pages of a report, and of all on one page."""
+    several = not whole and (more or at > 1)
+    return {
+        "whole": address(path, account=account, whole="yes") if several else None,
+        "more": address(path, account=account, page=at + 1) if several and more else None,
+        "first": address(path, account=account) if whole or at > 1 else None,
+    }
 
 
 @router.get("/audit/{which}.{ending}")
@@ -137,7 +157,8 @@ async def export(
     elif which == "comments":
         rows = _comments(state, visitor)
     else:
-        rows = _entries(state, _wanted(_filters(request), visitor, which))
+        filters, _ = await run_in_threadpool(_filters, request, visitor, state)
+        rows = _entries(state, _wanted(filters, visitor, which))
     written = _as_csv(rows) if ending == "csv" else _as_json(rows)
     name = f"{which}-{_now()[:10]}.{ending}"
     kind = "text/csv; charset=utf-8" if ending == "csv" else "application/json"
@@ -145,6 +166,12 @@ async def export(
         "Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store",
     }  # fmt: skip
     return StreamingResponse(written, media_type=kind, headers=headers)
+
+
+def _again(request: Request) -> str:
+    """Return the address of a page, to load it again."""
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path
 
 
 def _now() -> str:
@@ -238,9 +265,14 @@ def _as_json(parts: Iterator[Sequence[Mapping[str, object]]]) -> Iterator[str]:
     yield "[]\n" if between == "[\n" else "\n]\n"
 
 
-def _filters(request: Request) -> Mapping[str, str]:
+def _filters(request: Request, visitor: Caller, state: AppState) -> tuple[Mapping[str, str], str]:
+    """Return what is filtered by, and what to call the account, which may be named in any way."""
     asked = request.query_params
-    return {name: asked.get(name, "")[:_LONGEST] for name in ("account", "kind", "person")}
+    found = {name: asked.get(name, "")[:_LONGEST].strip() for name in ("account", "kind", "person")}
+    account = called = found["account"]
+    if account:
+        account, called = state.services.datasets.account_called(account, caller=visitor)
+    return {**found, "account": account}, called
 
 
 def _wanted(filters: Mapping[str, str], visitor: Caller, which: str = "ledger") -> Wanted:
@@ -260,20 +292,15 @@ def _wanted(filters: Mapping[str, str], visitor: Caller, which: str = "ledger") 
 
 def _ledger(request: Request, visitor: Caller, state: AppState) -> Mapping[str, Any]:
     """Return a page of the ledger, as far as the filters leave it."""
-    filters = _filters(request)
+    filters, called = _filters(request, visitor, state)
     at = min(number_in(request, "page") or 1, _MOST_PAGES)
     wanted = _wanted(filters, visitor)
     lines, more = state.services.journal.page(wanted, skip=_PAGE * (at - 1), limit=_PAGE)
-    views, _ = state.services.datasets.list(
-        caller=visitor, before=None, limit=_LATEST, most_bytes=1 << 22
-    )
-    accounts = {each.facts.record.account: each.facts.record.name for each in reversed(views)}
-    if filters["account"]:
-        accounts.setdefault(filters["account"], filters["account"])
     return {
         "lines": lines,
         "filters": filters,
-        "accounts": [("", marked("every account")), *reversed(accounts.items())],
+        "called": called,
+        "suggested": state.services.datasets.newest_names(caller=visitor, limit=_SUGGESTED),
         "kinds": [
             ("", marked("every kind")),
             (_DECISIONS, marked("all decisions")),

@@ -23,39 +23,61 @@ from app.domain.policies import Right, policy_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.services.audit import Wanted
 from app.services.datasets.accounting import in_epsilons
-from app.services.datasets.datasets import DatasetFacts
+from app.services.datasets.datasets import STATUSES, DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.answers import heading_of
 from app.services.plans.missing import fills_in_words
 from app.services.plans.questions import POLICY_KINDS
+from app.services.searching import MOST_CHARACTERS
 from app.tidy.names import marked
 from app.web.requests.schemas import DatasetEdit
 from app.web.state import AppState
 
 router = router_of("data sets")
 
+_HERE = "/desk/datasets"
 _PAGE, _MOST_BYTES = 50, 1 << 21
+_MOST_WORDS = 8
 _ENTRIES = 10
 _COLUMNS = 100
 _VERSIONS = 12
 
 
 @router.get("/datasets")
-def show_datasets(request: Request, visitor: Visitor, state: State) -> Response:
+def show_datasets(
+    request: Request, visitor: Visitor, state: State, *, q: str = "", status: str = ""
+) -> Response:
     """Show the data sets, newest first, and once for each account what the visitor may spend."""
-    before = number_in(request, "before")
+    before, words = number_in(request, "before"), q.strip()[:MOST_CHARACTERS]
+    chosen = status if status in STATUSES else ""
     views, more = state.services.datasets.list(
-        caller=visitor, before=before, limit=_PAGE, most_bytes=_MOST_BYTES
+        caller=visitor,
+        before=before,
+        limit=_PAGE,
+        most_bytes=_MOST_BYTES,
+        words=words.split()[:_MOST_WORDS],
+        status=chosen or None,
     )
+    left = state.services.budgets.spendable(views, caller=visitor)
     first_of, rows = dict[str, str](), []
     for each in views:
-        account, name = each.facts.record.account, each.facts.record.name
-        budget = state.services.budgets.view(each.facts.id, caller=visitor)
-        rows.append((each.facts, budget, first_of.get(account)))
-        first_of.setdefault(account, name)
-    beyond = address("/desk/datasets", before=views[-1].facts.record.number) if more else None
-    first = None if before is None else "/desk/datasets"
-    return page(request, "datasets.html", rows=rows, more=beyond, first=first)
+        record = each.facts.record
+        rows.append((each, left[record.account], first_of.get(record.account)))
+        first_of.setdefault(record.account, record.name)
+    filters = {"q": words, "status": chosen}
+    return page(
+        request,
+        "datasets.html",
+        rows=rows,
+        more=address(_HERE, **filters, before=views[-1].facts.record.number) if more else None,
+        first=None if before is None else address(_HERE, **filters),
+        words=words,
+        chosen=chosen,
+        statuses=[
+            ("", marked("every status")),
+            *((each, each) for each in STATUSES),
+        ],
+    )
 
 
 @router.get("/datasets/{dataset}")

@@ -57,7 +57,7 @@ router = router_of("study plans")
 
 _HERE = "/desk/study-plans"
 _QUESTION = re.compile(r"^questions\.(\d+)")
-_PAGE = 50
+_PAGE = 25
 _STATES = {state.status: state for state in PlanState}
 _NOT_SHOWN = ("not-found", "forbidden", "unauthorized")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import Query
 from starlette.requests import Request
@@ -24,7 +24,7 @@ from app.desk.forms import (
     read_as,
     read_form,
 )
-from app.desk.rendering import page, path_of, say_in
+from app.desk.rendering import address, page, path_of, say_in
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of, state_of
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -49,7 +49,10 @@ from app.web.state import AppState, while_there
 
 router = router_of("releases")
 
-_SHOWN = 80  # a page of them is smaller than 60 kB
+_HERE = "/desk/releases"
+_SHOWN = 60  # a page of them is smaller than 60 kB
+_SUGGESTED = 40
+_LONGEST = 200
 _REVIEWED = ("awaiting_review", "changes_requested", "rejected", "withdrawn", "expired")
 """What a list may be limited to: when a draw ends is not public before its deadline."""
 _LATEST = 2**62  # above every release's number, so that the first page is one like others
@@ -61,6 +64,39 @@ _RARE = ("inference", "purpose", "review")
 """Members that only some answers have."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a list of requests is limited to: a data set, by its id or name, and a person.
+
+    ``called`` is what the field of the data set shows. ``unknown``: there is no such data set.
+    ``suggested`` are names for that field.
+    """
+
+    dataset: str
+    called: str
+    unknown: bool
+    person: str
+    suggested: Sequence[str]
+
+    @classmethod
+    def of(cls, state: AppState, visitor: Caller, *, dataset: str, person: str) -> Filters:
+        """Return the filters that an address names."""
+        asked, datasets = dataset.strip()[:_LONGEST], state.services.datasets
+        found = datasets.called(asked, caller=visitor) if asked else None
+        return cls(
+            dataset=asked if found is None else found.id,
+            called=asked if found is None else found.record.name,
+            unknown=bool(asked) and found is None,
+            person=person[:_LONGEST],
+            suggested=datasets.newest_names(caller=visitor, limit=_SUGGESTED),
+        )
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """Return the parameters of an address that names them."""
+        return {"dataset": self.dataset, "person": self.person}
+
+
 @router.get("/releases")
 def list_releases(
     request: Request,
@@ -69,41 +105,36 @@ def list_releases(
     *,
     dataset: str = "",
     status: str = "",
+    person: str = "",
     before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
 ) -> Response:
     """List the visitor's releases, newest first; a curator sees everyone's."""
+    filters = Filters.of(state, visitor, dataset=dataset, person=person)
     found = state.services.releases.heads(
         caller=visitor,
-        dataset=dataset or None,
+        dataset=filters.dataset or None,
+        person=filters.person or None,
         state=state_called(status) if status in _REVIEWED else None,
         before=before,
         limit=_SHOWN,
     )
     rows = [heading_of(record) for record in found.records]
-    next_page = {"dataset": dataset, "status": status, "before": rows[-1].number if rows else 1}
-    views, _ = state.services.datasets.list(
-        caller=visitor, before=None, limit=_SHOWN, most_bytes=1 << 22
-    )
-    names = {view.facts.id: _told(view.facts) for view in views}
-    names |= {each: _name(state, each) for each in {row.dataset for row in rows} - names.keys()}
+    facts = state.services.datasets.facts
+    here = {**filters.query, "status": status}
     return page(
         request,
         "releases.html",
         rows=rows,
-        names=names,
-        more=f"/desk/releases?{urlencode(next_page)}" if found.more else None,
-        first="/desk/releases" if before != _LATEST else None,
-        dataset=dataset,
+        names={each: _told(facts(each)) for each in {row.dataset for row in rows}},
+        more=address(_HERE, **here, before=rows[-1].number) if found.more else None,
+        first=address(_HERE, **here) if before != _LATEST else None,
+        filters=filters,
         chosen=status,
         statuses=[
             ("", marked("every state")),
             *((each, each.replace("_", " ")) for each in _REVIEWED),
         ],
     )
-
-
-def _name(state: AppState, dataset: str) -> str:
-    return _told(state.services.datasets.facts(dataset))
 
 
 def _told(facts: DatasetFacts) -> str:

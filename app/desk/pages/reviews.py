@@ -26,7 +26,8 @@ from app.desk.forms import (
     see,
 )
 from app.desk.pages.asking import SEEN, Asking
-from app.desk.rendering import about, page, path_of
+from app.desk.pages.releases import Filters
+from app.desk.rendering import about, address, page, path_of
 from app.desk.routes import DecidingVisitor, State, Visitor, router_of
 from app.domain.datasets import SAME_PEOPLE
 from app.domain.policies import Right
@@ -43,8 +44,9 @@ from app.web.state import AppState
 
 router = router_of("reviews")
 
-_SHOWN = 200
-_NOTICES = 50
+_HERE = "/desk/reviews"
+_SHOWN = 60
+_NOTICES = 20  # a page of both is smaller than 60 kB
 _WAITING = ""
 _STATES: Mapping[str, Sequence[ReleaseState]] = {
     _WAITING: (ReleaseState.RESERVED, ReleaseState.CHANGES_REQUESTED),
@@ -70,32 +72,53 @@ def list_reviews(
     visitor: Visitor,
     state: State,
     *,
+    dataset: str = "",
+    person: str = "",
     status: str = _WAITING,
     before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
+    inbox_before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
 ) -> Response:
     """List what waits for somebody, and what has happened; an analyst sees their own."""
     services = state.services
+    filters = Filters.of(state, visitor, dataset=dataset, person=person)
     chosen = status if status in _STATES else _WAITING
     found = [
-        services.releases.heads(caller=visitor, before=before, limit=_SHOWN, state=each)
+        services.releases.heads(
+            caller=visitor,
+            dataset=filters.dataset or None,
+            person=filters.person or None,
+            before=before,
+            limit=_SHOWN,
+            state=each,
+        )
         for each in _STATES[chosen]
     ]
     every = [heading_of(record) for heads in found for record in heads.records]
     rows = sorted(every, key=lambda row: row.number, reverse=True)[:_SHOWN]
+    here = {**filters.query, "status": chosen}
     goes_on = len(every) > len(rows) or any(heads.more for heads in found)
     asked = {row.dataset for row in rows}
     names = {each: services.datasets.facts(each).record.name for each in asked}
-    more = f"/desk/reviews?status={chosen}&before={rows[-1].number}" if goes_on else None
+    more = address(_HERE, **here, before=rows[-1].number) if goes_on else None
+    notices = services.inbox.list(caller=visitor, before=inbox_before, limit=_NOTICES + 1)
+    earlier = (
+        address(_HERE, inbox_before=notices[_NOTICES - 1].number)
+        if len(notices) > _NOTICES
+        else None
+    )
     return page(
         request,
         "reviews.html",
         rows=rows,
         names=names,
+        filters=filters,
         chosen=chosen,
         statuses=[(each, each.replace("_", " ") or marked("all pending")) for each in _STATES],
-        notices=services.inbox.list(caller=visitor, before=None, limit=_NOTICES),
         more=more,
-        first="/desk/reviews" if before != _LATEST else None,
+        first=address(_HERE, **here) if before != _LATEST else None,
+        notices=notices[:_NOTICES],
+        inbox_more=None if earlier is None else f"{earlier}#inbox",
+        inbox_first=f"{_HERE}#inbox" if inbox_before != _LATEST else None,
     )
 
 

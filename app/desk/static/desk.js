@@ -175,6 +175,21 @@ for (const waiting of document.querySelectorAll("[data-poll]")) {
   setTimeout(() => location.reload(), 1000 * Number(waiting.dataset.poll));
 }
 
+// A part of a page that is unfinished is looked at again, until it is finished.
+function follow(part) {
+  setTimeout(async () => {
+    const answer = await fetch(location.href).catch(() => null);
+    const read = answer?.ok && !answer.redirected ? await answer.text() : "";
+    const next = new DOMParser().parseFromString(read, "text/html").getElementById(part.id);
+    const far = next?.querySelector("progress")?.value;
+    const shown = part.querySelector("progress");
+    if (far !== undefined && shown) shown.value = far;
+    else if (next) part.replaceChildren(...next.childNodes);
+    if (next?.dataset.follow) follow(part);
+  }, 1000 * Number(part.dataset.follow));
+}
+document.querySelectorAll("[data-follow]").forEach(follow);
+
 // A new data set: the table is drafted from the first megabyte, and an upload shows how far it is.
 const FIRST = 1 << 20;
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from app.domain.ledger import Balance, Entry
 from app.domain.problems import Problem, invalid_request
 from app.logs import describe
 from app.services.datasets.accounting import Meter
-from app.services.datasets.datasets import DatasetFacts, DatasetService
+from app.services.datasets.datasets import DatasetFacts, DatasetService, DatasetView
 from app.services.people.keys import Caller, known_person
 from app.store import CapRecord, DatasetStatus, Store, UnitOfWork
 from app.store.ledger.records import text_of
@@ -42,9 +42,13 @@ class BudgetView:
     @property
     def remaining(self) -> int:
         """Return what a release of the caller's may still cost."""
-        if self.cap is None or self.cap.amount is None:
-            return self.balance.remaining
-        return min(self.balance.remaining, max(0, self.cap.amount - self.cap.used))
+        return _remaining(self.balance, self.cap)
+
+
+def _remaining(balance: Balance, cap: CapRecord | None) -> int:
+    if cap is None or cap.amount is None:
+        return balance.remaining
+    return min(balance.remaining, max(0, cap.amount - cap.used))
 
 
 class BudgetService:
@@ -71,6 +75,15 @@ class BudgetService:
             yours = reader.accounts.spent_by(account, caller.person)
             cap = reader.accounts.cap(account, caller.person)
         return BudgetView(balance, yours, cap, facts.meter)
+
+    def spendable(self, views: Sequence[DatasetView], *, caller: Caller) -> Mapping[str, int]:
+        """Return what the caller's next release may cost of each account, in its own unit."""
+        balances = {each.facts.record.account: each.balance for each in views}
+        with self._store.reading() as reader:
+            caps = reader.accounts.caps_of(caller.person, balances)
+        return {
+            account: _remaining(balance, caps.get(account)) for account, balance in balances.items()
+        }
 
     async def granting(self, dataset: str, epsilon: Epsilon) -> tuple[DatasetFacts, int]:
         """Return a data set, and what a grant would add to its account; nothing is changed.

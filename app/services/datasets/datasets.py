@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
@@ -86,6 +86,10 @@ class DatasetFacts:
     policy: Policy
     schema: Schema
     meter: Meter
+
+
+STATUSES = tuple(each.value for each in DatasetStatus)
+"""What becomes of data sets, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,24 +508,69 @@ class DatasetService:
         return DatasetView(facts, balance)
 
     def list(
-        self, *, caller: Caller, before: int | None, limit: int, most_bytes: int
+        self,
+        *,
+        caller: Caller,
+        before: int | None,
+        limit: int,
+        most_bytes: int,
+        words: Sequence[str] = (),
+        status: str | None = None,
     ) -> tuple[Sequence[DatasetView], bool]:
         """Return the data sets that a caller may see, newest first, and whether there are more.
 
-        They are limited by size.
+        They are limited by size. With ``words``, those whose name has each of them; with
+        ``status``, those in that one of :data:`STATUSES`.
         """
         with self._store.reading() as reader:
             records, more = reader.datasets.page(
-                before=before, limit=limit, most_bytes=most_bytes, hidden=caller.hidden
+                before=before,
+                limit=limit,
+                most_bytes=most_bytes,
+                hidden=caller.hidden,
+                words=words,
+                status=None if status is None else DatasetStatus(status),
             )
-            balances = {
-                account: reader.accounts.balance(account)
-                for account in {record.account for record in records}
-            }
+            balances = reader.accounts.balances({record.account for record in records})
         views = [
             DatasetView(self._remembered(record), balances[record.account]) for record in records
         ]
         return views, more
+
+    def called(self, text: str, *, caller: Caller) -> DatasetFacts | None:
+        """Return the data set with an id, or the active one with a name; None: there is none.
+
+        One that is hidden from the caller is none.
+        """
+        with self._store.reading() as reader:
+            record = reader.datasets.get(text) or reader.datasets.by_name(text)
+        if record is None or record.account in caller.hidden:
+            return None
+        return self._remembered(record)
+
+    def account_called(self, text: str, *, caller: Caller) -> tuple[str, str]:
+        """Return the account of an id, or of a data set's id or name, and what to call it.
+
+        A text that names none, or one that is hidden from the caller, is returned as it is.
+        """
+        with self._store.reading() as reader:
+            datasets = reader.datasets
+            record = datasets.get(text) or datasets.by_name(text) or datasets.first_of(text)
+            if record is None or record.account in caller.hidden:
+                return text, text
+            named = datasets.by_name(record.name)
+        known = named is not None and named.account == record.account
+        return record.account, record.name if known else record.account
+
+    def newest_names(self, *, caller: Caller, limit: int) -> Sequence[str]:
+        """Return the names of the newest active data sets that a caller may see."""
+        with self._store.reading() as reader:
+            return reader.datasets.newest_names(limit, caller.hidden)
+
+    def names(self, datasets: Collection[str]) -> Mapping[str, str]:
+        """Return the names of data sets by their ids."""
+        with self._store.reading() as reader:
+            return reader.datasets.names(datasets)
 
     def remember(self, record: DatasetRecord) -> None:
         """Know a data set from now on as this record says: it has been archived or edited."""

@@ -436,12 +436,16 @@ class ReleaseService:
         before: int | None = None,
         limit: int,
         state: ReleaseState | None = None,
+        person: str | None = None,
     ) -> ReleasePage:
-        """Return what :meth:`list` does, without results: what a long list shows."""
+        """Return what :meth:`list` does, without results: what a long list shows.
+
+        A curator may limit it to what one ``person`` has asked for.
+        """
         everyone = caller.role.may(Right.OVERSEE)
         with self._store.reading() as reader:
             return reader.releases.page_of_heads(
-                principal=None if everyone else caller.person,
+                principal=person if everyone else caller.person,
                 dataset=dataset,
                 state=state,
                 before=before,

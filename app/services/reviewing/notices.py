@@ -54,10 +54,11 @@ from app.services.people.keys import Caller
 from app.services.plans.questions import read_question
 from app.services.releases.public_moments import PublicMoments
 from app.services.transparency.stamps import NotPostedError, post
-from app.store import Reader, ReleaseRecord, Store, UnitOfWork
+from app.store import DatasetRecord, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.entries import SYSTEM
 from app.store.ledger.records import now, text_of
 from app.store.ledger.reviewing.notices import NoticeRecord
+from app.store.ledger.reviewing.study_plans import PlanRecord
 from app.store.ledger.reviewing.votes import View, ViewRecord
 from app.tidy.names import Phrase, joined, marked, words
 
@@ -137,10 +138,7 @@ class InboxService:
                 if not records:
                     break
                 before = records[-1].number
-                notices = (
-                    notice_of(reader, each, self._moments, caller.person) for each in records
-                )
-                found += [each for each in notices if each is not None]
+                found += notices_of(reader, records, self._moments, caller.person)
         return found[:limit]
 
     async def mark_read(self, ids: Sequence[str], *, caller: Caller) -> int:
@@ -164,6 +162,23 @@ class InboxService:
         return len(numbers)
 
 
+def notices_of(
+    reader: Reader, records: Sequence[NoticeRecord], moments: PublicMoments, person: str
+) -> Sequence[Notice]:
+    """Return what :func:`notice_of` does of many, without those that are not public yet."""
+    about = _all_about(reader, records, moments)
+    datasets = {
+        each: reader.datasets.get(each)
+        for each in {found.dataset for found in about if found is not None}
+    }
+    return [
+        made
+        for record, each in zip(records, about, strict=True)
+        if each is not None and (dataset := datasets[each.dataset]) is not None
+        if (made := _notice(record, each, dataset, person)) is not None
+    ]
+
+
 def notice_of(
     reader: Reader,
     record: NoticeRecord,
@@ -176,10 +191,21 @@ def notice_of(
 
     Of the data sets of ``restricted`` accounts it says neither a name nor what somebody wrote.
     """
-    about = _about(reader, record, moments)
+    [about] = _all_about(reader, [record], moments)
     dataset = None if about is None else reader.datasets.get(about.dataset)
     if about is None or dataset is None:
         return None
+    return _notice(record, about, dataset, person, restricted=restricted)
+
+
+def _notice(
+    record: NoticeRecord,
+    about: _About,
+    dataset: DatasetRecord,
+    person: str | None,
+    *,
+    restricted: Collection[str] = (),
+) -> Notice | None:
     event = record.event
     if event is Event.RELEASED:
         if about.state is ReleaseState.DEBITED:
@@ -223,23 +249,35 @@ class _About:
     state: ReleaseState | None = None
 
 
-def _about(reader: Reader, record: NoticeRecord, moments: PublicMoments) -> _About | None:
-    if record.study_plan is not None:
-        plan = reader.study_plans.get(record.study_plan)
-        if plan is None:
-            return None
-        count = len(plan.questions)
-        size = marked("%(count)s questions", count=count) if count > 1 else marked("1 question")
-        return _About(
-            it=marked("a study plan"),
-            dataset=plan.dataset,
-            asked=joined([f"“{plan.name}”", size]),
-            size=size,
-            purpose=plan.purpose,
-        )
-    release = reader.releases.get(record.release or "", moments.publicly)
-    if release is None:
-        return None
+def _all_about(
+    reader: Reader, records: Sequence[NoticeRecord], moments: PublicMoments
+) -> Sequence[_About | None]:
+    """Return what each notice is about; None where that is not there."""
+    plans = reader.study_plans.get_all([each.study_plan for each in records if each.study_plan])
+    releases = reader.releases.heads([each.release for each in records if each.release])
+    found: list[_About | None] = []
+    for each in records:
+        plan, release = plans.get(each.study_plan or ""), releases.get(each.release or "")
+        if plan is not None:
+            found.append(_of_plan(plan))
+        else:
+            found.append(None if release is None else _of_release(moments.publicly(release)))
+    return found
+
+
+def _of_plan(plan: PlanRecord) -> _About:
+    count = len(plan.questions)
+    size = marked("%(count)s questions", count=count) if count > 1 else marked("1 question")
+    return _About(
+        it=marked("a study plan"),
+        dataset=plan.dataset,
+        asked=joined([f"“{plan.name}”", size]),
+        size=size,
+        purpose=plan.purpose,
+    )
+
+
+def _of_release(release: ReleaseRecord) -> _About:
     question = read_question(release.request)
     kinds = joined(dict.fromkeys(map(words, question.kinds)))
     asked = joined([kinds, marked("epsilon %(epsilon)s", epsilon=question.epsilon)])

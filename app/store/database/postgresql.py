@@ -407,6 +407,10 @@ _CONDITIONS: Mapping[str, str] = {
         " AND (kind <> 'result'::text) AND (kind <> 'checkpoint'::text))"
     ),
     "ix_release_debited": "(state = 'debited'::text)",
+    "ix_release_ended": (
+        "((state <> 'reserved'::text) AND (state <> 'debited'::text)"
+        " AND (state <> 'released'::text))"
+    ),
 }
 
 

@@ -89,6 +89,7 @@ publication = Table(
     ),
     sqlite_strict=True,
 )
+Index("ix_publication_dataset", publication.c.dataset, publication.c.number)
 
 
 # The tables of the public log (:mod:`app.store.merkle_log`)

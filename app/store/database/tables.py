@@ -56,7 +56,7 @@ from app.store.database.side_tables import (
 )
 
 __all__ = [
-    "ACTS", "account", "allowance", "api_key", "cap", "comment", "dataset", "dataset_edit",
+    "ACTS", "ENDED", "account", "allowance", "api_key", "cap", "comment", "dataset", "dataset_edit",
     "delivery", "desk_form", "desk_session", "entry", "expiring", "job", "key_use", "leaf",
     "ledger", "lineage", "log_checkpoint", "log_part", "log_stamp", "metadata", "notice",
     "notice_read", "pause", "plan_revision", "plan_vote", "publication", "rate", "release",
@@ -71,6 +71,9 @@ ACTS = (
 
 Not a list, which SQLite would make again for each entry that it writes or checks.
 """
+
+ENDED = "state <> 'reserved' AND state <> 'debited' AND state <> 'released'"
+"""Of a release: it has ended without a result, as few do."""
 
 ledger = Table(
     "ledger",
@@ -347,6 +350,7 @@ Index(
     sqlite_where=expiring.c.expired_seq.is_(None),
     postgresql_where=expiring.c.expired_seq.is_(None),
 )
+Index("ix_dataset_account", dataset.c.account, dataset.c.number)
 Index("ix_release_dataset", release.c.dataset, release.c.number)
 # What waits for a review, and why something that did was given back.
 Index(
@@ -370,6 +374,16 @@ Index(
     entry.c.seq,
     sqlite_where=text(ACTS),
     postgresql_where=text(ACTS),
+)
+# The ledger as people read it, newest first.
+Index("ix_entry_at", entry.c.at)
+# What has ended without a result, which little does.
+Index(
+    "ix_release_ended",
+    release.c.state,
+    release.c.number,
+    sqlite_where=text(ENDED),
+    postgresql_where=text(ENDED),
 )
 Index(
     "ix_release_debited",

@@ -103,6 +103,14 @@ def caps_of(
     return tuple(_record(row) for row in rows)
 
 
+def caps_of_person(
+    connection: Connection, person: str, accounts: Collection[str]
+) -> Mapping[str, CapRecord]:
+    """Return a person's slices of some accounts, by account: those that there are."""
+    query = select(tables.cap).where(_cap.person == person, _cap.account.in_([*accounts]))
+    return {row.account: _record(row) for row in connection.execute(query)}
+
+
 def set_cap(connection: Connection, account: str, person: str, amount: int | None) -> CapRecord:
     """Cap what a person may use of an account, or lift the cap (None)."""
     # Counted from scratch: without a cap the person's use was not stored.

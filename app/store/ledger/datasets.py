@@ -223,12 +223,25 @@ class DatasetPage(NamedTuple):
     more: bool
 
 
-def _below(query: Select[Any], before: int | None, hidden: Collection[str] = ()) -> Select[Any]:
-    """Return a query of data sets, newest first, whose number is below ``before``."""
-    newest_first = query.order_by(_dataset.number.desc())
+def _below(
+    query: Select[Any],
+    before: int | None,
+    hidden: Collection[str] = (),
+    words: Sequence[str] = (),
+    status: DatasetStatus | None = None,
+) -> Select[Any]:
+    """Return a query of data sets, newest first, whose number is below ``before``.
+
+    With ``words``, those whose name has each of them; with ``status``, those in that one.
+    """
+    found = query.order_by(_dataset.number.desc())
     if hidden:
-        newest_first = newest_first.where(is_seen(_dataset.account, hidden))
-    return newest_first if before is None else newest_first.where(_dataset.number < before)
+        found = found.where(is_seen(_dataset.account, hidden))
+    if status is not None:
+        found = found.where(_dataset.status == status.value)
+    for word in words:
+        found = found.where(has_word(word, _dataset.name))
+    return found if before is None else found.where(_dataset.number < before)
 
 
 class Datasets:
@@ -258,17 +271,26 @@ class Datasets:
         return tuple(dataset_of(row) for row in self._connection.execute(query))
 
     def page(
-        self, *, before: int | None, limit: int, most_bytes: int, hidden: Collection[str] = ()
+        self,
+        *,
+        before: int | None,
+        limit: int,
+        most_bytes: int,
+        hidden: Collection[str] = (),
+        words: Sequence[str] = (),
+        status: DatasetStatus | None = None,
     ) -> DatasetPage:
         """Return what :meth:`list` does, limited to a number of bytes, but at least one.
 
+        With ``words``, those whose name has each of them; with ``status``, those in that one.
         Lengths are asked for first, so no more than that is read.
         """
-        sizes = self._connection.execute(_below(select(_SIZE), before, hidden).limit(limit + 1))
+        wanted = (before, hidden, words, status)
+        sizes = self._connection.execute(_below(select(_SIZE), *wanted).limit(limit + 1))
         found = sizes.scalars().all()
         shown = min(fitting(found, most_bytes), limit)
-        records = self.list(before=before, limit=shown, hidden=hidden)
-        return DatasetPage(records, more=shown < len(found))
+        rows = self._connection.execute(_below(_DATASETS, *wanted).limit(shown))
+        return DatasetPage(tuple(map(dataset_of, rows)), more=shown < len(found))
 
     def named(
         self, words: Sequence[str], *, newest: int, limit: int, hidden: Collection[str] = ()
@@ -288,6 +310,11 @@ class Datasets:
         """Return the names of data sets by their ids."""
         query = select(_dataset.id, _dataset.name).where(_dataset.id.in_(sorted(datasets)))
         return {row.id: row.name for row in self._connection.execute(query)}
+
+    def newest_names(self, limit: int, hidden: Collection[str] = ()) -> Sequence[str]:
+        """Return the names of the newest data sets that are active."""
+        query = _below(select(_dataset.name), None, hidden, status=DatasetStatus.ACTIVE)
+        return self._connection.execute(query.limit(limit)).scalars().all()
 
     def without_rows(self) -> frozenset[str]:
         """Return the ids of all data sets that have been archived or deleted."""

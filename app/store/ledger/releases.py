@@ -16,10 +16,11 @@ public moment, and when it was stored would reveal how long its draw took.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, Update, bindparam, func, select, update
+from sqlalchemy import Connection, Row, Select, Update, bindparam, func, select, text, update
 
 from app.domain.ledger import SYSTEM_ACCOUNT, result_leaves, tree_root
 from app.domain.problems import Problem
@@ -85,6 +86,10 @@ _LENGTHS = select(_release.id, func.length(_release.result).label("length")).whe
     _release.id.in_(bindparam("wanted", expanding=True))
 )
 _SIZE = (func.length(_release.request) + func.length(_release.plan)).label("size")
+
+
+_ENDED = re.sub("(?=state)", "release.", tables.ENDED)
+"""Says to SQLite that an index of some releases has all that are asked for."""
 
 
 class ReleasePage(NamedTuple):
@@ -220,14 +225,11 @@ class Releases:
         """
         query = _listed(select_releases(), principal, None, None, None, hidden=hidden)
         query = query.where(are_newest(_release.number, newest))
-        name = (
-            select(tables.dataset.c.name)
-            .where(tables.dataset.c.id == _release.dataset)
-            .scalar_subquery()
-        )
+        dataset = tables.dataset.c
         for word in words:
             inside = has_word(word, _release.id, _release.request, _release.principal)
-            query = query.where(inside | has_word(word, name))
+            named = select(dataset.id).where(has_word(word, dataset.name))
+            query = query.where(_release.dataset.in_(named) | inside)
         return tuple(self._heads(query.limit(limit), shown=shown))
 
     def to_draw(
@@ -296,6 +298,8 @@ def _listed(
         # Both undecided states are this one in the table; whose turn it is has its own column.
         raw = ReleaseState.RESERVED if state in UNDECIDED else state
         query = query.where(_release.state == bindparam("in", raw, literal_execute=True))
+        if raw in ENDED_AS:
+            query = query.where(text(_ENDED))
     if state in UNDECIDED:
         query = query.where(
             IS_RETURNED if state is ReleaseState.CHANGES_REQUESTED else ~IS_RETURNED

@@ -25,7 +25,7 @@ import gc
 import multiprocessing
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -96,6 +96,10 @@ class Verification:
     def ok(self) -> bool:
         """Return whether nothing was found."""
         return not self.faults
+
+
+Progress = Callable[[float], None]
+"""Is called with the share of a walk that is done."""
 
 
 class Task(Protocol):
@@ -177,6 +181,7 @@ def verify(
     witness: Witness | None = None,
     marked: bool = False,
     since: Mark | None = None,
+    progress: Progress | None = None,
 ) -> Verification:
     """Walk the whole ledger; a damaged database is a fault, not an error.
 
@@ -200,6 +205,8 @@ def verify(
         Whether to return where a later verification may go on from.
     since
         Where an earlier one of this ledger had come to: what was verified then is not read again.
+    progress
+        Is called as parts of the walk end, with the share of the parts that have.
     """
     mark: Mark | None = None
     heads: list[str] = []
@@ -244,7 +251,11 @@ def verify(
     here = entries <= _ALONE or processes == 0 or since is not None
     if may_end and not here:
         connection.rollback()
-    results = _here(connection, tasks) if here else _elsewhere(connection, tasks, processes)
+    results = _all_of(
+        len(tasks),
+        _here(connection, tasks) if here else _elsewhere(connection, tasks, processes),
+        progress,
+    )
     faults += chain.from_iterable(results)
     records = chain.from_iterable(
         found for task, found in zip(tasks, results, strict=False) if isinstance(task, _Records)
@@ -311,13 +322,26 @@ def record_faults(connection: Connection) -> list[str]:
     return _found(_Records(makers=True), connection)
 
 
-def _here(connection: Connection, tasks: Iterable[Task]) -> Sequence[list[str]]:
-    return [_found(task, connection) for task in tasks]
+def _all_of(
+    count: int, results: Iterator[list[str]], progress: Progress | None
+) -> Sequence[list[str]]:
+    """Return what each of the parts of a walk has found, and report that they end."""
+    found: list[list[str]] = []
+    for result in results:
+        found.append(result)
+        if progress is not None:
+            progress(len(found) / max(count, len(found)))
+    return found
+
+
+def _here(connection: Connection, tasks: Iterable[Task]) -> Iterator[list[str]]:
+    for task in tasks:
+        yield _found(task, connection)
 
 
 def _elsewhere(
     connection: Connection, tasks: Sequence[Task], processes: int
-) -> Sequence[list[str]]:
+) -> Iterator[list[str]]:
     """Do every task in processes of their own, which let a server go first."""
     url = connection.engine.url.render_as_string(hide_password=False)
     # Not forked: a server has threads and connections that must not be copied.
@@ -325,10 +349,10 @@ def _elsewhere(
         processes, mp_context=multiprocessing.get_context("spawn"), initializer=_set_out
     ) as pool:
         try:
-            return list(pool.map(_connected, [url] * len(tasks), tasks))
+            yield from pool.map(_connected, [url] * len(tasks), tasks)
         except BrokenProcessPool:
             # A page that the disk cannot deliver ends the process that has mapped it.
-            return [[_UNREADABLE]]
+            yield [_UNREADABLE]
 
 
 def _found(task: Task, connection: Connection) -> list[str]:

@@ -198,6 +198,11 @@ class StudyPlans:
         row = self._connection.execute(_GET, {"wanted": plan}).one_or_none()
         return None if row is None else _record(row)
 
+    def get_all(self, plans: Collection[str]) -> Mapping[str, PlanRecord]:
+        """Return those of some plans that there are, by their ids."""
+        query = select(tables.study_plan).where(_plan.id.in_([*plans]))
+        return {row.id: _record(row) for row in self._connection.execute(query)} if plans else {}
+
     def account_for(self, plan: str, *, person: str, overseer: bool) -> str | None:
         """Return the account of a plan that a person may see by their role, or None."""
         query = select(_plan.account).where(_plan.id == plan, _may_see(person, overseer=overseer))
