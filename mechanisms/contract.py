@@ -624,7 +624,7 @@ def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> 
             return replace(plan, statistic=statistic, parameters=ReadOff(plan.parameters))
         if entry is None:
             kinds = ", ".join(cls.__dataclass_fields__["kind"].default for cls in table)  # type: ignore[attr-defined]
-            raise InvalidStatisticError(f"{mechanism} releases {kinds}", field_name="mechanism")
+            raise InvalidStatisticError(f"{mechanism} gives only {kinds}", field_name="mechanism")
         require_valid(statistic, schema, mechanism, norm)
         return entry(statistic, schema, epsilon, norm)
 
@@ -662,8 +662,8 @@ def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: st
         raise ValueError("a mechanism is planned for people of one row")
     norms = statistic.mechanisms[mechanism]
     if norm not in ("auto", *norms):
-        listed = f"offers the norms {', '.join(norms)}" if norms else "has no norm to choose"
-        raise InvalidStatisticError(f"{statistic.kind} by {mechanism} {listed}", field_name="norm")
+        name, names = f"{statistic.kind} by {mechanism}", ", ".join(norms) or "auto"
+        raise InvalidStatisticError(f"{name} has the norm {names}", field_name="norm")
     statistic.check(schema)
 
 
@@ -678,9 +678,9 @@ def require_numbers(
     found = [require_column(schema, name, field_name) for name in names]
     numbers = [column for column in found if isinstance(column, NumberColumn)]
     if len(numbers) != len(found):
-        categories = [name for name in names if not isinstance(schema.columns[name], NumberColumn)]
+        categories = listed([n for n in names if isinstance(schema.columns[n], CategoryColumn)])
         raise InvalidStatisticError(
-            f"columns must be numbers or booleans, and these are categories: {listed(categories)}. "
+            f"columns must be numbers or booleans, and these are categories: {categories}. "
             'A "histogram" counts the values of a category; the share of one is the mean of a '
             'derived column, as in "derive": {"women": "sex == \'f\'"}; "logistic_regression" '
             'takes one value against the others as its target: {"column": ..., "op": "==", '

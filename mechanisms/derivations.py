@@ -115,9 +115,11 @@ def _derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome
     # Only where every part refuses: one that knows the columns says what can be derived instead.
     if len(refusals) == len(parts):
         raise refusals[0]
+    derived = "; ".join(text for part in parts if (text := derivable(part, schema)))
     raise InvalidStatisticError(
-        "this release does not determine that; from it can be derived: "
-        + ("; ".join(text for part in parts if (text := derivable(part, schema))) or "nothing")
+        f"this release does not determine that; from it can be derived: {derived}"
+        if derived
+        else "this release does not determine that; from it nothing can be derived"
     )
 
 

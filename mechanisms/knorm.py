@@ -512,16 +512,16 @@ def ball_of(space: AdjacentOutputSpace, norm: str) -> Ball | NormBall:
     best = space.optimal_ball
     if norm == "optimal" and best is not None:
         if not isinstance(best, str) and best.expected_tries > MOST_TRIES:
+            tries, other = f"{best.expected_tries:.1g}", advise(space).norm
             raise InvalidStatisticError(
-                f"drawing from this hull would take about {best.expected_tries:.1g} tries; "
-                f"the next best norm is {advise(space).norm}",
+                f"drawing from this hull would take about {tries} tries; the next best norm is "
+                f"{other}",
                 field_name="norm",
             )
         return best
     if norm not in BALLS:
-        raise InvalidStatisticError(
-            f"the norms offered here are {', '.join(offered_norms(space))}", field_name="norm"
-        )
+        names = ", ".join(offered_norms(space))
+        raise InvalidStatisticError(f"the norms offered here are {names}", field_name="norm")
     return next(ball for ball in BALLS if ball == norm)
 
 

@@ -111,14 +111,16 @@ def _calibrated(
             inference=inference,
         )  # fmt: skip
     if mechanism not in ("auto", *offered):
+        names = ", ".join(offered)
         raise InvalidStatisticError(
-            f"{statistic.kind} is released by {', '.join(offered)}", field_name="mechanism"
+            f"{statistic.kind} is released by {names}", field_name="mechanism"
         )
 
     if mechanism == IN_ZCDP and not schema.zcdp:
+        other = next(iter(offered))
         raise InvalidStatisticError(
             "gaussian is offered in accounts that have a delta, and this one has none: ask for "
-            f'{next(iter(offered))}, or leave it to "auto"',
+            f'{other}, or leave it to "auto"',
             field_name="mechanism",
         )
 
@@ -164,9 +166,9 @@ def _plan_source(
     check_asked(asked.statistic, asked.view.schema)
     sourced = cast(Sourced, statistic)
     if mechanism not in ("auto", *statistic.mechanisms):
+        names = ", ".join(statistic.mechanisms)
         raise InvalidStatisticError(
-            f"{statistic.kind} is released by {', '.join(statistic.mechanisms)}",
-            field_name="mechanism",
+            f"{statistic.kind} is released by {names}", field_name="mechanism"
         )
     norms = {each for name in statistic.mechanisms for each in statistic.mechanisms[name]}
     if norm not in ("auto", *norms):

@@ -54,8 +54,11 @@ def no_column(names: Sequence[str], written: str) -> str:
     there = listed(closest_first(list(names), written)) if names else "none"
     close = slip_of(names, written)
     if close is None:
-        return f"the data set has no such column; its columns are {there}"
-    return f"{written} is no column (did you mean {close}?); the columns are {there}"
+        return worded("the data set has no such column; its columns are %(names)s", names=there)
+    return worded(
+        "%(name)s is no column (did you mean %(close)s?); the columns are %(names)s",
+        name=written, close=close, names=there,
+    )  # fmt: skip
 
 
 def no_value(name: str, values: Sequence[str], written: object) -> str:
@@ -68,8 +71,14 @@ def no_value(name: str, values: Sequence[str], written: object) -> str:
     there = listed(closest_first(list(values), text))
     close = slip_of(values, text)
     if close is None:
-        return f"that is not a declared value of {name}; those are {there}"
-    return f"{text} is no value of {name} (did you mean {close}?); its declared values are {there}"
+        return worded(
+            "that is not a declared value of %(name)s; those are %(names)s", name=name, names=there
+        )
+    return worded(
+        "%(value)s is no value of %(name)s (did you mean %(close)s?); its declared values are "
+        "%(names)s",
+        value=text, name=name, close=close, names=there,
+    )  # fmt: skip
 
 
 def unknown(what: str, names: Sequence[str], written: str) -> str:
@@ -96,7 +105,7 @@ def meant(names: Sequence[str], written: object) -> str:
     (" (did you mean 'mean'?)", " (did you mean '>='?)", '')
     """
     close = slip_of(names, written) if isinstance(written, str) else None
-    return "" if close is None else f" (did you mean '{close}'?)"
+    return "" if close is None else " " + worded("(did you mean '%(close)s'?)", close=close)
 
 
 def slip_of(names: Sequence[str], written: str) -> str | None:

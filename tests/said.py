@@ -1,17 +1,22 @@
-"""Sentences that sources say and mark by no word: what mechanisms state of their answers.
+"""Sentences that sources say and mark by no word: statements of mechanisms, and refusals.
 
 A mechanism writes its reason, its theorem and its units where it has them, as plain texts or as
 texts with values in braces. Each is a text of the catalogues. It is found by the name of the field,
 of the constant or of the function that has it, so a new one is found, too. An answer has the
 finished sentence, and a page finds its text again (:func:`app.web.languages.localized`), a part at
 a time: parts end where a colon, a semicolon or a full stop is.
+
+A refusal is an exception of :data:`REFUSALS`, and its text is written where it is made, whole or
+as an f-string. It is found by the name of what is called: the class, or a function that returns
+one. Of other exceptions pages show nothing: they are errors of programs, of start-up or of the
+command line.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 FIELDS = frozenset({
@@ -27,11 +32,18 @@ FUNCTIONS = re.compile(
 )
 """Functions that return such texts."""
 
+REFUSALS = frozenset({
+    "Problem", "BudgetExceededError", "InvalidStatisticError", "ExpressionError",
+    "DefinitionError", "WorkloadError", "InvalidEpsilonError", "InvalidSpecError",
+    "InvalidSourceError", "DictionaryError", "UnreadableError", "_RefusedError",
+})  # fmt: skip
+"""Exceptions whose texts come to pages."""
 _ENDS = re.compile(r"(?<=[.:;?!]) ")
 _PLACE = re.compile(r"%\(\w+\)s")
 _CONSTANT = re.compile(r"%\(_?[A-Z][A-Z_]*\)s[.;]? ?")
 """A value that is a constant is a text of its own."""
 _WORD = re.compile(r"\b[a-z]{4,}\b")
+_SENTENCE = re.compile(r"[a-z]{2,} [a-z]| [a-z]{2,} |, [A-Z]?[a-z]+ ")
 _SPOKEN = re.compile(r"[a-z]{2,} [a-z]|, [A-Z]?[a-z]+ ")
 
 
@@ -49,6 +61,82 @@ def of_mechanisms(folder: Path) -> dict[str, str]:
                     said = part if _PLACE.search(part) else part.replace("%%", "%")
                     found.setdefault(said, path.name)
     return found
+
+
+def of_refusals(*folders: Path) -> dict[str, str]:
+    """Return the texts of refusals in modules of folders, each with a module that has it."""
+    trees = {
+        path: ast.parse(path.read_text("utf-8"))
+        for folder in folders
+        for path in sorted(folder.rglob("*.py"))
+    }
+    made = {path: {*_making(tree)} for path, tree in trees.items()}
+    shared = {name for names in made.values() for name in names if not name.startswith("_")}
+    found: dict[str, str] = {}
+    for path, tree in trees.items():
+        for said in _refused(tree, REFUSALS | shared | made[path]):
+            text = said.removesuffix("%(close)s")  # "(did you mean ...?)" is a text of its own
+            if _SENTENCE.search(_PLACE.sub("", text)):
+                plain = text if _PLACE.search(text) else text.replace("%%", "%")
+                found.setdefault(plain, path.name)
+    return found
+
+
+def _making(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of functions that return refusals."""
+    for each in ast.walk(tree):
+        returned = each.returns if isinstance(each, ast.FunctionDef) else None
+        parts = () if returned is None else ast.walk(returned)
+        if any(isinstance(part, ast.Name) and part.id in REFUSALS for part in parts):
+            assert isinstance(each, ast.FunctionDef)
+            yield each.name
+
+
+def _refused(tree: ast.Module, names: Collection[str]) -> Iterator[str]:
+    of_module = _assigned([each for each in tree.body if not isinstance(each, _FUNCTION)])
+    for part in (tree, *(each for each in ast.walk(tree) if isinstance(each, _FUNCTION))):
+        local = of_module | (_assigned(ast.walk(part)) if isinstance(part, _FUNCTION) else {})
+        for call in _calls(part):
+            if _called(call.func) in names:
+                for each in (*call.args, *(given.value for given in call.keywords)):
+                    # a name of the function or of the module is what it was set to
+                    known = local.get(each.id, []) if isinstance(each, ast.Name) else [each]
+                    for one in known:
+                        yield from texts_in(one)
+
+
+_FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _calls(part: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls of a function, or those of a module that are in no function."""
+    inner = [*ast.iter_child_nodes(part)]
+    while inner:
+        node = inner.pop()
+        if isinstance(node, ast.Call):
+            yield node
+        if not isinstance(node, _FUNCTION):
+            inner.extend(ast.iter_child_nodes(node))
+
+
+def _assigned(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
+    """Return what names are set to, all of it."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, []).append(node.value)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else []
+            for target, value in zip(node.targets[0].elts, values, strict=False):
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(value)
+    return found
+
+
+def _called(called: ast.expr) -> str:
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) else ""
 
 
 def _stated(tree: ast.Module) -> Iterator[str]:

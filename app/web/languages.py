@@ -49,10 +49,14 @@ _IN_TEXT = re.compile(rf"(?<![\w.,:/-]){_NUMBER.pattern}(?![\w/-]|[.,:]\d)", re.
 _NAME = re.compile(r'\baria-label="([^"]*)"')
 _TEXT_NODE = re.compile(r">([^<>]+)<")
 _PLACE = re.compile(r"%\((\w+)\)s")
-_END = re.compile(r"(?<=[.:;?!]) ")
+_END = re.compile(r"(?<=[.:;?!]) | (?=\((?:did you mean|at character) )")
+"""Where a sentence ends, or a refusal without what is added to it (:mod:`mechanisms.words`)."""
 _LONGEST_TEXT = 2_000
-_MOST_JOINED = 8
+_MOST_JOINED = 12
 """Sentences, or what looks like some, that one text may be: a value in it may have a full stop."""
+_MOST_ENDS = 60
+"""Ends of sentences that are looked at in one text: the rest is read as one sentence."""
+_LONGEST_WORD = 40
 _FEWEST_LETTERS = 12
 """A text of fewer that is no sentence would fit those that were made of another one."""
 
@@ -151,7 +155,7 @@ def _localized(text: str, language: str) -> tuple[Part, ...]:
 
     A value with a full stop in it counts as a letter of English.
     """
-    ends = [found.end() for found in _END.finditer(text)] + [len(text)]
+    ends = [*[found.end() for found in _END.finditer(text)][:_MOST_ENDS], len(text)]
     starts = [0, *ends[:-1]]
     best: dict[int, tuple[int, int, tuple[Part, ...]]] = {len(text): (0, 0, ())}
     for at, start in reversed([*enumerate(starts)]):
@@ -201,12 +205,25 @@ def _as_it_is(sentence: str, language: str) -> tuple[str, int, int] | None:
     whole = catalogue(language).get(sentence)
     if whole is not None:
         return whole, len(sentence), 0
-    for letters, longest, pattern, text in _patterns(language):
-        if longest in sentence and (fits := pattern.fullmatch(sentence)) is not None:
+    patterns = _patterns(language)
+    for letters, parts, pattern, text in patterns.get(_first_word(sentence), patterns[""]):
+        if _has(sentence, parts) and (fits := pattern.fullmatch(sentence)) is not None:
             values = fits.groupdict()
             own = {name: _of(name, each, language) for name, each in values.items()}
             return text % own, letters, sum(". " in each for each in values.values())
     return None
+
+
+def _has(sentence: str, parts: Sequence[str]) -> bool:
+    """Return whether a sentence has the parts of a text in order: cheap, and most have not."""
+    if not (sentence.startswith(parts[0]) and sentence.endswith(parts[-1])):
+        return False
+    at = 0
+    for part in parts:
+        if (at := sentence.find(part, at)) < 0:
+            return False
+        at += len(part)
+    return True
 
 
 def _of(name: str, value: str, language: str) -> str:
@@ -230,41 +247,67 @@ _LISTS = {" and ": marked("%(first)s and %(last)s"), " or ": marked("%(first)s o
 """How lists end (:func:`mechanisms.words.listed`)."""
 _LISTED: Mapping[str, Callable[[str, str], str]] = {
     "names": lambda name, _: name,
+    "categories": lambda name, _: name,
     "kinds": lambda name, language: local_number(translated(name, language), language),
 }
 """Places of lists, and how what they list is said in a language."""
 _SAID = frozenset({
     "protects", "theorem", "unit", "unit_name", "shape", "by", "counted", "ball_name", "added",
-    "whose", "sentence", "value1", "value2", "value3",
+    "whose", "why", "sentence", "value1", "value2", "value3",
 })  # fmt: skip
 """Places of what is a text itself; of any other value nothing is known."""
 
 
-@cache
-def _patterns(language: str) -> Sequence[tuple[int, str, re.Pattern[str], str]]:
-    """Return what finds texts with places, those of most letters first.
+class _Pattern(NamedTuple):
+    """What finds a text with places: its letters, the parts between places, and how it is said."""
 
-    Each is its letters, its longest part between places, its pattern, and its translation.
+    letters: int
+    parts: Sequence[str]
+    pattern: re.Pattern[str]
+    said: str
+
+
+@cache
+def _patterns(language: str) -> Mapping[str, Sequence[_Pattern]]:
+    """Return what finds texts with places, by the first word of sentences that they may fit.
+
+    Those of most letters come first. Of no word are those that begin with a place: they are among
+    those of every word, too.
     """
-    found = []
+    found: dict[str, list[_Pattern]] = {"": []}
     for text, said in catalogue(language).items():
-        parts = _PLACE.split(text)
-        letters = len("".join(parts[::2]))
-        if len(parts) == 1 or (letters < _FEWEST_LETTERS and not text.endswith(".")):
-            continue
-        seen: set[str] = set()
-        written = ""
-        for at, part in enumerate(parts):
-            if not at % 2:
-                written += re.escape(part.replace("%%", "%"))
-            else:
-                # At the beginning a value with a full stop would be the sentence before.
-                value = ".+?" if at > 1 or parts[0] else r"(?:(?!\. ).)+?"
-                written += f"(?P={part})" if part in seen else f"(?P<{part}>{value})"
-                seen.add(part)
-        longest = max(parts[::2], key=len).replace("%%", "%")
-        found.append((letters, longest, re.compile(written, re.DOTALL), said))
-    return sorted(found, key=lambda each: -each[0])
+        made = _pattern_of(text, said)
+        if made is not None:
+            first = _first_word(made.parts[0]) if " " in made.parts[0] else ""
+            found.setdefault(first, []).append(made)
+    return {
+        word: sorted([*several, *(found[""] if word else ())], key=lambda each: -each.letters)
+        for word, several in found.items()
+    }
+
+
+def _first_word(text: str) -> str:
+    return text[:_LONGEST_WORD].partition(" ")[0]
+
+
+def _pattern_of(text: str, said: str) -> _Pattern | None:
+    """Return what finds a text, if it has places and enough letters."""
+    parts = _PLACE.split(text)
+    letters = len("".join(parts[::2]))
+    if len(parts) == 1 or (letters < _FEWEST_LETTERS and not text.endswith(".")):
+        return None
+    seen: set[str] = set()
+    written = ""
+    for at, part in enumerate(parts):
+        if not at % 2:
+            written += re.escape(part.replace("%%", "%"))
+        else:
+            # At the beginning a value with a full stop would be the sentence before.
+            value = ".+?" if at > 1 or parts[0] else r"(?:(?!\. ).)+?"
+            written += f"(?P={part})" if part in seen else f"(?P<{part}>{value})"
+            seen.add(part)
+    between = tuple(part.replace("%%", "%") for part in parts[::2])
+    return _Pattern(letters, between, re.compile(written, re.DOTALL), said)
 
 
 def local_number(text: str, language: str) -> str:

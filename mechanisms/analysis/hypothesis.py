@@ -170,7 +170,9 @@ class HypothesisTest(Question):
         wanted = 2 if self.test in _TWO_COLUMNS else 1
         if len(self.columns) != wanted or len(set(self.columns)) != wanted:
             raise InvalidStatisticError(
-                f"{self.test} takes {wanted} column{'s' if wanted > 1 else ''}",
+                f"{self.test} takes 1 column"
+                if wanted == 1
+                else f"{self.test} takes {wanted} columns",
                 field_name="columns",
             )
         columns = [require_column(schema, name, "columns") for name in self.columns]
@@ -249,9 +251,8 @@ class HypothesisTest(Question):
         self.check(wider)
         compared = () if self.groups is None else (self.groups,)
         if inside := {*self.columns, *compared} & set(columns_of(self.by)):
-            raise InvalidStatisticError(
-                f"{listed(sorted(inside))} is tested, and makes no groups", field_name="by"
-            )
+            names = listed(sorted(inside))
+            raise InvalidStatisticError(f"{names} is tested, and makes no groups", field_name="by")
         common: dict[str, Any] = {"derive": self.derive, "where": self.where}
         if self.test in _OF_MOMENTS:
             return Moments(columns=self.columns, by=(*self.by, *compared), **common)

@@ -263,10 +263,12 @@ class PrincipalComponents(Question):
             asked = replace(self, derive={**getattr(source, "derive", {}), **self.derive})
             if any(_covers(source, each, schema) for each in asked._sources()):
                 return asked.read(part, schema)
-        others = "a correlation or a covariance" if self.scaled else "a covariance"
         raise InvalidStatisticError(
-            f"principal components follow from a release of moments, or of {others}, of these "
-            "columns or more, with the same conditions and groups"
+            "principal components follow from a release of moments, or of a correlation or a "
+            "covariance, of these columns or more, with the same conditions and groups"
+            if self.scaled
+            else "principal components follow from a release of moments, or of a covariance, of "
+            "these columns or more, with the same conditions and groups"
         )
 
     def _sources(self) -> Iterator[Moments | Covariance | Correlation]:

@@ -163,9 +163,9 @@ class Summary(Question):
                     field_name="columns",
                 )
             if not any(measure in self.show for measure in _measures(column)):
+                names = listed(_measures(column), last="or")
                 raise InvalidStatisticError(
-                    f"of {name} nothing is shown: add {listed(_measures(column), last='or')}",
-                    field_name="show",
+                    f"of {name} nothing is shown: add {names}", field_name="show"
                 )
         for name, share in self.shares.items():
             if name not in self.show:
@@ -212,8 +212,9 @@ class Summary(Question):
             )
         wider = widened(self, schema)
         if inside := set(columns_of(self.by)) & set(self.columns):
+            names = listed(sorted(inside))
             raise InvalidStatisticError(
-                f"{listed(sorted(inside))} makes the groups, and has no rows", field_name="columns"
+                f"{names} makes the groups, and has no rows", field_name="columns"
             )
         found = [self._part(*each, wider) for each in self._measured(wider)]
         if len(found) > MAX_PARTS:

@@ -354,12 +354,16 @@ def _plain(statistic: Statistic, schema: Schema) -> _Plain:
         It is not one of those that can be combined.
     """
     if statistic.kind not in KINDS:
+        kinds = ", ".join(KINDS)
         raise InvalidStatisticError(
-            f"{statistic.kind} is no sum over records: only {', '.join(KINDS)} are combined"
+            f"{statistic.kind} is no sum over records: only {kinds} are combined"
         )
-    for option, what in (("by", "groups"), ("derive", "derived columns"), ("weights", "weights")):
-        if getattr(statistic, option, None):
-            raise InvalidStatisticError(f"releases with {what} of their own are not combined")
+    if getattr(statistic, "by", None):
+        raise InvalidStatisticError("releases with groups of their own are not combined")
+    if getattr(statistic, "derive", None):
+        raise InvalidStatisticError("releases with derived columns of their own are not combined")
+    if getattr(statistic, "weights", None):
+        raise InvalidStatisticError("releases with weights of their own are not combined")
     if schema.optional and getattr(statistic, "missing", "complete") != "complete":
         raise InvalidStatisticError('only releases with "missing": "complete" are combined')
     asked = viewed(statistic, schema)

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.domain import CategoryColumn, Column, NumberColumn
-from mechanisms.words import listed
+from mechanisms.words import listed, worded
 
 # A column's values compared with a public number, exactly
 
@@ -339,29 +339,34 @@ def why_empty(culprits: Sequence[Fact], columns: Mapping[str, Column]) -> str:
     >>> why_empty([Fact("age", ">", (50,)), Fact("age", "<", (20,))], {"age": age})
     'age > 50 and age < 20 cannot both hold'
     >>> why_empty([Fact("age", ">", (200,))], {"age": age})
-    'age > 200 holds of no record, by the bounds of age, 0 to 100'
+    'age > 200 holds of no record, by the bounds 0 to 100 of age'
     """
-    said = " and ".join(fact.words(columns) for fact in culprits)
+    names = " and ".join(fact.words(columns) for fact in culprits)
+    if len(culprits) > 2:
+        return worded("%(names)s cannot all hold", names=names)
     if len(culprits) > 1:
-        return f"{said} cannot {'both' if len(culprits) == 2 else 'all'} hold"
-    return f"{said} holds of no record{_domain(culprits[0], columns)}"
+        return worded("%(names)s cannot both hold", names=names)
+    by = _domain(culprits[0], columns)
+    return worded("%(condition)s holds of no record, %(by)s", condition=names, by=by)
 
 
 def why_whole(fact: Fact, columns: Mapping[str, Column]) -> str:
     """Return why every record meets a condition."""
-    return f"{fact.words(columns)} holds of every record{_domain(fact, columns)}"
+    condition, by = fact.words(columns), _domain(fact, columns)
+    return worded("%(condition)s holds of every record, %(by)s", condition=condition, by=by)
 
 
 def _domain(fact: Fact, columns: Mapping[str, Column]) -> str:
     name, column = fact.column, columns[fact.column]
     if isinstance(column, CategoryColumn):
-        return f": the declared values of {name} are {listed(column.values)}"
+        names = listed(column.values)
+        return worded("as the declared values of %(name)s are %(names)s", name=name, names=names)
     if column.boolean:
-        return f": {name} is true or false"
+        return worded("as %(name)s is true or false", name=name)
     if column.whole and any(value != math.floor(value) for value in _numbers(fact.values)):
-        return f": {name} holds whole numbers"
+        return worded("as %(name)s holds whole numbers", name=name)
     low, high = (_shown(column, _plain(end)) for end in (column.lower, column.upper))
-    return f", by the bounds of {name}, {low} to {high}"
+    return worded("by the bounds %(low)s to %(high)s of %(name)s", name=name, low=low, high=high)
 
 
 def _shown(column: Column, value: Value) -> str:

@@ -280,8 +280,9 @@ def derived_column(
         found = range_of(tree, columns, may_miss=may_miss, optional=optional)
         if found.kind == "truth" and found.low == found.high:
             raise DefinitionError(
-                f"{tree} is {'true' if found.low else 'false'} in every row, by the columns' "
-                "bounds and declared values",
+                f"{tree} is true in every row, by the columns' bounds and declared values"
+                if found.low
+                else f"{tree} is false in every row, by the columns' bounds and declared values",
                 EXPRESSION,
             )
         column = _column(found, lower, upper)
@@ -330,9 +331,9 @@ def _column(found: Range, lower: Fraction | None, upper: Fraction | None) -> Num
     least = low if lower is None else max(low, lower)
     most = high if upper is None else min(high, upper)
     if not least < most:
-        ends = f"{float(low):.9g} to {float(high):.9g}"
+        first, last = f"{float(low):.9g}", f"{float(high):.9g}"
         raise DefinitionError(
-            f"the bounds leave nothing: by the columns' bounds the values lie in {ends}",
+            f"the bounds leave nothing: by the columns' bounds the values lie in {first} to {last}",
             UPPER if lower is None else LOWER,
         )
     return NumberColumn(least, most)

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from mechanisms.expressions.tree import FUNCTIONS, Node, is_name_of_python
-from mechanisms.words import closest_first, listed, no_column, slip_of
+from mechanisms.words import closest_first, listed, no_column, slip_of, worded
 
 
 class ExpressionError(ValueError):
@@ -31,7 +31,8 @@ class ExpressionError(ValueError):
     """
 
     def __init__(self, what: str, place: int | None = None) -> None:
-        self.detail = what if place is None else f"{what} (at character {place})"
+        at = "" if place is None else " " + worded("(at character %(place)s)", place=place)
+        self.detail = f"{what}{at}"
         super().__init__(self.detail)
 
 
@@ -61,19 +62,24 @@ def unknown_function(names: Sequence[str], written: str, place: int) -> Expressi
     there = listed(closest_first(list(names), written))
     close = slip_of(names, written)
     if close is None:
-        return ExpressionError(f"there is no such function; there are {there}", place)
-    return ExpressionError(
-        f"{written} is no function (did you mean {close}?); there are {there}", place
-    )
+        said = worded("there is no such function; there are %(names)s", names=there)
+        return ExpressionError(said, place)
+    said = worded(
+        "%(name)s is no function (did you mean %(close)s?); there are %(names)s",
+        name=written, close=close, names=there,
+    )  # fmt: skip
+    return ExpressionError(said, place)
 
 
 def with_hints(error: ExpressionError, text: str) -> ExpressionError:
     """Return the message for a text that cannot be parsed, with a suggestion."""
     hints = []
     if _DECIMAL_COMMA.search(text):
-        hints.append("decimals are written with a point, as in 3.5")
+        hints.append(worded("decimals are written with a point, as in 3.5"))
     if name := _NAME_OF_SIGNS.search(text):
-        hints.append(f"a name with signs or spaces stands in backticks, as in `{name.group(1)}`")
+        hints.append(worded(
+            "a name with signs or spaces stands in backticks, as in `%(name)s`", name=name.group(1)
+        ))  # fmt: skip
     if not hints:
         return error
     return ExpressionError("; ".join([error.detail, *hints]))
@@ -85,10 +91,10 @@ _NAME_OF_SIGNS = re.compile(
 )
 
 
-def several_rows(name: str, place: int) -> ExpressionError:
+def several_rows(whose: str, place: int) -> ExpressionError:
     """Return the message for a function that reads other rows."""
     return ExpressionError(
-        f"{name} reads other rows than one, so it reads the data: a derived column is computed "
+        f"{whose} reads other rows than one, so it reads the data: a derived column is computed "
         "from one row alone. Write public numbers instead, as in (age - 40) / 10",
         place,
     )
@@ -140,9 +146,10 @@ _COMPARED: Mapping[type[ast.cmpop], str] = {
     ast.GtE: ">=",
 }
 _FLIPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OFFERED = (
+_OFFERED = worded(
     "an expression holds columns, numbers, + - * / ^, comparisons, in, and, or, not, is missing, "
-    f"and {', '.join(FUNCTIONS)}"
+    "and %(kinds)s",
+    kinds=", ".join(FUNCTIONS),
 )
 
 
@@ -225,10 +232,14 @@ def _is_plain(word: str) -> bool:
 
 def _unreadable(text: str) -> str:
     if re.search(r"(?<![=<>!])=(?!=)", text):
-        return "it is not an expression; values are compared by =="
+        return worded("it is not an expression; values are compared by ==")
     if re.search(r"&|\||!(?!=)", text):
-        return "it is not an expression; conditions are joined by and, or, not"
-    return "it is not an expression here"
+        return worded("it is not an expression; conditions are joined by and, or, not")
+    return worded("it is not an expression here")
+
+
+def _not_offered(place: int) -> ExpressionError:
+    return ExpressionError(worded("that is not offered here: %(why)s", why=_OFFERED), place)
 
 
 def _too_deep() -> ExpressionError:
@@ -262,7 +273,7 @@ class _Reader:
             raise _too_deep()
         form = self._forms.get(type(node))
         if form is None:
-            raise ExpressionError(f"that is not offered here: {_OFFERED}", self._place(node))
+            raise _not_offered(self._place(node))
         return form(node, depth + 1)
 
     def _place(self, node: ast.expr) -> int:
@@ -284,7 +295,7 @@ class _Reader:
                 raise ExpressionError("two values stand side by side", place)
             return Node("text", value=found[1:-1], place=place)
         if not isinstance(value, int | float):
-            raise ExpressionError(f"that is not offered here: {_OFFERED}", place)
+            raise _not_offered(place)
         # From the text, since Python's parser has rounded it to a float. Exponents are no longer
         # than what can be written out: as a fraction 1e-999999999 takes gigabytes, and hours.
         written, _, power = self._source(node).lower().partition("e")
@@ -310,14 +321,14 @@ class _Reader:
             return Node("negative", (inner,), place=place)
         if isinstance(node.op, ast.Not):
             return Node("not", (inner,), place=place)
-        raise ExpressionError(f"that is not offered here: {_OFFERED}", place)
+        raise _not_offered(place)
 
     def _binary(self, node: ast.BinOp, depth: int) -> Node:
         op = _BINARY.get(type(node.op))
         if op is None:
             if isinstance(node.op, ast.BitAnd | ast.BitOr):
                 raise ExpressionError("conditions are joined by and, or, not", self._place(node))
-            raise ExpressionError(f"that is not offered here: {_OFFERED}", self._place(node))
+            raise _not_offered(self._place(node))
         pair = self.read(node.left, depth), self.read(node.right, depth)
         return Node(op, pair, place=self._place(node))
 
@@ -368,9 +379,9 @@ class _Reader:
         least, most = _COUNTS[name]
         # Elsewhere the max of one column is taken over its rows.
         if len(node.args) == 1 and least == 2:
-            raise several_rows(f"the {name} of one column", place)
+            raise several_rows(worded("the %(name)s of one column", name=name), place)
         if not least <= len(node.args) <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
+            wanted = f"{least}" if least == most else f"{least}–{most}"
             raise ExpressionError(f"{name} takes {wanted} values", place)
         return Node(name, tuple(self.read(arg, depth) for arg in node.args), place=place)
 

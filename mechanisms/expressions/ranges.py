@@ -129,8 +129,9 @@ class _Ranges:
             raise ExpressionError('"is missing" is asked of a column', node.place)
         self.of(arg)
         if not (self._may_miss or arg.name in self._optional):
+            name = quoted_name(arg.name)
             raise ExpressionError(
-                f"every record has a value of {quoted_name(arg.name)}: ask this of a column with "
+                f"every record has a value of {name}: ask this of a column with "
                 '"missing": "keep", or in the derive of the spec, where the file is read',
                 node.place,
             )
@@ -231,9 +232,9 @@ def _divided(node: Node, ends: tuple[Fraction, Fraction]) -> tuple[Fraction, Fra
     by = constant(node.args[1])
     if by is None:
         other = node.args[1]
+        way = f"({other})^-1"
         raise ExpressionError(
-            "division is by a number only; for one over a column that is never 0 write "
-            f"({other})^-1",
+            f"division is by a number only; for one over a column that is never 0 write {way}",
             other.place,
         )
     if by == 0:
@@ -326,12 +327,13 @@ def _bounded(node: Node, ends: Ends) -> Ends:
     return low, high
 
 
-def _no_value(node: Node, ends: Ends, what: str, *ways: str) -> ExpressionError:
+def _no_value(node: Node, ends: Ends, whose: str, *ways: str) -> ExpressionError:
     """Return the message where an operation is undefined for some values in the bounds."""
     low, high = (_shown(end) for end in ends)
+    inner, names = node.args[0], " or ".join(ways)
     return ExpressionError(
-        f"{what} has no value, and {node.args[0]} lies between {low} and {high} by its bounds; "
-        f"write {' or '.join(ways)}",
+        f"{whose} has no value, and {inner} lies between {low} and {high} by its bounds; "
+        f"write {names}",
         node.place,
     )
 

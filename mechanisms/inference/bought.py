@@ -117,6 +117,7 @@ from mechanisms.statistics.logistic_regression import LogisticRegression
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.quantile import Quantile, joint_sensitivity
 from mechanisms.statistics.stack import Stack
+from mechanisms.words import worded
 
 COMPOSITION = "Dwork & Roth 2014, Corollary 3.15 (composition), with exact shares of epsilon"
 HOW_TO_ASK = (
@@ -212,10 +213,13 @@ def why_none(statistic: Statistic, schema: Schema) -> str:
     offered = is_offered(statistic, schema)
     if isinstance(statistic, Stack) and not offered:
         whys = dict.fromkeys(why_none(part.statistic, schema) for part in statistic.parts)
-        return f"no part has standard errors: {'; '.join(whys)}"
+        return worded("no part has standard errors: %(sentence)s", sentence="; ".join(whys))
+    if not offered and statistic.no_inference:
+        return statistic.no_inference
+    if not offered and _is_weighted(statistic):
+        return worded("standard errors are not offered with weights")
     if not offered:
-        usual = "with weights" if _is_weighted(statistic) else f"for {statistic.kind}"
-        return statistic.no_inference or f"standard errors are not offered {usual}"
+        return worded("standard errors are not offered for %(kinds)s", kinds=statistic.kind)
     if schema.protects.rows > 1:
         return NOT_FOR_SEVERAL
     return "" if statistic.has_inference else HOW_TO_ASK

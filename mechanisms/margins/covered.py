@@ -30,7 +30,7 @@ Slavkovic 2021, Proposition 2.11).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -57,7 +57,6 @@ from mechanisms.tables.workload import ColumnSet, Counts, Workload, WorkloadErro
 STEPS = 1 << 20
 """Of a count: floats are read to this part of one."""
 _WEIGHTS = 1 << 20
-_NOT_COVERED = "no released table has these columns together: {}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +289,7 @@ class _Solution:
         names = tuple(dict.fromkeys([*wanted, *(each.column for each in conditions)]))
         missing = [name for name in names if name not in self.axes]
         if missing:
-            raise InvalidStatisticError(_NOT_COVERED.format(", ".join(missing)))
+            raise _not_covered(missing)
         merged = [self._merging(name, wanted.get(name), conditions) for name in names]
         workload = self._workload(names)
         residuals, spreads = self._residuals(names, workload)
@@ -375,7 +374,7 @@ class _Solution:
             if source.holder(names) is not None
         ]
         if not found:
-            raise InvalidStatisticError(_NOT_COVERED.format(", ".join(names)))
+            raise _not_covered(names)
         least = min(spread for _, spread in found)
         if least == 0 or len(found) == 1:
             values, spread = next(each for each in found if each[1] == least)
@@ -465,3 +464,8 @@ def _meets(axis: Axis, column: Column, cell: int, condition: Comparison) -> bool
     raise InvalidStatisticError(
         f"the released tables do not distinguish the condition on {axis.column}"
     )
+
+
+def _not_covered(columns: Iterable[str]) -> InvalidStatisticError:
+    names = ", ".join(columns)
+    return InvalidStatisticError(f"no released table has these columns together: {names}")

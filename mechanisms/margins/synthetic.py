@@ -122,9 +122,9 @@ def synthesize(
     """
     most = most_rows(statistic)
     if rows > most:
+        width = _columns(statistic)
         raise InvalidStatisticError(
-            f"at most {most:,} rows of {_columns(statistic)} columns are made at once",
-            field_name="rows",
+            f"at most {most:,} rows of {width} columns are made at once", field_name="rows"
         )
     groups = _Groups.of(statistic, value, schema)
     statistic = statistic.answered(value)

@@ -21,7 +21,7 @@ from mechanisms.domain import CategoryColumn, NumberColumn, Schema, exact, prese
 from mechanisms.exact.fractions import as_written
 from mechanisms.expressions.conjunctions import ORDERED, Mask, compared, order_of_whole
 from mechanisms.expressions.tree import quoted_name
-from mechanisms.words import closest_first, listed, no_value, slip_of
+from mechanisms.words import closest_first, listed, no_value, slip_of, worded
 
 MAX_CONDITIONS = 20
 MAX_CHOICES = 1000  # of `in`: each is looked for in every row
@@ -88,16 +88,20 @@ class Condition:
         """
         column = require_column(schema, self.column, "where")
         if self.op in PRESENCE:
+            name = quoted_name(self.column)
             raise _invalid(
                 f"{self.op} is for where, which selects records; a derived column says the same: "
-                f'"derive": {{"missing": "{quoted_name(self.column)} is missing"}}'
+                f'"derive": {{"missing": "{name} is missing"}}'
             )
         ordered = isinstance(column, NumberColumn) and not column.boolean
         if self.op not in ORDERED and self.op not in _CHOSEN:
             raise _invalid("a condition's op is one of ==, !=, <, <=, >, >=, in, present, missing")
         if not ordered and self.op not in _CHOSEN:
-            kind = "boolean" if isinstance(column, NumberColumn) else "category"
-            raise _invalid(f"{self.column} is a {kind}, which is compared by ==, != or in")
+            raise _invalid(
+                f"{self.column} is a boolean, which is compared by ==, != or in"
+                if isinstance(column, NumberColumn)
+                else f"{self.column} is a category, which is compared by ==, != or in"
+            )
         listed = isinstance(self.value, (tuple, list))
         if listed != (self.op == "in"):
             raise _invalid("a list of values goes with in, a single value with the other ops")
@@ -142,10 +146,13 @@ class Condition:
         require_column(schema, self.column, "where")
         if self.column not in schema.optional:
             kept = sorted(schema.optional & {*schema.columns})
+            names = listed(kept)
             raise _invalid(
                 f"every record has a value of {self.column}: the data set does not keep missing "
-                "cells of this column"
-                + (f'. Columns with "missing": "keep" are {listed(kept)}' if kept else "")
+                f'cells of this column. Columns with "missing": "keep" are {names}'
+                if kept
+                else f"every record has a value of {self.column}: the data set does not keep "
+                "missing cells of this column"
             )
 
     @property
@@ -225,8 +232,8 @@ def _declared(place: int | None, column: CategoryColumn, value: Scalar, name: st
         text = value if isinstance(value, str) else ""
         if text and slip_of(list(column.values), text) is not None:
             raise _invalid(no_value(name, list(column.values), text))
-        there = listed(closest_first(list(column.values), text))
-        raise _invalid(f"the value is not one that the category declares; those are {there}")
+        names = listed(closest_first(list(column.values), text))
+        raise _invalid(f"the value is not one that the category declares; those are {names}")
     return place
 
 
@@ -242,29 +249,31 @@ def _numbers(column: NumberColumn, values: Sequence[Scalar], name: str) -> tuple
     numbers: list[Number] = []
     for value in values:
         if isinstance(value, (bool, str)):
-            raise _invalid(f"{name} is {_called(column)}{_point(value)}")
+            raise _invalid(_not_of(column, value, name))
         # What rounds to more than the bound does is more than the bound: rounding keeps order.
         # So most values need no fraction.
         if not (isinstance(value, float) and low < value < high) and not within(column, value):
-            raise _invalid(
-                f"the value must lie within the bounds of {name}, "
-                f"{column.shown(low)} to {column.shown(high)}"
-            )
+            first, last = column.shown(low), column.shown(high)
+            raise _invalid(f"the value must lie between {first} and {last}, the bounds of {name}")
         numbers.append(value)
     return tuple(numbers)
 
 
-def _point(value: Scalar) -> str:
-    """Return how decimals are written, to whom has written them with a comma."""
+def _not_of(column: NumberColumn, value: Scalar, name: str) -> str:
+    """Return the message for what is no number, or for a text that is no time, of a column."""
+    said = (
+        worded("%(name)s is a number column, and compared with a number", name=name)
+        if column.timed is None
+        else worded(
+            '%(name)s is a %(kinds)s column, and compared with an ISO 8601 text, such as '
+            '"1960-12-31"',
+            name=name, kinds=column.kind,
+        )
+    )  # fmt: skip
+    # for whom has written decimals with a comma
     if isinstance(value, str) and re.fullmatch(r"[+-]?\d+,\d+", value.strip()):
-        return "; decimals are written with a point, as in 3.5"
-    return ""
-
-
-def _called(column: NumberColumn) -> str:
-    if column.timed is not None:
-        return f'a {column.kind} column, and compared with an ISO 8601 text, such as "1960-12-31"'
-    return "a number column, and compared with a number"
+        said += "; " + worded("decimals are written with a point, as in 3.5")
+    return said
 
 
 def _truth(value: Scalar, name: str) -> int:

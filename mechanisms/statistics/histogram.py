@@ -371,11 +371,11 @@ class RangeCounts(Question):
                 "ranges are of one number column: name one, and make groups of others with "
                 '"by": ["sex"]'
             )
-        column = require_column(schema, self.columns[0], "columns")
+        [name] = self.columns
+        column = require_column(schema, name, "columns")
         if not isinstance(column, NumberColumn) or column.boolean:
             raise _no_ranges(
-                f"ranges are of a number column with edges, and {self.columns[0]} is none; leave "
-                '"ranges" out'
+                f'ranges are of a number column with edges, and {name} is none; leave "ranges" out'
             )
         if self.weights is not None:
             require_weights(schema, self.weights)

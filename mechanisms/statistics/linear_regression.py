@@ -185,8 +185,9 @@ class LinearRegression(OfFeatures):
                 'a threshold is Huber\'s; take "loss": "huber"', field_name="threshold"
             )
         if scaled is None or not 0 < scaled <= 1:
+            most = f"{float(width):.6g}"
             raise InvalidStatisticError(
-                f"threshold must be above 0 and at most {float(width):.6g}, half the width of the "
+                f"threshold must be above 0 and at most {most}, half the width of the "
                 'target\'s bounds, or "auto"',
                 field_name="threshold",
             )
@@ -265,8 +266,9 @@ class LinearRegression(OfFeatures):
         if asked is None:
             return rule
         if asked < least:
+            shown = f"{float(least):.6g}"
             raise InvalidStatisticError(
-                f"ridge must be at least {float(least):.6g} here (or null for the public rule): "
+                f"ridge must be at least {shown} here (or null for the public rule): "
                 "with less, a draw on collinear columns could take too long",
                 field_name="ridge",
             )

@@ -57,6 +57,7 @@ from mechanisms.statistics.designs.rows import code_chunk, with_weights
 from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
 from mechanisms.statistics.questions import widened
 from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing, Weights, weights_of
+from mechanisms.words import worded
 
 _LARGEST_LOGIT = Fraction(4)  # it moves the odds by a factor of 3000 between the bounds
 _PROBED: Json = {
@@ -206,13 +207,16 @@ class LogisticRegression(OfFeatures):
 def _not_boolean(name: str, column: NumberColumn | CategoryColumn) -> str:
     """Return how to make 0 and 1 of a column that is something else."""
     if isinstance(column, NumberColumn):
-        return (
-            f"{name} is a number, and a target is true or false: compare it with a threshold, as "
-            'in {"column": ..., "op": ">=", "value": ...}, or in a formula (income >= 700) ~ age'
+        return worded(
+            "%(name)s is a number, and a target is true or false: compare it with a threshold, as "
+            'in {"column": ..., "op": ">=", "value": ...}, or in a formula (income >= 700) ~ age',
+            name=name,
         )
-    return (
-        f"{name} is a category, and a target is true or false: take one value against the others, "
-        'as in {"column": ..., "op": "==", "value": ...}, or in a formula (sex == "f") ~ age'
+    return worded(
+        "%(name)s is a category, and a target is true or false: take one value against the "
+        'others, as in {"column": ..., "op": "==", "value": ...}, or in a formula (sex == "f") ~ '
+        "age",
+        name=name,
     )
 
 

@@ -46,6 +46,7 @@ from mechanisms.statistics.conditions import PRESENCE, Condition, selecting_ms, 
 from mechanisms.statistics.facts.defaults import Facts
 from mechanisms.statistics.weights import UNWEIGHTED
 from mechanisms.views import RowView, added_json
+from mechanisms.words import worded
 
 _MS_PER_GROUP = 0.1  # of a plan
 _MS_PER_LETTER = 0.012  # measured; to read an expression, and to find its bounds
@@ -134,8 +135,14 @@ class Question(Facts):
         """Return warnings for the caller, from public facts; the question must fit the schema."""
         found = list(warnings_of(self.where, self.parting(schema).axes, schema))
         fixed = constants(self.where, _single_values(self.by), schema)
-        found += [f"{fixed[name]}." for name in _asked_about(self) if name in fixed]
-        return [f"{text[0].upper()}{text[1:]}" for text in found]
+        return [
+            *found,
+            *(
+                worded("A column is asked about that is constant: %(why)s.", why=fixed[name])
+                for name in _asked_about(self)
+                if name in fixed
+            ),
+        ]
 
     def dropping(self, schema: Schema, /) -> Where:
         """Return further conditions, under which a record is not left out by edges."""
@@ -160,9 +167,10 @@ def _require_varying(statistic: Question, schema: Schema) -> None:
                for place in asked.values()}  # fmt: skip
     for name, place in asked.items():
         if name in fixed and place != "features" and varying[place] < _least_columns(statistic):
+            why = fixed[name]
             raise InvalidStatisticError(
-                f"{fixed[name]}, and nothing is to be found out about it; leave it out of {place}, "
-                "or ask for a count",
+                f"{why}, and nothing is to be found out about it; leave it out of {place}, or ask "
+                "for a count",
                 field_name=place,
             )
     target = getattr(statistic, "target", None)

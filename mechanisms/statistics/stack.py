@@ -136,9 +136,10 @@ class Stack(Facts):
         for index, part in enumerate(self.parts):
             kind = part.statistic.kind
             if kind not in SINGLE_STATISTICS:  # read off others, or several itself
-                named = "another stack" if kind == self.kind else f"a {kind}"
                 raise InvalidStatisticError(
-                    f"a stack cannot hold {named}: ask for it alone",
+                    "a stack cannot hold another stack: ask for it alone"
+                    if kind == self.kind
+                    else f"a stack cannot hold a {kind}: ask for it alone",
                     field_name=f"parts[{index}].statistic",
                 )
             try:

@@ -297,9 +297,9 @@ class Tables(Question):
             )
         for name in ("margins", "raw", "weights", "hierarchy"):
             if getattr(self, name) != usual[name]:
+                value = json.dumps(usual[name])
                 raise InvalidStatisticError(
-                    f'"select": "auto" goes without {name}: write "{name}": '
-                    f"{json.dumps(usual[name])}",
+                    f'"select": "auto" goes without {name}: write "{name}": {value}',
                     field_name="select",
                 )
         if len(self.columns) < 3:
@@ -316,19 +316,17 @@ class Tables(Question):
                 raise InvalidStatisticError("totals need a hierarchy", field_name="known")
             return
         if self.hierarchy not in self.columns:
-            raise InvalidStatisticError(
-                f"is none of the columns{meant(self.columns, self.hierarchy)}",
-                field_name="hierarchy",
-            )
+            close = meant(self.columns, self.hierarchy)
+            raise InvalidStatisticError(f"is none of the columns{close}", field_name="hierarchy")
         if len(chain) < 2:
             raise InvalidStatisticError(
                 f"{self.hierarchy} has no level above it: the data set's spec says nothing that "
                 "its values are within",
                 field_name="hierarchy",
             )
-        if both := [name for name in chain[:-1] if name in self.columns]:
+        if name := next((each for each in chain[:-1] if each in self.columns), None):
             raise InvalidStatisticError(
-                f"{both[0]} is a level of {self.hierarchy}, and is counted with it; leave it out",
+                f"{name} is a level of {self.hierarchy}, and is counted with it; leave it out",
                 field_name="columns",
             )
         if self.known and (self.raw or self.weights):
@@ -339,9 +337,9 @@ class Tables(Question):
         try:
             hierarchy = cast(Hierarchy, self.levels(schema))
             others_of(self.workload(schema), hierarchy)
-        except WorkloadError as refused:
+        except WorkloadError as why:
             raise InvalidStatisticError(
-                f'{refused}; list them: "margins": [["{self.hierarchy}", ...], ...]',
+                f'{why}; list them: "margins": [["{self.hierarchy}", ...], ...]',
                 field_name="margins",
             ) from None
         _require_possible(hierarchy, schema)
@@ -426,9 +424,9 @@ class Tables(Question):
         for name, column in zip(chain, places[1:], strict=False):
             parents.append(schema.nested[name].codes[: len(column.values)])
         if wrong := self.known.keys() - {*chain}:
+            name, close = min(wrong), meant(chain, min(wrong))
             raise InvalidStatisticError(
-                f"{min(wrong)} is no level of {self.hierarchy}{meant(chain, min(wrong))}",
-                field_name="known",
+                f"{name} is no level of {self.hierarchy}{close}", field_name="known"
             )
         return Hierarchy(
             columns=tuple(names.index(name) for name in chain),

@@ -54,7 +54,7 @@ from mechanisms.privacy import ONE_ROW, PURE, ZCDP, Adjacency
 from tests.contract.service import ADMIN_KEY, Service, ask, make_key, settled, upload
 from tests.desk.browsing import Browsing, Page, signed_in, signed_out
 from tests.desk.test_public import INVENTED, publish
-from tests.said import of_mechanisms
+from tests.said import of_mechanisms, of_refusals
 from tests.tiers import in_one
 
 APP = Path(app.__file__).parent
@@ -158,7 +158,7 @@ def of_problems() -> set[str]:
 @cache
 def texts() -> set[str]:
     """Return every text that pages show in the reader's language."""
-    stated = of_mechanisms(MECHANISMS)
+    stated = of_mechanisms(MECHANISMS).keys() | of_refusals(MECHANISMS).keys()
     return {*of_templates(), *of_modules(), *stated, *names(), *of_hints(), *of_problems()}
 
 
@@ -271,13 +271,17 @@ def test_values_have_their_places_in_a_translated_text() -> None:
 
 # Finished sentences
 
-VALUES = {"name": "income (EUR), sex = f: 1", "names": "x and y", "provider": "the University"}
+_LISTS = ("names", "categories")
+VALUES = {
+    "name": "income (EUR), sex = f: 1", "provider": "the University",
+    **dict.fromkeys(_LISTS, "x and y"),
+}  # fmt: skip
 """By places whose values are no numbers."""
 
 
 @cache
 def sentences() -> list[str]:
-    """Return the texts that services make sentences of."""
+    """Return the texts that services make sentences of, those of refusals among them."""
     found = {
         text
         for folder in (APP, MECHANISMS)
@@ -286,7 +290,7 @@ def sentences() -> list[str]:
         )
         if isinstance(text, str)
     }
-    return sorted(found)
+    return sorted(found | of_refusals(MECHANISMS).keys())
 
 
 @pytest.mark.parametrize("language", OTHERS)
@@ -297,7 +301,7 @@ def test_every_sentence_is_found_again_by_its_text(language: str) -> None:
         places = dict.fromkeys(re.findall(r"%\((\w+)\)s", text))
         given = {name: VALUES.get(name, f"{at}.5") for at, name in enumerate(places)}
         shown = {name: local_number(value, language) for name, value in given.items()}
-        shown |= {name: ands[language] for name in shown if name == "names"}
+        shown |= {name: ands[language] for name in shown if name in _LISTS}
         sentence = text % given if places else text
         expected = translations(language)[text]
         expected = expected % shown if places else expected

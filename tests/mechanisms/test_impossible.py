@@ -49,7 +49,7 @@ ON_AGE: dict[str, Any] = {"features": ("age",)}
     [
         ("mean", [("age", ">", 50), ("age", "<", 20)], KIDS, "where",
          "age > 50 and age < 20 cannot both hold"),
-        ("count", [("age", ">", 200)], {}, "where[0]", "by the bounds of age, 0 to 100"),
+        ("count", [("age", ">", 200)], {}, "where[0]", "by the bounds 0 to 100 of age"),
         ("count", [("age", ">", 100)], {}, "where[0]", "age > 100 holds of no record"),
         ("count", [("age", "<", 200)], {}, "where[0]", "age < 200 holds of every record"),
         ("count", [("age", ">", 20), ("age", "==", 20)], {}, "where", "cannot both hold"),
@@ -96,7 +96,7 @@ def test_what_could_never_be_right_is_refused(
 @in_one(
     ("kind", "where", "fields", "said"),
     [
-        ("count", [("age", ">=", 0)], {}, "Age >= 0 holds of every record"),
+        ("count", [("age", ">=", 0)], {}, "age >= 0 holds of every record"),
         ("count", [("sex", "in", ("m", "f"))], {}, "no effect"),
         ("count", [("kids", "!=", 3.5)], {}, "no effect"),
         ("mean", [("region", "in", ("n", "s"))], {**KIDS, "by": ("region",)}, "the group e of"),
@@ -215,7 +215,7 @@ BANDS = Bands(column="age", edges=(40, 60, 100))
         ("linear_regression", [], {"formula": "pay [EUR] ~ age"}, "backticks, as in `pay [EUR]`"),
         ("linear_regression", [], {"formula": "kids ~ pay [EUR]"}, "backticks, as in `pay [EUR]`"),
         ("mean", [], {**KIDS, "by": ("sex", "region", "smoker", MANY)},
-         "12,000 groups (2 of sex x 3 of region x 2 of smoker x 1,000 of age)"),
+         "12,000 groups (sex: 2 x region: 3 x smoker: 2 x age: 1,000)"),
         ("linear_regression", [],
          {"formula": "kids ~ age", "by": ("sex", "region", "smoker", TENS)},
          "at most 256 groups; here are 600"),

@@ -23,6 +23,7 @@ from mechanisms.contract import Block, Data, InvalidStatisticError, meaning
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Values, exact
 from mechanisms.exact.fractions import as_written
 from mechanisms.statistics.conditions import Operator, within
+from mechanisms.words import worded
 
 MAX_CELLS = 10_000  # keeps an answer, with its noise, within some megabytes
 
@@ -109,7 +110,7 @@ def axis_of(name: str, column: Column, edges: Edges | None, outside: Outside = "
     """
     if isinstance(column, NumberColumn) and not column.boolean:
         if edges is None:
-            raise _invalid(f"{name} needs edges, such as {_example(column)}")
+            raise _invalid(_example(name, column))
         if edges == "values":
             return _value_axis(name, column)
         return _number_axis(name, column, _listed(name, column, edges), outside)
@@ -155,9 +156,10 @@ def _value_axis(name: str, column: NumberColumn) -> Axis:
             'give edges, or a step such as {"step": 0.5}'
         )
     if column.upper - column.lower >= MAX_CELLS:
+        count = column.upper - column.lower + 1
         raise _invalid(
-            f"{name} has {column.upper - column.lower + 1} values, and at most {MAX_CELLS} cells "
-            'are counted; give edges, or a step such as {"step": 100}'
+            f"{name} has {count} values, and at most {MAX_CELLS} cells are counted; give edges, or "
+            'a step such as {"step": 100}'
         )
     values = np.arange(int(column.lower), int(column.upper) + 1).astype(column.dtype)
     labels = tuple(_text(column, value) for value in values.tolist())
@@ -172,11 +174,14 @@ def _listed(name: str, column: NumberColumn, edges: Edges) -> list[int | float]:
         raise _invalid(f"give between 2 and {MAX_CELLS + 1} edges")
     places = [number for edge in edges if (number := column.number_of(edge)) is not None]
     if len(places) < len(edges):
-        wanted = "numbers" if column.timed is None else 'ISO 8601 texts, such as "1960-12-31"'
-        raise _invalid(f"the edges of {name} are {wanted}")
+        raise _invalid(
+            f"the edges of {name} are numbers"
+            if column.timed is None
+            else f'the edges of {name} are ISO 8601 texts, such as "1960-12-31"'
+        )
     if not all(within(column, place) for place in places):
-        ends = f"{column.shown(float(column.lower))} to {column.shown(float(column.upper))}"
-        raise _invalid(f"the edges of {name} must lie within its bounds, {ends}")
+        low, high = column.shown(float(column.lower)), column.shown(float(column.upper))
+        raise _invalid(f"the edges of {name} must lie within its bounds, {low} to {high}")
     if any(after <= before for before, after in pairwise(places)):
         raise _invalid(f"the edges of {name} must increase")
     return places
@@ -185,8 +190,11 @@ def _listed(name: str, column: NumberColumn, edges: Edges) -> list[int | float]:
 def _spaced(name: str, column: NumberColumn, edges: Step) -> list[int | float]:
     step = _exact_step(edges)
     if step <= 0 or (column.whole and step.denominator != 1):
-        kind = "whole number above 0" if column.whole else "number above 0"
-        raise _invalid(f"the step of {name} must be a {kind}")
+        raise _invalid(
+            f"the step of {name} must be a whole number above 0"
+            if column.whole
+            else f"the step of {name} must be a number above 0"
+        )
     count = ceil((column.upper - column.lower + (1 if column.whole else 0)) / step)
     if not 2 <= count <= MAX_CELLS:
         raise _invalid(
@@ -230,13 +238,17 @@ def _text(column: NumberColumn, value: float) -> str:
     return str(value) if isinstance(value, int) else repr(float(value)).removesuffix(".0")
 
 
-def _example(column: NumberColumn) -> str:
-    """Return edges of a column, in words."""
+def _example(name: str, column: NumberColumn) -> str:
+    """Return the message for a column without edges, with some that it may have."""
     ends = [float(each) for each in (column.lower, column.midpoint, column.upper)]
     shown = [f'"{column.shown(end)}"' if column.timed else column.shown(end) for end in ends]
-    values = column.whole and not column.timed
-    every = ', or "values" for a cell of each whole number' if values else ""
-    return f"[{', '.join(shown)}]{every}"
+    edges = f"[{', '.join(shown)}]"
+    if column.whole and not column.timed:
+        return worded(
+            '%(name)s needs edges, such as %(edges)s, or "values" for a cell of each whole number',
+            name=name, edges=edges,
+        )  # fmt: skip
+    return worded("%(name)s needs edges, such as %(edges)s", name=name, edges=edges)
 
 
 def _invalid(detail: str) -> InvalidStatisticError:

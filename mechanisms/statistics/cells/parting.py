@@ -172,10 +172,12 @@ def _axes(by: By, schema: Schema) -> tuple[Axis, ...]:
         raise InvalidStatisticError("a column is named twice", field_name="by")
     axes = tuple(_axis(place, each, schema) for place, each in enumerate(by))
     if by and not 2 <= _size(axes) <= MAX_GROUPS:
+        sizes = " x ".join(f"{axis.column}: {len(axis.labels):,}" for axis in axes)
         raise InvalidStatisticError(
-            f"this makes {_size(axes):,} {'group' if _size(axes) == 1 else 'groups'} "
-            f"({' x '.join(f'{len(axis.labels):,} of {axis.column}' for axis in axes)}), and there "
-            f"are between 2 and {MAX_GROUPS:,}",
+            f"this makes 1 group ({sizes}), and there are between 2 and {MAX_GROUPS:,}"
+            if _size(axes) == 1
+            else f"this makes {_size(axes):,} groups ({sizes}), and there are between 2 and "
+            f"{MAX_GROUPS:,}",
             field_name="by",
         )
     return axes

@@ -25,7 +25,7 @@ from mechanisms.expressions.conjunctions import (
 )
 from mechanisms.statistics.cells.axes import Axis
 from mechanisms.statistics.conditions import PRESENCE, Condition
-from mechanisms.words import listed
+from mechanisms.words import listed, worded
 
 
 def fact_of(condition: Condition, schema: Schema) -> Fact | None:
@@ -86,9 +86,9 @@ def require_possible(where: Sequence[Condition], schema: Schema) -> None:
         if fact.op == "in":
             _require_held(fact, schema, f"where[{number}]")
         elif known.is_outside(fact):
+            why = why_whole(fact, schema.columns)
             raise InvalidStatisticError(
-                f"{why_whole(fact, schema.columns)}; leave the condition out",
-                field_name=f"where[{number}]",
+                f"{why}; leave the condition out", field_name=f"where[{number}]"
             )
 
 
@@ -98,9 +98,8 @@ def _require_held(fact: Fact, schema: Schema, place: str) -> None:
     for value in fact.values:
         if value not in held:
             alone = Fact(fact.column, "==", (value,))
-            raise InvalidStatisticError(
-                f"{why_empty([alone], schema.columns)}; leave it out of the list", field_name=place
-            )
+            why = why_empty([alone], schema.columns)
+            raise InvalidStatisticError(f"{why}; leave it out of the list", field_name=place)
 
 
 def conjunction(where: Sequence[Condition], schema: Schema) -> Conjunction:
@@ -125,24 +124,19 @@ def require_groups(where: Sequence[Condition], axes: Sequence[Axis], schema: Sch
     for place, axis in enumerate(axes):
         empty = _empty_cells(axis, known)
         if empty and len(axis.labels) - len(empty) < 2:
+            name, why = axis.column, _why(known, axis.column)
             raise InvalidStatisticError(
-                f"{_why(known, axis.column)}, so only one group of {axis.column} can hold "
-                f"records; leave {axis.column} out of by, or the condition out of where",
+                f"{why}, so only one group of {name} can hold records; leave {name} out of by, or "
+                "the condition out of where",
                 field_name=f"by[{place}]",
             )
 
 
 def _why(known: Conjunction, name: str) -> str:
     said = [fact.words(known.columns) for fact in known.facts if fact.column == name]
-    return (
-        f"the condition says {listed(said)}"
-        if len(said) == 1
-        else f"the conditions say {listed(said)}"
-    )
-
-
-def _groups(labels: Sequence[str]) -> str:
-    return f"the group {labels[0]}" if len(labels) == 1 else f"the groups {listed(labels)}"
+    if len(said) == 1:
+        return worded("the condition says %(condition)s", condition=said[0])
+    return worded("the conditions say %(names)s", names=listed(said))
 
 
 def _empty_cells(axis: Axis, known: Conjunction) -> list[str]:
@@ -169,13 +163,23 @@ def warnings_of(where: Sequence[Condition], axes: Sequence[Axis], schema: Schema
     """Yield warnings on conditions without effect, and on groups that stay empty."""
     known = conjunction(where, schema)
     for fact in known.without_effect():
-        yield f"{why_whole(fact, schema.columns)}, so the condition has no effect; leave it out."
+        why = why_whole(fact, schema.columns)
+        yield worded("A condition has no effect, since %(why)s; leave it out.", why=why)
     for axis in axes:
         if empty := _empty_cells(axis, known):
-            yield (
-                f"{_why(known, axis.column)}, so no record can be in {_groups(empty)} of "
-                f"{axis.column}: what is released there is noise alone."
-            )
+            why = _why(known, axis.column)
+            if len(empty) == 1:
+                yield worded(
+                    "No record can be in the group %(group)s of %(name)s, since %(why)s: what is "
+                    "released there is noise alone.",
+                    group=empty[0], name=axis.column, why=why,
+                )  # fmt: skip
+            else:
+                yield worded(
+                    "No record can be in the groups %(names)s of %(name)s, since %(why)s: what is "
+                    "released there is noise alone.",
+                    names=listed(empty), name=axis.column, why=why,
+                )  # fmt: skip
 
 
 def constants(where: Sequence[Condition], by: Sequence[str], schema: Schema) -> Mapping[str, str]:
@@ -184,13 +188,20 @@ def constants(where: Sequence[Condition], by: Sequence[str], schema: Schema) -> 
     ``by`` names the columns whose single values make groups.
     """
     known = conjunction(where, schema)
-    found = {name: f"{name} makes the groups, so it is the same in all records of one"
-             for name in by}  # fmt: skip
+    found = {
+        name: worded(
+            "%(name)s makes the groups, so it is the same in all records of one", name=name
+        )
+        for name in by
+    }
     for name in dict.fromkeys(fact.column for fact in known.facts):
         fixed = known.left(name).constant
         if fixed is not None:
             alone = Fact(name, "==", (fixed,)).words(schema.columns).replace(" == ", " is ", 1)
-            found[name] = f"{_why(known, name)}, so {alone} in every record that is left"
+            found[name] = worded(
+                "%(why)s, so %(condition)s in every record that is left",
+                why=_why(known, name), condition=alone,
+            )  # fmt: skip
     return found
 
 
@@ -206,14 +217,22 @@ def require_both(target: Condition, where: Sequence[Condition], schema: Schema) 
     if fact is None:  # it does not fit its column, which is refused elsewhere
         return
     known = conjunction(where, schema)
-    said = f"the target {fact.words(schema.columns)}"
-    why = f" where {listed([each.words(schema.columns) for each in known.facts])}" if where else ""
+    target_said, names = (
+        fact.words(schema.columns), listed([each.words(schema.columns) for each in known.facts])
+    )  # fmt: skip
     if known.implies(fact):
         raise InvalidStatisticError(
-            f"{said} holds of every record{why}, so there is nothing to explain",
+            f"the target {target_said} holds of every record where {names}, so there is nothing "
+            "to explain"
+            if where
+            else f"the target {target_said} holds of every record, so there is nothing to explain",
             field_name="target",
         )
     if known.implies(fact.negated):
         raise InvalidStatisticError(
-            f"{said} holds of no record{why}, so there is nothing to explain", field_name="target"
+            f"the target {target_said} holds of no record where {names}, so there is nothing to "
+            "explain"
+            if where
+            else f"the target {target_said} holds of no record, so there is nothing to explain",
+            field_name="target",
         )

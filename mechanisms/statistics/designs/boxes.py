@@ -48,9 +48,11 @@ def require_bound(bound: float | None, *, may_be_null: bool = False) -> None:
     if bound is None and may_be_null:
         return
     if bound is None or not SMALLEST_BOUND <= bound <= LARGEST_BOUND:
-        ending = ", or be null" if may_be_null else ""
         raise InvalidStatisticError(
-            f"bound must lie between 0.000001 and 1000000{ending}", field_name="bound"
+            "bound must lie between 0.000001 and 1000000, or be null"
+            if may_be_null
+            else "bound must lie between 0.000001 and 1000000",
+            field_name="bound",
         )
 
 

@@ -145,13 +145,13 @@ def _require_unlike(one: Terms, two: Terms) -> None:
 
 
 def _crossed_with_itself(term: Term) -> InvalidStatisticError:
-    said = _term_text(term)
+    term_said = _term_text(term)
     if len(term) == 1 and not isinstance(term[0], Category):
-        way = f'for its square write I({said}^2), or derive a column, as in "derive": '
-        way += '{"squared": ' + f'"{said}^2"' + "}"
-    else:
-        way = "write it once"
-    return _refused(f"{said} crossed with itself is {said} again, as in R; {way}")
+        return _refused(
+            f"{term_said} crossed with itself is {term_said} again, as in R; for its square write "
+            f'I({term_said}^2), or derive a column, as in "derive": {{"squared": "{term_said}^2"}}'
+        )
+    return _refused(f"{term_said} crossed with itself is {term_said} again, as in R; write it once")
 
 
 def _term_text(term: Term) -> str:
@@ -250,12 +250,10 @@ class _Parser:
         """Refuse to take away a term that is not there: its name is probably another."""
         for key, term in taken.items():
             if key not in found:
-                there = listed(
-                    [":".join(map(_factor_text, each)) for each in found.values() if each]
-                )
+                name = _term_text(term)
+                names = listed([_term_text(each) for each in found.values() if each]) or "none"
                 raise _refused(
-                    f"{':'.join(map(_factor_text, term))} is taken away and is no term before; "
-                    f"the terms there are {there or 'none'}",
+                    f"{name} is taken away and is no term before; the terms there are {names}",
                     place + 1,
                 )
 

@@ -285,8 +285,12 @@ def require_offset(
     if offset is None:
         return
     if offset in explained or offset in features:
-        what = "target" if len(explained) == 1 else "time, the event"
-        raise InvalidStatisticError(f"the offset is the {what} or a feature", field_name="offset")
+        raise InvalidStatisticError(
+            "the offset is the target or a feature"
+            if len(explained) == 1
+            else "the offset is the time, the event or a feature",
+            field_name="offset",
+        )
     require_numbers(schema, [offset], "offset")
 
 

@@ -105,9 +105,9 @@ def narrowed(column: NumberColumn, clip: ClipBounds) -> NumberColumn:
     """
     lower, upper = (_bound(column, each) for each in (clip.lower, clip.upper))
     if not column.lower <= lower < upper <= column.upper:
+        low, high = column.shown(float(column.lower)), column.shown(float(column.upper))
         raise _invalid(
-            "lower must be below upper, and both within the column's bounds, "
-            f"{column.shown(float(column.lower))} to {column.shown(float(column.upper))}"
+            f"lower must be below upper, and both within the column's bounds, {low} to {high}"
         )
     return replace(column, lower=lower, upper=upper)
 
@@ -116,8 +116,13 @@ def _bound(column: NumberColumn, given: float | str) -> Fraction:
     number = column.number_of(given)
     finite = number is not None and abs(number) < float("inf")
     if number is None or not finite or (column.whole and number != int(number)):
-        kind = "a whole number" if column.whole else "a number"
-        raise _invalid(f"a bound must be a value of the column: {column.timed or kind}")
+        if column.timed is not None:
+            raise _invalid(f"a bound must be a value of the column: {column.timed}")
+        raise _invalid(
+            "a bound must be a value of the column: a whole number"
+            if column.whole
+            else "a bound must be a value of the column: a number"
+        )
     return as_written(number)
 
 
