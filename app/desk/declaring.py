@@ -17,7 +17,7 @@ from app.desk.forms import FORM_KEY, TYPICAL, Form, looks_read_off, typical_of
 from app.domain.datasets import ENCODINGS as ENCODINGS_OF_FILES
 from app.domain.problems import Problem, invalid_requests
 from app.services.plans.questions import POLICY_KINDS
-from app.tidy.names import marked
+from app.tidy.names import marked, words
 from app.uploads.drafting.drafts import Draft
 
 LEFT_OUT = "left out"
@@ -36,8 +36,15 @@ READING: Mapping[str, Sequence[str]] = {
     "within": ("category",),
     "of": ("category",),
     "na": (),
+    "decimal": ("number", "integer"),
+    "thousands": ("number", "integer"),
+    "bare_number": ("number", "integer"),
+    "other": ("category",),
+    "unreadable": (),
 }
 """The fields that say how a column's cells are read, and the types that have them; () is all."""
+RARE = frozenset({"decimal", "thousands", "bare_number", "other", "unreadable"})
+"""Those that a column's row has only where they are filled in: of all they are too many."""
 
 _NAME = re.compile(r"columns\.(\d{1,5})\.name", re.ASCII)
 _PLACE = re.compile(
@@ -54,6 +61,8 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _SHARE = re.compile(r"(\S.*?)[ \t]*[:=\t ][ \t]*(\S+)", re.ASCII)
 """A line of what is typical: a name, then a number."""
 _NUMBERS = ("number", "integer")
+_NO_SIGN = "none"
+"""Says of a column that its numbers have no thousands separator, where those of others have one."""
 _WRITTEN = ("delimiter", "encoding", "skip_rows", "decimal", "thousands")
 """What says how a file is written, and is the draft's whatever was filled in before."""
 _ABOUT_ALL = ("name", "description", "na")
@@ -123,6 +132,7 @@ CHOICES: Mapping[str, Any] = {
         ("text", marked("texts: 7, 7.0 and 007 are three persons")),
     ],
     "reading": READING,
+    "rare": RARE,
     "decimals": [(".", marked("point")), (",", marked("comma"))],
     "thousands": [
         ("", marked("none")),
@@ -137,7 +147,7 @@ CHOICES: Mapping[str, Any] = {
         ("yes", marked("yes, or some of them")),
         ("unknown", marked("I do not know")),
     ],
-    "kinds": [(kind, kind.replace("_", " ")) for kind in POLICY_KINDS],
+    "kinds": [(kind, words(kind)) for kind in POLICY_KINDS],
     "one_fields": [
         (each, "unit" if each == "unit_of_measure" else each) for each in (*PLACES, *READING)
     ],
@@ -190,13 +200,20 @@ def with_draft(form: Form, draft: Draft, file_name: str) -> Form:
         if not pair[0].startswith("columns.") and pair[0] not in ("drafted", *_ABOUT_ALL)
     ]
     table = list[tuple[str, str]]()
-    for place, (name, column) in enumerate(draft.spec["columns"].items()):
+    drafted = draft.spec["columns"]
+    for place, name in enumerate({**draft.headers, **drafted}):
+        column = drafted.get(name) or _left_out(name, draft.headers[name])
         table.append((f"columns.{place}.name", name))
         for field in (*PLACES, *READING):
             earlier = form.raw(f"columns.{kept[name]}.{field}") if name in kept else ""
-            said = of(name, field, earlier, _written(column.get(field)))
+            said = of(name, field, earlier, _of_column(column, field))
             table.append((f"columns.{place}.{field}", said))
     return Form([*written, *filled, *others, *table, ("drafted", " ".join(digests))])
+
+
+def _left_out(name: str, header: str) -> Mapping[str, str]:
+    """Return a column that a draft leaves out: who knows better chooses a type for it."""
+    return {"type": LEFT_OUT, "missing": "keep"} | ({"source": header} if header != name else {})
 
 
 def _digest(column: str, field: str, text: str) -> str:
@@ -211,9 +228,11 @@ def _digest(column: str, field: str, text: str) -> str:
 def with_columns(form: Form, columns: Mapping[str, Any]) -> Form:
     """Return a form with what an earlier declaration says of columns of the same names.
 
-    Where the table is empty, it has all of those columns.
+    Its other columns are added below those of the table.
     """
-    known = rows_of(form) or list(enumerate(columns))
+    known, names = [*rows_of(form)], {name for _, name in rows_of(form)}
+    after = max((place for place, _ in known), default=-1) + 1
+    known += enumerate([name for name in columns if name not in names], start=after)
     others = [pair for pair in form.pairs if not pair[0].startswith("columns.")]
     pairs: list[tuple[str, str]] = []
     for place, name in known:
@@ -221,12 +240,32 @@ def with_columns(form: Form, columns: Mapping[str, Any]) -> Form:
         own = columns.get(name)
         for field in (*PLACES, *READING):
             at = f"columns.{place}.{field}"
-            pairs.append((at, _of_column(own, field) if isinstance(own, Mapping) else form.raw(at)))
+            said = _of_column(own, field) if isinstance(own, Mapping) else form.raw(at)
+            # Numbers are read as before, and signs that only the next file has are no fault of it.
+            pairs.append((at, form.raw(at) if field == "bare_number" and not said else said))
     return Form([*others, *pairs])
+
+
+def with_own_signs(columns: Mapping[str, Any], form: Form) -> Mapping[str, Any]:
+    """Return declared columns, each of numbers with what is not as a form says of all columns.
+
+    Without it a column that was read with points would be read with the commas of the next file.
+    """
+    usual: Mapping[str, str | None] = {"decimal": ".", "thousands": None}
+    file = {name: form.raw(name) or each for name, each in usual.items()}
+
+    def own(column: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        for name, said in {**usual, **column}.items():
+            if name not in usual or (column["type"] in _NUMBERS and said != file[name]):
+                yield name, said
+
+    return {name: dict(own(column)) for name, column in columns.items()}
 
 
 def _of_column(column: Mapping[str, Any], field: str) -> str:
     within = column.get("within")
+    if field == "thousands" and field in column and column[field] is None:
+        return _NO_SIGN
     if field == "of":
         return _written(within.get("of")) if isinstance(within, Mapping) else ""
     if field == "within" and isinstance(within, Mapping):
@@ -249,6 +288,30 @@ def form_of(spec: Mapping[str, Any], form: Form) -> Form:
         raise invalid_requests([("spec", "must have columns, an object for each")])
     if unknown := sorted(spec.keys() - _OF_SPECS):
         raise invalid_requests([("spec", f"has what the form has no field for: {unknown[0]}")])
+    filled = _filled(spec)
+    pairs = [pair for pair in filled.items() if pair[1] and pair[0] != "allowed"]
+    allowed = _inside(spec, "policy.allowed")
+    pairs += [("allowed", str(each)) for each in allowed or ()]
+    kept = [pair for pair in form.pairs if pair[0] == FORM_KEY]
+    return with_columns(Form([*kept, *pairs]), columns)
+
+
+def with_people(form: Form, spec: Mapping[str, Any]) -> Form:
+    """Return a form with what an earlier spec says of people, bounds and derived columns.
+
+    What is filled in of it stays, the adjacency apart: a form always has one.
+    """
+    earlier = {name: spec.get(name) for name in ("adjacency", "max_rows", "unit", "derive")}
+    filled = {
+        name: text
+        for name, text in _filled(earlier).items()
+        if text and name != "review" and (name == "adjacency" or not form.text(name))
+    }
+    return Form([*(pair for pair in form.pairs if pair[0] not in filled), *filled.items()])
+
+
+def _filled(spec: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the fields of a form but those of columns as a spec fills them in."""
     plain = {name: _written(spec.get(name)) for name in _PLAIN}
     inner = {
         field: _written(_inside(spec, place))
@@ -258,12 +321,7 @@ def form_of(spec: Mapping[str, Any], form: Form) -> Form:
     review, _, above = _written(_inside(spec, "policy.review")).partition(":")
     derived = spec.get("derive")
     lines = lines_of(derived) if isinstance(derived, Mapping) else ""
-    filled = {**plain, **inner, "review": review, "review_above": above, "derive": lines}
-    pairs = [pair for pair in filled.items() if pair[1] and pair[0] != "allowed"]
-    allowed = _inside(spec, "policy.allowed")
-    pairs += [("allowed", str(each)) for each in allowed or ()]
-    kept = [pair for pair in form.pairs if pair[0] == FORM_KEY]
-    return with_columns(Form([*kept, *pairs]), columns)
+    return {**plain, **inner, "review": review, "review_above": above, "derive": lines}
 
 
 _PLAIN = (
@@ -368,9 +426,13 @@ def _header(form: Form, name: str) -> str:
 
 
 def _columns(form: Form) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    levels = {form.text(f"columns.{place}.within") for place, _ in rows_of(form)}
     for place, name in rows_of(form):
         fields = {field: form.text(f"columns.{place}.{field}") for field in (*PLACES, *READING)}
         fields["source"] = _header(form, f"columns.{place}.source")
+        fields["thousands"] = form.raw(f"columns.{place}.thousands")  # may be a space
+        if name in levels and fields["missing"] == "keep":  # as the column below says
+            fields["missing"] = ""
         if fields["type"] != LEFT_OUT:
             yield name, {**dict(_column(fields)), **dict(_reading(fields))}
 
@@ -411,9 +473,11 @@ def _reading(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
                 yield name, {"column": text, "of": dict(map(_label, _lines(fields["of"])))}
             case "of":
                 pass  # of "within"
-            case "trim":
+            case "trim" | "bare_number":
                 if text != "yes":
                     yield name, False if text == "no" else text
+            case "thousands" if text == _NO_SIGN:
+                yield name, None
             case _:
                 yield name, text
 

@@ -270,11 +270,15 @@ def _reading(kind: object, members: _Members) -> Reading:
     if unreadable not in ("reject", "missing"):
         raise InvalidSpecError("unreadable", 'must be "reject" or "missing"')
     thousands, source = members.pop("thousands", None), members.pop("source", None)
+    bare = members.pop("bare_number", True) if kind in ("number", "integer") else True
+    if not isinstance(bare, bool):
+        raise InvalidSpecError("bare_number", "must be true or false")
     return Reading(
         na=tuple(map(_marker, na)),
         unreadable="missing" if unreadable == "missing" else "reject",
         decimal=_text("decimal", members.pop("decimal", ".")),
         thousands=None if thousands is None else _text("thousands", thousands),
+        bare_number=bare,
         source=None if source is None else _text("source", source),
         **_spellings(kind, members),
     )

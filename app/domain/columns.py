@@ -203,7 +203,8 @@ class Reading:
     ``na`` are the texts that stand for a missing cell. In a column of numbers they are
     numbers where they read as such: ``"-99"`` is ``-99.0`` too. ``unreadable`` says what
     becomes of a cell that is neither missing nor of the column's type. ``decimal`` is the sign
-    before a number's decimals, ``thousands`` the one between groups of three digits, if any.
+    before a number's decimals, ``thousands`` the one between groups of three digits, if any. With
+    ``bare_number`` False letters, currency and percent signs around a number do not count.
     ``source`` is the header's text in the file, where it is not the column's name. ``true`` and
     ``false`` are a boolean's spellings. ``format`` are strptime patterns of dates and moments, and
     ``timezone`` names the zone of texts without an offset and of an instant's calendar day.
@@ -213,6 +214,7 @@ class Reading:
     unreadable: Literal["reject", "missing"] = "reject"
     decimal: str = "."
     thousands: str | None = None
+    bare_number: bool = True
     source: str | None = None
     true: tuple[str, ...] = TRUE
     false: tuple[str, ...] = FALSE
@@ -258,7 +260,7 @@ class Reading:
     @property
     def plain_numbers(self) -> bool:
         """Return whether numbers are spelt as programs do."""
-        return self.decimal == "." and self.thousands is None
+        return self.decimal == "." and self.thousands is None and self.bare_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

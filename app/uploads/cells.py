@@ -163,7 +163,12 @@ class Numbers:
             return cls(column, markers, parser_of(column.timed, reading), words)
         parse: Callable[..., pl.Series] = plain_numbers
         if not reading.plain_numbers:
-            parse = partial(spelt_numbers, decimal=reading.decimal, thousands=reading.thousands)
+            parse = partial(
+                spelt_numbers,
+                decimal=reading.decimal,
+                thousands=reading.thousands,
+                bare=reading.bare_number,
+            )
         whole = partial(parse, kind=pl.Int64()) if column.beyond_floats else None
         return cls(column, markers, parse, NOT_A_NUMBER, whole)
 

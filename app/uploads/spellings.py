@@ -54,14 +54,29 @@ def plain_numbers(texts: pl.Series, kind: pl.DataType = _FLOAT) -> pl.Series:
     return texts.str.strip_chars(BLANK).cast(kind, strict=False)
 
 
+_AROUND = r"[\p{L}\p{Sc}%‰\s]*"
+"""What may be around a number that is not bare: letters, currency and percent signs, spaces."""
+
+
+def bare_numbers(texts: pl.Series, around: str = _AROUND) -> pl.Series:
+    """Return texts without what is around their numbers; a sign before it is the number's."""
+    found = rf"^([+-]?){around}([+-]?(?:[0-9]|[.,][0-9])(?:.*[0-9.,])?){around}$"
+    return texts.str.strip_chars(BLANK).str.replace(found, "${1}${2}")
+
+
 def spelt_numbers(
-    texts: pl.Series, *, decimal: str, thousands: str | None, kind: pl.DataType = _FLOAT
+    texts: pl.Series,
+    *,
+    decimal: str,
+    thousands: str | None,
+    bare: bool = True,
+    kind: pl.DataType = _FLOAT,
 ) -> pl.Series:
     """Return numbers that are spelt in a way that was declared; null where a text is none.
 
     Signs between groups count only where each group has three digits: ``1.5`` is no fifteen.
     """
-    stripped = texts.str.strip_chars(BLANK)
+    stripped = texts.str.strip_chars(BLANK) if bare else bare_numbers(texts)
     point = re.escape(decimal)
     plain = rf"^[+-]?[0-9]*(?:{point}[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
     fits = stripped.str.contains(plain)

@@ -125,6 +125,15 @@ GUESSES: list[tuple[str, dict[str, Any]]] = [
     (_rows("plz", "01234", "80331"), {"type": "category"}),
     (_rows("x", "NA", "1.5"), {"type": "number"}),
     (_rows("x", "1.0", "2.0"), {"type": "integer"}),
+    (
+        _rows("x", "1.50 €", "-3.00 €"),
+        {"type": "number", "bare_number": False, "unit_of_measure": "€"},
+    ),
+    (_rows("x", "$5", "$ 6"), {"type": "integer", "bare_number": False, "unit_of_measure": "$"}),
+    (_rows("x", "38.5 %", "40"), {"type": "number", "bare_number": False}),
+    (_rows("x", "flat 5", "flat 6"), {"type": "category"}),
+    (_rows("x", *"123456789", "refused"), {"type": "integer"}),
+    (_rows("plz", "01234", "80331", "81234", "81235", "unknown"), {"type": "category"}),
 ]
 
 
@@ -182,6 +191,20 @@ def test_a_separator_that_one_column_needs_is_that_of_all(tmp_path: Path) -> Non
 def test_what_may_be_a_decimal_mark_makes_no_separator(tmp_path: Path) -> None:
     rows = "".join(f'{n}000.5,{n}111.25,"1,234"\n' for n in range(1, 10))
     assert "thousands" not in _drafted(_csv(tmp_path, f"a,b,c\n{rows}"))
+
+
+def test_codes_for_missing_values_of_other_languages_are_known(tmp_path: Path) -> None:
+    spec = _drafted(_csv(tmp_path, "pay;owner\n" + "1.234,50 €;ja\nk.A.;n.a.\n2,25 €;nein\n" * 30))
+    assert (spec["decimal"], spec["thousands"], spec["na"]) == (",", ".", ["k.A.", "n.a."])
+    assert {name: each["type"] for name, each in spec["columns"].items()} == {
+        "pay": "number", "owner": "boolean",
+    }  # fmt: skip
+
+
+def test_a_few_texts_among_numbers_are_noted_and_not_repeated(tmp_path: Path) -> None:
+    done = _run("draft", _csv(tmp_path, _rows("x", *"123456789", CELL)))
+    assert "x: a few of its cells are no numbers" in done.stderr
+    assert CELL not in done.stdout + done.stderr
 
 
 def test_utf_16_is_drafted_and_read(tmp_path: Path) -> None:

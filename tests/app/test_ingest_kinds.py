@@ -107,7 +107,7 @@ def test_declarations_of_times_read_back_as_they_were_written() -> None:
         "c": {"type": "category", "values": ["a", "rest"], "missing": "rest", "other": "rest"},
         "n": {
             "type": "number", "lower": 0, "upper": 9, "missing": "reject", "decimal": ",",
-            "thousands": ".",
+            "thousands": ".", "bare_number": False,
         },
     }  # fmt: skip
     assert columns_json(columns_spec(columns)) == columns
@@ -126,6 +126,7 @@ def test_declarations_of_times_read_back_as_they_were_written() -> None:
         ({**MOMENT, "upper": "2020-13-01"}, "columns.x.upper"),
         ({**INTEGER, "decimal": ";"}, "columns.x.decimal"),
         ({**INTEGER, "decimal": ",", "thousands": ","}, "columns.x.thousands"),
+        ({**INTEGER, "bare_number": "no"}, "columns.x.bare_number"),
         ({**INTEGER, "label": "a\nb"}, "columns.x.label"),
         ({**INTEGER, "unit_of_measure": ""}, "columns.x.unit_of_measure"),
         ({"type": "category", "values": ["a"], "other": ""}, "columns.x.values"),
@@ -175,6 +176,19 @@ def test_a_decimal_comma_and_groups_of_three_digits() -> None:
     assert spelt == encode(plain, columns_spec({"x": number}))["x"].tolist()
     wrong = b'x\n1.5\n"1.23.456"\n"1,5,5"\n'
     assert [row for row, _, _ in troubles(wrong, columns_spec({"x": SPELT}))] == [1, 2, 3]
+
+
+def test_signs_and_letters_around_a_number_that_is_not_bare_do_not_count() -> None:
+    spec = columns_spec({"x": {**SPELT, "lower": -10_000, "bare_number": False, "na": ["k.A."]}})
+    cells = ("1.234,5 €", "€ 7", "-€ 3", "$-4", "38,5 %", "12 kg", "EUR 1.000", ",5€", "6")
+    rows = b"x\n" + "".join(f'"{each}"\n' for each in cells).encode()
+    plain = {"type": "number", "lower": -10_000, "upper": 10_000}
+    same = b"x\n1234.5\n7\n-3\n-4\n38.5\n12\n1000\n.5\n6\n"
+    assert (
+        encode(rows, spec)["x"].tolist() == encode(same, columns_spec({"x": plain}))["x"].tolist()
+    )
+    wrong = 'x\nk.A.\n"5 or 6"\n"-€-3"\n"1.2.3 €"\n"€"\n'.encode()
+    assert [row for row, _, reason in troubles(wrong, spec) if "number" in reason] == [2, 3, 4, 5]
 
 
 @in_one("chunk_bytes", [4, 1 << 20])

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 from uuid import uuid4
 
 import httpx
 import pytest
 
-from app.desk.declaring import form_of, spec_of
-from app.desk.forms import EMPTY, Faults
+from app.desk.declaring import (
+    PLACES,
+    READING,
+    form_of,
+    spec_of,
+    with_columns,
+    with_own_signs,
+)
+from app.desk.forms import EMPTY, Faults, Form
+from app.domain.columns import Reading
 from app.domain.problems import Problem
 from tests.contract.service import upload
 from tests.desk.browsing import Browsing, Page
@@ -32,8 +41,14 @@ SPEC: dict[str, Any] = {
         },
         "when": {
             "type": "date", "lower": "2000-01-01", "upper": "2020-12-31", "format": ["%d.%m.%Y"],
-            "source": "Day of visit",
+            "source": "Day of visit", "unreadable": "missing",
         },
+        "pay": {
+            "type": "number", "lower": 0, "upper": 9000, "decimal": ".", "thousands": " ",
+            "bare_number": False,
+        },
+        "rent": {"type": "number", "lower": 0, "upper": 900, "decimal": ".", "thousands": None},
+        "job": {"type": "category", "values": ["a", "b"], "other": "b"},
         "own": {"type": "boolean", "true": ["ja"], "false": ["nein"], "typical": 0.5},
     },
     "derive": {"half": "age / 2", "rest": {"expr": "age - 20", "lower": 0, "upper": 50}},
@@ -62,6 +77,10 @@ def _values(page: Page, field: str) -> list[str]:
 def test_a_spec_comes_back_from_the_form_as_it_was() -> None:
     """Whatever a spec may say the form has a field for."""
     assert spec_of(form_of(SPEC, EMPTY)) == SPEC
+    said = {member for column in SPEC["columns"].values() for member in column}
+    said |= {"of", "label", "timezone", "unit_of_measure", "na"}  # elsewhere
+    assert said == {*PLACES, *READING}
+    assert {each.name for each in fields(Reading)} <= {*READING}, "what a file's cells may say"
 
 
 @in_one("name", sorted(SPEC.keys() - {"columns", "policy"}))
@@ -119,8 +138,48 @@ def test_columns_are_copied_from_an_earlier_data_set(
     assert _values(copied, "type")[:3] == ["integer"] * 3, "columns of other names stay"
     whole = curator.send(curator.open(NEW), "Copy its columns", copied=str(earlier["id"]))
     assert whole.form("Upload").fields["columns.0.unit_of_measure"] == "EUR"
+    lacking = b"age,height\n" + b"20,170\n" * 20
+    page = curator.send(curator.open(NEW), "Draft", file=("people.csv", lacking))
+    added = curator.send(page, "Copy its columns", copied=str(earlier["id"]))
+    names = [str(added.form("Upload").fields[f"columns.{at}.name"]) for at in range(4)]
+    assert names == ["age", "height", "income", "ward"], "none is lost that the draft left out"
     refused = curator.send(_drafted(curator), "Copy its columns", status=422, copied="")
     assert "Earlier data set: is required" in refused.alerts()[0]
+
+
+def test_people_bounds_and_derived_columns_are_copied_too(
+    curator: Browsing, admin: httpx.Client
+) -> None:
+    earlier = upload(
+        admin, name=f"panel {uuid4()}", adjacency="add_remove", max_rows=500,
+        rows="who,age\n" + "".join(f"p{n // 2},{n}\n" for n in range(60)),
+        columns={"age": {"type": "integer", "lower": 0, "upper": 120}},
+        unit={"column": "who", "max_rows": 2}, derive={"half": "age / 2"},
+    )  # fmt: skip
+    page = curator.open(NEW)
+    copied = curator.send(page, "Copy its columns", copied=str(earlier["id"]), unit_max_rows="9")
+    fields = copied.form("Upload").fields
+    said = {name: str(fields[name]) for name in ("adjacency", "max_rows", "unit_column", "derive")}
+    assert said == {
+        "adjacency": "add_remove", "max_rows": "500", "unit_column": "who",
+        "derive": "half = age/2 from 0 to 60",
+    }  # fmt: skip
+    assert str(fields["unit_max_rows"]) == "9", "what is filled in stays"
+    assert str(fields["account"]) == str(fields["epsilon"]) == "", "a budget is not copied"
+
+
+def test_copied_numbers_are_read_as_they_were_whatever_the_next_file_uses() -> None:
+    """Points of an earlier file are no thousands separators, though this one's are."""
+    plain = {"type": "number", "lower": 0, "upper": 9}
+    spelt = {**plain, "decimal": ",", "thousands": "."}
+    form = Form([("decimal", ","), ("thousands", ".")])
+    earlier = {"plain": plain, "spelt": spelt, "own": {"type": "boolean"}}
+    copied = spec_of(with_columns(form, with_own_signs(earlier, form)))["columns"]
+    assert copied == {
+        "plain": {**plain, "decimal": ".", "thousands": None},
+        "spelt": plain,
+        "own": {"type": "boolean"},
+    }
 
 
 def test_a_spec_is_imported_and_exported(curator: Browsing) -> None:

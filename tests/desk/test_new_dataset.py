@@ -127,9 +127,10 @@ def test_a_table_is_drafted_with_types_and_without_what_rows_hold(
     assert _value(page, "columns.0.unit_of_measure") == "years"
     assert _value(page, "columns.1.type") == "boolean"
     assert _value(page, "columns.1.true") == "yes\ny"
-    assert _value(page, "columns.2.format") == "%d.%m.%Y"
-    assert _value(page, "columns.3.name") == "how_tall_are_you"
-    assert _value(page, "columns.3.source") == "How tall are you?"
+    assert _value(page, "columns.2.type") == "left out", "who knows better can choose a type"
+    assert _value(page, "columns.3.format") == "%d.%m.%Y"
+    assert _value(page, "columns.4.name") == "how_tall_are_you"
+    assert _value(page, "columns.4.source") == "How tall are you?"
     assert "age: often 0 to 120 years" in page.text
     assert "person_id is left out" in page.text
     assert "never from the rows" in page.text
@@ -630,9 +631,10 @@ def test_what_values_are_within_is_declared_by_a_name_and_lines(
     refused = curator.send(page, "Check", status=422, **{**filled, "columns.0.within": "age"})
     assert _faults(refused).keys() == {"town within"}
     read = {"columns.1.name": "region", "columns.1.type": "category"}
-    read |= {"columns.1.values": "north\nfar south", "columns.1.missing": "keep"}
+    read |= {"columns.1.values": "north\nfar south", "columns.1.missing": "north"}
     refused = curator.send(page, "Check", status=422, **{**filled, **read})
     assert _faults(refused).keys() == {"region missing"}
+    curator.send(page, "Check", **{**filled, **read, "columns.1.missing": "keep"})
     shown = created(curator, page, file=("a.csv", rows.encode()), **filled)
     assert "within region" in shown.text
     facts: dict[str, Any] = admin.get(f"/v1/{shown.path.removeprefix('/desk/')}").json()

@@ -29,7 +29,7 @@ from app.services.plans.answers import heading_of
 from app.services.plans.missing import fills_in_words
 from app.services.plans.questions import POLICY_KINDS
 from app.services.searching import MOST_CHARACTERS
-from app.tidy.names import marked
+from app.tidy.names import marked, words
 from app.web.requests.schemas import DatasetEdit
 from app.web.state import AppState
 
@@ -251,7 +251,7 @@ _CHOICES: Mapping[str, Any] = {
         ("1", marked("one curator")),
         ("2", marked("two, who do not see each other’s vote")),
     ],
-    "kinds": [(kind, kind.replace("_", " ")) for kind in POLICY_KINDS],
+    "kinds": [(kind, words(kind)) for kind in POLICY_KINDS],
 }
 
 

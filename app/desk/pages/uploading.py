@@ -35,9 +35,10 @@ from app.desk.forms import (
 )
 from app.desk.rendering import address, page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of
-from app.domain.datasets import SAME_PEOPLE, columns_json
+from app.domain.datasets import SAME_PEOPLE, columns_json, derived_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.sources import Source
+from app.domain.units import unit_json
 from app.domain.upload_reports import UploadReport
 from app.services.datasets.admitting import NewDataset
 from app.services.datasets.datasets import DatasetFacts, DatasetView
@@ -293,7 +294,8 @@ async def _changed(state: AppState, visitor: Caller, form: Form, change: str) ->
     """
     if change == "copy":
         facts = await _earlier(state, visitor, form)
-        return declaring.with_columns(form, columns_json(facts.columns))
+        columns = declaring.with_own_signs(columns_json(facts.columns), form)
+        return declaring.with_people(declaring.with_columns(form, columns), _people(facts))
     if change == "import":
         try:
             spec = json.loads(form.text("spec"))
@@ -303,6 +305,17 @@ async def _changed(state: AppState, visitor: Caller, form: Form, change: str) ->
             raise invalid_request("spec", "must be an object")
         return declaring.form_of(spec, form)
     return declaring.with_one_field(form, change)
+
+
+def _people(facts: DatasetFacts) -> dict[str, Any]:
+    """Return what a data set declares of people, bounds and derived columns, as its spec had it."""
+    unit = facts.columns.unit
+    return {
+        "adjacency": facts.columns.adjacency.value,
+        "max_rows": facts.columns.max_rows,
+        "unit": None if unit is None else unit_json(unit),
+        "derive": derived_json(facts.columns),
+    }
 
 
 async def _earlier(state: AppState, visitor: Caller, form: Form) -> DatasetFacts:

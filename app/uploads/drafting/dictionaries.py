@@ -352,6 +352,7 @@ def _field(field: _Json, missing: Sequence[str]) -> Described:
                 reading[member] = _texts(field[name])
     if kind in ("number", "integer"):
         reading |= _signs(field.get("decimalChar"), field.get("groupChar"))
+        reading |= {"bare_number": False} if field.get("bareNumber") is False else {}
     own = [each for each in _texts(field.get("missingValues")) if each and each not in missing]
     return Described(
         type=kind,

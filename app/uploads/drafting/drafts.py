@@ -15,7 +15,7 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from itertools import combinations
 from typing import Any, BinaryIO
@@ -26,9 +26,13 @@ from app.domain.columns import MAX_NAME_LENGTH, is_text
 from app.domain.problems import invalid_request
 from app.uploads.drafting.dictionaries import dictionary_in
 from app.uploads.drafting.samples import Described, Dictionary, DictionaryError, Sample, sample_of
+from app.uploads.spellings import bare_numbers
 from app.uploads.trouble import Limits, UnreadableError
 
-MARKERS = ("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", ".", "-", "?", "#N/A")
+MARKERS = (
+    "NA", "N/A", "n/a", "N.A.", "n.a.", "n. a.", "n.d.", "<NA>", "NaN", "nan", "NaT", "NULL",
+    "null", "None", ".", "-", "?", "#N/A", "#NV", "k.A.", "k. A.", "k.a.", "keine Angabe",
+)  # fmt: skip
 """Texts that often stand for a missing cell."""
 TRUTHS: Sequence[tuple[Sequence[str], Sequence[str]]] = (
     (("true",), ("false",)),
@@ -63,6 +67,14 @@ _NUMBERS: Mapping[tuple[str, str | None], str] = {
     (".", " "): r"^[+-]?\d{1,3}([ \x{a0}\x{202f}\x{2009}]\d{3})+(\.\d*)?$|^[+-]?\d{1,3}(\.\d*)?$",
 }
 """How numbers are written, by the decimal mark and the thousands separator."""
+_SIGNS = r"[\p{Sc}%\s]*"
+"""What is around numbers that a draft takes for amounts: currency and percent signs."""
+_UNITS = ("€", "$", "£", "¥", "%")
+_MOSTLY, _FEW_OTHERS = 0.8, 5
+"""A column is of numbers where this share of its cells are, and the rest are so few texts."""
+_OTHERS = (
+    "a few of its cells are no numbers: put their texts into `na`, or set `unreadable` to missing"
+)
 _MOST_VALUES = 1_000
 _LONGEST_VALUE = 100
 _FEW_ROWS = 20
@@ -95,12 +107,13 @@ _COUNTED = {"#", "count", "n", "number"}
 class Guess:
     """A column's type, what of its reading is not by default, and what to look at.
 
-    ``type`` is None for what should be left out.
+    ``type`` is None for what should be left out. ``unit`` is the sign that amounts have.
     """
 
     type: str | None
     reading: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    unit: str | None = None
 
 
 def number_style(rows: pl.DataFrame, codes: Sequence[str] = ()) -> tuple[str, str | None]:
@@ -110,8 +123,8 @@ def number_style(rows: pl.DataFrame, codes: Sequence[str] = ()) -> tuple[str, st
     """
     best: tuple[str, str | None] = (".", None)
     most = 0
-    columns = [present(column, codes) for column in rows if column.dtype == pl.String]
-    columns = [column for column in columns if len(column)]
+    texts = [present(column, codes) for column in rows if column.dtype == pl.String]
+    columns = [bare_numbers(column, _SIGNS) for column in texts if len(column)]
     fits = {style: [_spelt(column, style) for column in columns] for style in _NUMBERS}
     for style, found in fits.items():
         if sum(found) > most:
@@ -270,6 +283,29 @@ def _reads(text: str, pattern: str) -> bool:
 
 
 def _number(name: str, cells: pl.Series, style: tuple[str, str | None]) -> Guess | None:
+    found = _all_numbers(name, cells, style)
+    if found is not None:
+        return found
+    bare = bare_numbers(cells, _SIGNS)
+    if not (bare == cells).all():
+        found = _all_numbers(name, bare, style)
+        if found is not None and found.type in ("number", "integer"):
+            unit = next(
+                (each for each in _UNITS if cells.str.contains(each, literal=True).all()), None
+            )
+            return replace(found, reading={**found.reading, "bare_number": False}, unit=unit)
+    numbers = bare.str.contains("|".join(_NUMBERS.values()))
+    others = cells.filter(~numbers)
+    if len(others) > (1 - _MOSTLY) * len(cells) or others.n_unique() > _FEW_OTHERS:
+        return None
+    found = _number(name, cells.filter(numbers), style)
+    if found is None or found.type not in ("number", "integer"):
+        return None
+    return replace(found, notes=[*found.notes, _OTHERS])
+
+
+def _all_numbers(name: str, cells: pl.Series, style: tuple[str, str | None]) -> Guess | None:
+    """Return what a column is in which each cell is a number; None where one is not."""
     own: dict[str, Any] = {}
     if not _spelt(cells, style, (style[0], None)):
         for other in _NUMBERS:
@@ -325,10 +361,15 @@ _BOUNDS = ("lower", "upper")
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A spec with empty places, and notes about its columns and those that are not in it."""
+    """A spec with empty places, and notes about its columns and those that are not in it.
+
+    ``headers`` are all columns of the file that can be declared, by their names in order: those
+    that the spec leaves out as well.
+    """
 
     spec: Mapping[str, Any]
     notes: Sequence[str]
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def drafted_file(
@@ -360,6 +401,7 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
             "those that may look different further down"
         )
     columns: dict[str, Any] = {}
+    headers: dict[str, str] = {}
     seen: set[str] = set()
     for place, header in enumerate(sample.header):
         text, cells = header.strip(), sample.rows[str(place)]
@@ -369,6 +411,7 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
         elif text in seen:
             notes.append(f"{_shown(text)} is in the file twice, and must be renamed to be declared")
         elif described.names_texts and ID_NAME.fullmatch(text):
+            headers[_key(text, headers)] = text
             several = repeats(cells)
             notes.append(
                 f"{_shown(text)} is left out, since its name is that of an id; name it in `unit` "
@@ -383,8 +426,9 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
             # Of a type that the dictionary replaces nothing is to be looked at.
             own = guess.notes if open_texts or described.type in (None, guess.type) else ()
             notes += [f"{_shown(text)}: {note}" for note in (*own, *described.notes)]
+            key = _key(text, headers)
+            headers[key] = text
             if not open_texts and (described.type or guess.type) is not None:
-                key = _key(text, columns)
                 columns[key] = dict(_members(key, text, guess, described, label=label, unit=unit))
                 if described.na:  # in place of those of all columns
                     columns[key]["na"] = [*dict.fromkeys((*described.na, *markers))]
@@ -397,7 +441,7 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
         notes.append(NEVER)
     named = known.name or name
     spec = _spec(sample, named, style, known, markers=markers, columns=columns)
-    return Draft(dict(spec), notes)
+    return Draft(dict(spec), notes, headers)
 
 
 def _spec(
@@ -441,7 +485,7 @@ def _members(
     known_label = known.label or (label if label != key and is_text(label, 200) else None)
     if known_label:
         yield "label", known_label[:200]
-    measure = known.unit or unit
+    measure = known.unit or unit or guess.unit
     if measure is not None and kind in ("number", "integer"):
         yield "unit_of_measure", measure[:200]
 
@@ -515,7 +559,8 @@ class DraftingTask:
 
 def draft_json(draft: Draft) -> bytes:
     """Return a draft as it is sent."""
-    return json.dumps({"spec": draft.spec, "notes": list(draft.notes)}).encode()
+    content = {"spec": draft.spec, "notes": list(draft.notes), "headers": draft.headers}
+    return json.dumps(content).encode()
 
 
 def draft_in(content: bytes) -> Draft:
@@ -527,12 +572,13 @@ def draft_in(content: bytes) -> Draft:
         It is no draft: who sends it has read a file of an untrusted client.
     """
     order = json.loads(content)
-    spec, notes = order["spec"], order["notes"]
+    spec, notes, headers = order["spec"], order["notes"], order["headers"]
     columns = spec["columns"] if isinstance(spec, Mapping) else None
     sound = isinstance(columns, Mapping) and all(
         isinstance(each, Mapping) and isinstance(each.get("type"), str) for each in columns.values()
     )
-    if not sound or not all(isinstance(each, str) for each in notes):
+    texts = [*notes, *headers.values()] if isinstance(headers, dict) else [None]
+    if not sound or not all(isinstance(each, str) for each in texts):
         raise ValueError("not a draft")
     typed: dict[str, Any] = dict(spec)
-    return Draft(typed, tuple(notes))
+    return Draft(typed, tuple(notes), headers)

@@ -275,6 +275,9 @@ class _Number(_Column):
     """The sign before decimals, instead of the data set's own `decimal`."""
     thousands: Thousands | None = Field(default=None, examples=["."])
     """The sign between groups of three digits, instead of the data set's own `thousands`."""
+    bare_number: bool = Field(default=True, examples=[False])
+    """Whether a cell is the number alone. If not, letters, currency and percent signs before and
+    after it do not count, as in `€ 1720` and `38.5 %`; a percentage stays one."""
 
 
 class TypicalSpec(RequestBody):
