@@ -185,7 +185,7 @@ def _of_both(
             "sizes": file.sizes,
             "rows": len(file.rows),
         }
-        yield _theirs(file, (epsilon, delta), asked, settings, peer, quick=quick)
+        yield from _theirs(file, (epsilon, delta), asked, settings, peer, quick=quick)
 
 
 def _ours(
@@ -241,12 +241,15 @@ def _theirs(
     peer: Peer,
     *,
     quick: bool,
-) -> Synthesized:
+) -> Iterator[Synthesized]:
+    """Yield the row of a peer; none where it refused every draw."""
     data = {column: file.rows[:, place].tolist() for place, column in enumerate(COLUMNS[file.name])}
     statistic = "rows" if asked.what == ROWS else "margins"
     draws = 1 if quick else asked.draws
     answer = peer.ask(statistic, data, settings, draws=draws)
     values = [np.array(each) for each in answer.values if each is not None]
+    if not values:
+        return
     of = _Of(
         file=file,
         epsilon=asked_for[0],
@@ -258,11 +261,12 @@ def _theirs(
         cuts = np.cumsum([len(each) for each in file.margins(file.rows)])[:-1]
         split = [np.split(each, cuts) for each in values]
         tvs = [file.mean_tv([table / table.sum() for table in tables]) for tables in split]
-        return _row(of, tvs, [], answer.ms)
+        yield _row(of, tvs, [], answer.ms)
+        return
     codes = [each.astype(np.int64).reshape(-1, len(file.sizes)) for each in values]
     tvs = [file.mean_tv(file.margins(each)) for each in codes]
     accuracies = [file.accuracy(each) for each in codes]
-    return _row(of, tvs, accuracies, answer.ms)
+    yield _row(of, tvs, accuracies, answer.ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
