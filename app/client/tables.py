@@ -146,7 +146,9 @@ def drawn_on(answer: Mapping[str, Any], title: str, axes: Any) -> Any:
     elif ratios:
         _draw_ratios(axes, ratios, labels)
     else:
-        _draw_points(axes, found, labels)
+        _draw_points(axes, [*tidy.with_intervals(found)], labels)
+        for value in {each.key.reference for each in found} - {0.0}:
+            axes.axvline(value, color="grey", linewidth=0.5)
     axes.set_title(title)
     return axes
 

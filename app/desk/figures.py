@@ -42,8 +42,9 @@ from app.tidy.names import (
     words,
 )
 from app.tidy.pivots import in_unit
-from app.tidy.rows import CANNOT_BE_SAID, Row
+from app.tidy.rows import CANNOT_BE_SAID, Row, with_intervals
 from mechanisms.catalog import STATISTICS
+from mechanisms.words import worded
 
 MOST = 60
 """More rows than this make an unreadable picture; the table next to it has all."""
@@ -105,7 +106,7 @@ def figure(
         Which records the numbers are about, and how much each counts: the titles say it.
     """
     shown = [row for row in rows if ends_of(row) or row.note]
-    charted = [*_with_intervals(shown)]
+    charted = [*with_intervals(shown)]
     if curves.of_groups(shown):
         curve, tall, caption, count = curves.drawn(shown, labels_of(columns), say, said)
         return Figure(
@@ -150,6 +151,10 @@ def _caption(rows: Sequence[Row], *, bars: set[bool]) -> str:
         said.append(marked("Thin lines: 95% confidence interval, sampling and noise together."))
     if any(row.key.is_ratio for row in rows):
         said.append(marked("Ratios have a logarithmic axis: 1 means no effect."))
+    for value in {row.key.reference for row in rows if not row.key.is_ratio} - {0.0}:
+        said.append(
+            worded("Strong line: the value of the hypothesis, %(value)s.", value=f"{value:g}")
+        )
     return " ".join(said)
 
 
@@ -189,6 +194,11 @@ class _Panel:
         return self.lines[0].row.key.is_ratio
 
     @property
+    def reference(self) -> float:
+        """Return the value that means no effect."""
+        return self.lines[0].row.key.reference
+
+    @property
     def dates(self) -> bool:
         """Return whether these are dates or moments."""
         return any(isinstance(line.row.estimate, str) for line in self.lines)
@@ -203,18 +213,6 @@ def _said(panel: _Panel, say: Say, said: str) -> _Panel:
             replace(line, heading=say(line.heading), name=say(line.name)) for line in panel.lines
         ],
     )
-
-
-def _with_intervals(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield rows, of a quantity with confidence intervals only those that have an interval.
-
-    A test has an estimate with its interval, and a statistic and a p-value, which have none and are
-    no amounts of what the estimate is of: on its axis they would be misread.
-    """
-    inferred = {statistic(row.key) for row in rows if row.confidence}
-    for row in rows:
-        if row.note or row.interval or statistic(row.key) not in inferred:
-            yield row
 
 
 def _cut(panels: Iterable[_Panel]) -> Iterator[_Panel]:
@@ -411,14 +409,18 @@ def _drawn(panel: _Panel, top: float) -> tuple[list[Markup], float]:
 
 
 def _scale(panel: _Panel, start: float) -> Scale:
-    """Return the axis of numbers: with 0 where there is one number, or 0 matters or is near."""
+    """Return the axis of numbers: with 0 where there is one number, or 0 matters or is near.
+
+    Of a test it is with the value of the hypothesis instead.
+    """
     ends = _all_ends(line.row for line in panel.lines)
     if panel.ratios:
         return _scale_of_ratios(panel, ends, start)
     low, high = min(ends, default=0.0), max(ends, default=1.0)
+    none = panel.reference
     near = min(abs(low), abs(high)) <= _BESIDES * (high - low)
-    if not panel.dates and (panel.zero or near or len(panel.lines) == 1):
-        low, high = min(low, 0.0), max(high, 0.0)
+    if not panel.dates and (none or panel.zero or near or len(panel.lines) == 1):
+        low, high = min(low, none), max(high, none)
     room = (high - low or abs(high) or 1.0) * 0.03
     return Scale(low if panel.bars and low == 0 else low - room, high + room, start, _STOP)
 
@@ -433,9 +435,15 @@ def _scale_of_ratios(panel: _Panel, ends: Sequence[float], start: float) -> Scal
 
 
 def _axis(scale: Scale, panel: _Panel, top: float, y: float) -> Iterator[Markup]:
-    """Yield an axis with its numbers, lines up to the panel's top, and a stronger one at 0 or 1."""
-    none = 1.0 if panel.ratios else 0.0
-    for value, label_ in _days(scale) if panel.dates else scale.ticks():
+    """Yield an axis with its numbers, lines up to the panel's top, and a stronger one at 0 or 1.
+
+    That of a test is at the value of the hypothesis, which need not be a number of the axis.
+    """
+    none = panel.reference
+    ticks = _days(scale) if panel.dates else scale.ticks()
+    if none not in [value for value, _ in ticks] and none and not panel.ratios:
+        yield _line(scale.at(none), top, scale.at(none), y, "zero")
+    for value, label_ in ticks:
         kind = "zero" if value == none and not panel.dates else "tick"
         yield _line(scale.at(value), top, scale.at(value), y, kind)
         yield _text(scale.at(value), y + 14, label_, "middle", kind="soft")

@@ -44,6 +44,8 @@ class Key:
         Where on a curve it is.
     mixed
         Whether the answer has numbers of several statistics, as moments have counts and means.
+    tested
+        The value that a hypothesis says its estimate has, where the question names one.
     """
 
     place: Place = ()
@@ -57,6 +59,7 @@ class Key:
     where: Sequence[Mapping[str, Any]] = ()
     at: float | None = None
     mixed: bool = False
+    tested: float = 0.0
 
     @property
     def labels(self) -> Mapping[str, Any]:
@@ -67,6 +70,13 @@ class Key:
     def is_ratio(self) -> bool:
         """Return whether it is a ratio, for which 1 means no effect: an axis is logarithmic."""
         return self.measure in _RATIOS.values()
+
+    @property
+    def reference(self) -> float:
+        """Return the value that means no effect: of a ratio 1, of a test's estimate its own."""
+        if self.is_ratio:
+            return 1.0
+        return self.tested if self.terms == (_ESTIMATE,) else 0.0
 
     def below(self, *steps: str | int, **changes: Any) -> Key:
         """Return the key of what is further down the same path."""
@@ -113,7 +123,10 @@ def at(part: Any, place: Sequence[str | int]) -> Any:
 def _asked(statistic: object, key: Key) -> Key:
     """Return a key that knows which statistic it is of."""
     kind, column = at(statistic, ("kind",)), at(statistic, ("column",))
-    return replace(key, kind=str(kind or ""), subject=str(column or ""))
+    # Groups that are compared have a difference, of which the hypothesis is always 0.
+    value = None if at(statistic, ("groups",)) else at(statistic, ("value",))
+    tested = float(value) if isinstance(value, Real) else 0.0
+    return replace(key, kind=str(kind or ""), subject=str(column or ""), tested=tested)
 
 
 def _walk(part: object, statistic: object, here: Key) -> Iterator[Key]:
@@ -348,6 +361,7 @@ _SHAPES: Mapping[str, _Shaped] = {
 _RATIOS = {
     "odds_ratios": "odds ratio", "rate_ratios": "rate ratio", "hazard_ratios": "hazard ratio",
 }  # fmt: skip
+_ESTIMATE = "estimate"
 _MIXED = {"means": "mean", "second": "product", **_RATIOS}
 """What objects of several statistics call theirs, and the measure that it is."""
 _MEASURES = {

@@ -8,7 +8,7 @@ shows it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -199,6 +199,18 @@ def _pair(interval: Any) -> Interval | None:
     if isinstance(interval, list | tuple) and len(interval) == 2:
         return interval[0], interval[1]
     return None
+
+
+def with_intervals(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield rows, of a quantity with confidence intervals only those that have an interval.
+
+    A test has an estimate with its interval, and a statistic and a p-value, which have none and are
+    no amounts of what the estimate is of: on its axis they would be misread.
+    """
+    inferred = {statistic(row.key) for row in rows if row.confidence}
+    for row in rows:
+        if row.note or row.interval or statistic(row.key) not in inferred:
+            yield row
 
 
 def notes_of(rows: Sequence[Row]) -> list[str]:

@@ -332,6 +332,29 @@ def test_a_statistic_and_a_p_value_are_not_on_the_axis_of_a_tests_estimate() -> 
     assert found.svg.count("<circle") == 1
     assert found.left_out == 2
     assert 'class="zero"' in found.svg
+    assert "hypothesis" not in found.caption
     bare = figure(rows_of({"statistic": {"kind": "test"}, "value": value}), "Test", {})
     assert bare is not None
     assert bare.svg.count("<circle") == 3, "without any interval all are shown"
+
+
+@pytest.mark.parametrize(
+    ("asked", "at"), [({"value": 50}, 50.0), ({"value": 50, "groups": "sex"}, 0.0)]
+)
+def test_a_tests_estimate_is_drawn_against_the_value_of_its_hypothesis(
+    asked: dict[str, object], at: float
+) -> None:
+    """Of groups that are compared it is a difference, whatever value the question names."""
+    value = {"statistic": 1.06, "p_value": 0.3, "estimate": 61.4}
+    term = {"term": "estimate", "place": ["estimate"], "confidence_95": [59.1, 63.7]}
+    statistic = {"kind": "test", "columns": ["age"], **asked}
+    rows = rows_of({"statistic": statistic, "value": value, "inference": {"terms": [term]}})
+    found = figure(rows, "Test", {})
+    assert found is not None
+    for picture in (found.svg, found.alone):
+        (line,) = re.findall(r'<line class="zero" x1="([\d.]+)%?"', picture)
+        (dot,) = re.findall(r'<circle[^>]* cx="([\d.]+)%?"', picture)
+        assert float(line) < float(dot)
+    assert ("Strong line: the value of the hypothesis, 50." in found.caption) is (at == 50.0)
+    ticks = [float(each) for each in re.findall(r">(-?[\d.]+)</text>", found.svg)]
+    assert (min(ticks) >= 45) is (at == 50.0), "the axis begins near the value"

@@ -233,6 +233,18 @@ def test_numbers_are_drawn_with_their_intervals_on_one_axis() -> None:
         released(None).plot()
 
 
+def test_a_test_is_drawn_against_the_value_of_its_hypothesis() -> None:
+    value = {"statistic": 1.06, "p_value": 0.3, "estimate": 61.4}
+    term = {"term": "estimate", "place": ["estimate"], "estimate": 61.4, "std_error": None,
+            "confidence_95": [59.1, 63.7], "noise_95": None}  # fmt: skip
+    inference = {"terms": [term], "fit": [], "method": "m", "cost": "0"}
+    statistic = {"kind": "test", "test": "t", "columns": ["age"], "value": 50}
+    answer = released(value, inference=inference, statistic=statistic)
+    axes = answer.plot(Figure().subplots())
+    spans = [[float(x) for x in line.get_xdata()] for line in axes.lines]
+    assert spans == [[59.1, 63.7], [61.4], [50, 50]]
+
+
 def test_ratios_are_drawn_in_place_of_their_coefficients_around_one() -> None:
     value = {"coefficients": {"(intercept)": -9.0, "age": 0.7}, "odds_ratios": {"age": 2.0}}
     term = {"term": "odds ratio of age", "place": ["odds_ratios", "age"], "estimate": 2.0,

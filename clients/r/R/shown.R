@@ -198,7 +198,7 @@ is_ratio <- function(frame) {
 #' A preview shows the noise alone, around zero. A number that cannot be said has its bars alone.
 #' Of a regression with odds, rate or hazard ratios these are drawn, on a logarithmic axis. Of a
 #' summary each measure of a column has a panel, whose groups share an axis; of a test the estimate
-#' is drawn against 0.
+#' is drawn against the value of the hypothesis.
 #'
 #' Survival is drawn as a step function with its band, and a ROC curve against the line of a score
 #' that predicts nothing, a colour for each group. Then `...` may hold `main` alone.
@@ -232,7 +232,13 @@ plot.desk_numbers <- function(x, intervals = c("auto", "confidence", "noise"), l
   drawn <- drawn_of(with_intervals(frame), intervals, labels)
   if (ratios) drawn <- within_reach(drawn)
   main <- or_else(settings$main, paste0(x$statistic$kind, ", epsilon ", x$epsilon))
-  draw_rows(drawn, settings$xlim, main, ratios)
+  draw_rows(drawn, settings$xlim, main, ratios, reference_of(x$statistic))
+}
+
+# Return the value that a hypothesis says its estimate has: 0 unless the question names one. Groups
+# that are compared have a difference, of which the hypothesis is always 0.
+reference_of <- function(statistic) {
+  if (is.null(statistic$groups) && is.numeric(statistic$value)) statistic$value else 0
 }
 
 # Return the rows that have a confidence interval where any has one in a test: its statistic and
@@ -279,11 +285,12 @@ draw_panels <- function(frame, intervals, labels, settings) {
 }
 
 # Draw points with their bars, a row each, on one axis.
-draw_rows <- function(drawn, xlim, main, ratios) {
+draw_rows <- function(drawn, xlim, main, ratios, reference = 0) {
   if (nrow(drawn) == 0L) {
     stop("there are no numbers to draw yet", call. = FALSE)
   }
-  across <- or_else(xlim, range(drawn$estimate, drawn$low, drawn$high, na.rm = TRUE))
+  named <- if (reference != 0) reference
+  across <- or_else(xlim, range(drawn$estimate, drawn$low, drawn$high, named, na.rm = TRUE))
   wide <- max(graphics::strwidth(drawn$label, units = "inches", cex = 0.9)) + 0.4
   before <- graphics::par(mai = replace(graphics::par("mai"), 2L, min(wide, 3)))
   on.exit(graphics::par(before))
@@ -292,7 +299,7 @@ draw_rows <- function(drawn, xlim, main, ratios) {
   graphics::plot.window(
     xlim = across, ylim = c(0.5, nrow(drawn) + 0.5), log = if (ratios) "x" else ""
   )
-  graphics::abline(v = if (ratios) 1 else 0, col = "grey50")
+  graphics::abline(v = if (ratios) 1 else reference, col = "grey50")
   graphics::abline(h = rows, col = "grey90")
   known <- is.finite(drawn$low) & is.finite(drawn$high) & drawn$high > drawn$low
   graphics::arrows(

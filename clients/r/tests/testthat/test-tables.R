@@ -319,3 +319,28 @@ test_that("a test has its estimate alone on the axis", {
   on.exit(grDevices::dev.off())
   expect_identical(plot(answer)$estimate, 1.28)
 })
+
+test_that("a test is drawn against the value of its hypothesis", {
+  own <- list(
+    term = "estimate", place = list("estimate"), std_error = 1, confidence_95 = list(59, 63)
+  )
+  drawn_at <- function(...) {
+    answer <- answered(
+      list(statistic = 1.06, p_value = 0.3, estimate = 61), epsilon = "1",
+      statistic = list(kind = "test", test = "t", columns = list("age"), ...),
+      inference = list(terms = list(own), method = "m")
+    )
+    grDevices::pdf(NULL)
+    on.exit(grDevices::dev.off())
+    grDevices::dev.control("enable")
+    plot(answer)
+    calls <- lapply(grDevices::recordPlot()[[1]], `[[`, 2)
+    lines <- Filter(function(each) identical(each[[1]]$name, "C_abline"), calls)
+    list(at = lines[[1]][[5]], axis = graphics::par("usr")[1:2])
+  }
+  named <- drawn_at(value = 50L)
+  expect_equal(named$at, 50)
+  expect_true(named$axis[1] < 50)
+  expect_equal(drawn_at()$at, 0)
+  expect_equal(drawn_at(value = 50L, groups = "sex")$at, 0)
+})
