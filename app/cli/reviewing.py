@@ -118,7 +118,7 @@ _REQUEST = click.argument("request", metavar="REQUEST")
 def comment(desk: ReleaseDesk, *, request: str, text: str, private: bool) -> None:
     """Comment TEXT on REQUEST, the id of a release or a study plan that waits.
 
-    A comment by the requester of a release answers its reviewers.
+    A comment by the requester answers reviewers who want changes.
     """
     click.echo(desk.comment(request, text, private=private).at)
 

@@ -215,6 +215,30 @@ def test_a_returned_plan_is_edited_and_sent_again(ledger: Ledger) -> None:
     assert ledger.store.verify().ok
 
 
+def test_an_answer_is_sent_with_the_plan_as_it_was(ledger: Ledger) -> None:
+    plan = requested_plan(ledger)
+    with refused("precondition"):
+        ledger.store.write(lambda u: u.study_plans.give_turn_back(plan, answer="early"))
+    ledger.store.write(
+        lambda u: u.study_plans.request_changes(plan, principal=CURATOR, reason="why?")
+    )
+    made = ledger.store.write(lambda u: u.study_plans.give_turn_back(plan, answer="for a report"))
+    assert (made.state, made.turn, made.questions) == (PlanState.REQUESTED, 2, PLANNED)
+    with ledger.store.reading() as r:
+        latest, *_ = r.notices.inbox(CURATOR, reviewer=True, before=None, limit=9)
+    assert (latest.event, latest.reason) == ("answered", "for a report")
+    assert ledger.store.verify().ok
+    ledger.store.write(
+        lambda u: u.study_plans.request_changes(plan, principal=CURATOR, reason="still")
+    )
+    ledger.store.write(
+        lambda u: u.study_plans.edit(plan, name="less", purpose=None, questions=PLANNED[:1])
+    )
+    with refused("precondition"):
+        ledger.store.write(lambda u: u.study_plans.give_turn_back(plan, answer="and lost"))
+    assert found(ledger, plan).written.name == "less"
+
+
 def test_a_plan_is_sent_again_as_it_was_and_every_version_stays(ledger: Ledger) -> None:
     plan = returned_plan(ledger)
     for _ in range(3):

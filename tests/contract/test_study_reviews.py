@@ -393,9 +393,10 @@ def test_requester_and_reviewers_talk_at_any_time(people: People, dataset: str) 
     ]  # fmt: skip
     decide(people.rita, plan, "request_changes")
     assert comment(people.ann, plan, "Half of it?").status_code == 201
-    # The turn is the owner's until they send the plan again.
-    assert people.ann.get(f"/v1/study-plans/{plan}").json()["status"] == "changes_requested"
-    people.ann.post(f"/v1/study-plans/{plan}/request").raise_for_status()
+    # As on a release, it is the owner's answer.
+    shown = people.ann.get(f"/v1/study-plans/{plan}").json()
+    assert (shown["status"], shown["turn"]) == ("awaiting_review", 2)
+    assert_problem(people.ann.post(f"/v1/study-plans/{plan}/request"), 409, "plan-not-draft")
     decide(people.rolf, plan)
     assert comment(people.rolf, plan, "Good luck.").json()["turn"] == 2
     people.ann.post(f"/v1/study-plans/{plan}/withdrawal").raise_for_status()
@@ -405,6 +406,40 @@ def test_requester_and_reviewers_talk_at_any_time(people: People, dataset: str) 
     assert comments(people.ann, plan) == [
         "Which table is it for?", "Table 2.", "within the protocol", "Half of it?", "Good luck.",
     ]  # fmt: skip
+
+
+def test_an_answer_gives_the_turn_back_with_the_plan_as_it_is(people: People, dataset: str) -> None:
+    plan, path = returned(people, dataset), "/v1/study-plans/"
+    before = people.rita.get(path + plan).json()
+    stale = people.rita.get(path + plan).headers["etag"]
+    assert comment(people.rita, plan, "Which table?").status_code == 201
+    assert people.ann.get(path + plan).json()["status"] == "changes_requested"
+    assert comment(people.ann, plan, "Table 2, and no other").status_code == 201
+    after = people.rita.get(path + plan).json()
+    assert (after["status"], after["turn"]) == ("awaiting_review", 2)
+    assert (after["questions"], after["charge"]) == (before["questions"], before["charge"])
+    (told,) = [
+        each
+        for each in people.rita.get("/v1/inbox").json()["items"]
+        if each["study_plan"] == plan and each["event"] == "answered"
+    ]
+    assert told["why"] == "Table 2, and no other"
+    kept = people.ann.get(f"{path}{plan}/revisions").json()["items"]
+    assert [len(each["differences"]) for each in kept] == [0, 0]
+    assert_problem(decide(people.rita, plan, tag=stale), 412, "precondition")
+    assert decide(people.rita, plan).json()["status"] == "approved"
+    assert people.admin.get("/v1/ledger/verification").json()["ok"] is True
+
+
+def test_a_comment_sends_no_changes_and_loses_none(people: People, dataset: str) -> None:
+    plan, less = returned(people, dataset), {"name": "less", "questions": QUESTIONS[:1]}
+    people.ann.put(f"/v1/study-plans/{plan}", json=less).raise_for_status()
+    assert comment(people.ann, plan, "I am at it").status_code == 201
+    mine = people.ann.get(f"/v1/study-plans/{plan}").json()
+    assert (mine["status"], mine["name"], mine["edited"]) == ("changes_requested", "less", True)
+    people.ann.post(f"/v1/study-plans/{plan}/request").raise_for_status()
+    seen = people.rita.get(f"/v1/study-plans/{plan}").json()
+    assert (seen["status"], seen["name"], seen["turn"]) == ("awaiting_review", "less", 2)
 
 
 def test_who_may_talk_and_who_may_read(people: People, dataset: str) -> None:
@@ -518,9 +553,9 @@ def test_the_clients_save_request_decide_and_draw(
     assert "epsilon 0.625" in run(rita["secret"], "review", plan)
     returned = run(rita["secret"], "request-changes", plan, "--reason", "a better name")
     assert returned == "changes_requested"
+    run(ann, "edit", plan, str(file), "--name", "by another command")
     run(ann, "comment", plan, "such as this one")
     assert "such as this one" in run(rita["secret"], "comments", plan)
-    run(ann, "edit", plan, str(file), "--name", "by another command")
     assert run(ann, "request", plan) == "awaiting_review"
     assert "by command -> by another command" in run(ann, "versions", plan)
     assert "comment    " in run(rita["secret"], "review", plan)

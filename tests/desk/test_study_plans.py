@@ -131,7 +131,9 @@ def test_reviewers_want_changes_and_get_them(
     assert "You have changes that are not sent yet." in edited.text
     assert "0.75 epsilon" in reviewer.open(sheet.path).text
     left = asker.send(edited, "Remove question 2")
+    assert "Your changes are not sent with it." in left.text
     asker.send(left, "Comment", comment="No, it is not <b>needed</b>.")
+    assert "Your turn" in asker.open(sheet.path).text
     again = asker.send(asker.open(sheet.path), "Send again")
     assert "Your turn" not in again.text
     seen = reviewer.open(sheet.path)
@@ -143,6 +145,24 @@ def test_reviewers_want_changes_and_get_them(
     last = asker.send(asker.open(sheet.path), "Release question 1")
     asker.send(last, "Release", confirmed="yes")
     assert spent(admin, dataset) == "0.125"
+
+
+def test_an_owners_comment_gives_the_turn_back_with_the_plan_as_it_is(
+    asker: Browsing, reviewer: Browsing, dataset: str
+) -> None:
+    sent = asker.send(planned(asker, dataset, plan_name="answered"), "Request approval")
+    reviewer.send(reviewer.open(sent.path), "Request changes", reason="why so much?")
+    mine = asker.open(sent.path)
+    assert "It gives the turn back to the reviewers, with the request as it is." in mine.text
+    answered = asker.send(mine, "Comment", comment="The group is small.")
+    assert "Your turn" not in answered.text
+    assert "It gives the turn back" not in answered.text
+    seen = reviewer.open(sent.path)
+    assert "The group is small." in seen.text
+    assert "has answered the reviewers" in reviewer.open("/desk/reviews").text
+    asker.send(answered, "Comment", comment="And it is of one town.")
+    reviewer.send(reviewer.open(sent.path), "Approve", reason="so be it")
+    assert "Release question 1" in asker.open(sent.path).text
 
 
 def test_a_question_that_is_gone_is_not_changed(asker: Browsing, dataset: str) -> None:

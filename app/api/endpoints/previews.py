@@ -416,7 +416,8 @@ async def comment_on_plan(
 ) -> CommentAnswer:
     """Say something about a study plan that was requested and has not ended (its owner, curators).
 
-    It changes nothing about whose turn it is: the owner requests the plan again for that.
+    Said by its owner while changes are requested, it gives the turn back to the reviewers, unless
+    the owner has edited the plan: then requesting it again does.
     """
     made = await state.services.comments.add(
         body.text, study_plan=plan, private=body.private, caller=caller

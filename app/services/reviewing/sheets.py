@@ -110,9 +110,9 @@ class CommentService:
     ) -> CommentRecord:
         """Say something about a release that waits, or a study plan that has not ended.
 
-        What who asked says of a release while reviewers want changes is their answer: the turn
-        goes back to the reviewers, with the request as it is. A plan has a request of its own for
-        that, since it may have been edited.
+        What who asked says while reviewers want changes is their answer: the turn goes back to the
+        reviewers, with the request as it is. Where a plan has changes that are not sent yet, it
+        goes back when they are.
 
         Raises
         ------
@@ -142,8 +142,9 @@ class CommentService:
                 text=text,
                 most_bytes=self._most_bytes,
             )
-            if own and release is not None and present.state is ReleaseState.CHANGES_REQUESTED:
-                work.reviews.give_turn_back(release, answer=text)
+            if own and _waits_for_an_answer(present):
+                turns = work.reviews if isinstance(present, ReleaseRecord) else work.study_plans
+                turns.give_turn_back(present.id, answer=text)
             elif not private:
                 work.notices.notify_of(
                     Event.COMMENTED,
@@ -231,6 +232,13 @@ def _present(work: UnitOfWork, found: ReleaseRecord | PlanRecord) -> ReleaseReco
     if release.state not in UNDECIDED:
         raise gone_on(work, release, lambda _: True)
     return release
+
+
+def _waits_for_an_answer(present: ReleaseRecord | PlanRecord) -> bool:
+    """Return whether what its requester says gives the turn back to the reviewers."""
+    if isinstance(present, PlanRecord):
+        return present.state is PlanState.CHANGES_REQUESTED and present.unsent is None
+    return present.state is ReleaseState.CHANGES_REQUESTED
 
 
 def compared(records: Sequence[VersionRecord]) -> Sequence[Version]:

@@ -61,8 +61,9 @@ send_seen <- function(desk, id, rest, body) {
 
 #' Comment on a request that waits for a review
 #'
-#' `comment_on()` adds a comment. On your own release it returns the turn to the reviewers if they
-#' requested changes. `comments()` returns the comments that you have access to.
+#' `comment_on()` adds a comment. On your own request it returns the turn to the reviewers if they
+#' requested changes, unless it is a study plan that you have edited since. `comments()` returns the
+#' comments that you have access to.
 #'
 #' @param desk A [release_desk()].
 #' @param id The id of a release or a study plan.

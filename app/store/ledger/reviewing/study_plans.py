@@ -367,7 +367,26 @@ class StudyPlansWriter(StudyPlans):
             ``not-found``; ``plan-not-draft``.
         """
         found = self._edited(plan)
-        again, sent = found.state is not PlanState.DRAFT, found.written
+        event = Event.ASKED if found.state is PlanState.DRAFT else Event.REVISED
+        return self._sent(found, event, reason=found.written.purpose)
+
+    def give_turn_back(self, plan: str, *, answer: str) -> PlanRecord:
+        """Give the turn back to the reviewers with an answer, the plan as they have seen it.
+
+        Raises
+        ------
+        Problem
+            ``not-found``; ``precondition`` when it does not wait for its owner, or has changes
+            that are not sent.
+        """
+        found = self._in_state(plan, PlanState.CHANGES_REQUESTED)
+        if found.unsent is not None:
+            raise Problem("precondition")
+        return self._sent(found, Event.ANSWERED, reason=answer)
+
+    def _sent(self, found: PlanRecord, event: Event, *, reason: str | None) -> PlanRecord:
+        """Send a plan as its owner has written it; the version before is kept."""
+        again, sent = event is not Event.ASKED, found.written
         if again:
             self._supersede(found)
         entry = self._noted(sent, PlanState.REQUESTED, principal=found.person)
@@ -380,9 +399,8 @@ class StudyPlansWriter(StudyPlans):
             "seq": entry.seq,
             "requested_at": entry.at,
         }
-        made, event = self._changed(found, PlanState.REQUESTED, step), Event.ASKED
-        event = Event.REVISED if again else event
-        self._tell(event, made, actor=found.person, reason=sent.purpose, at=entry.at)
+        made = self._changed(found, PlanState.REQUESTED, step)
+        self._tell(event, made, actor=found.person, reason=reason, at=entry.at)
         return made
 
     def _supersede(self, found: PlanRecord) -> None:
