@@ -140,7 +140,7 @@ _CAPTIONS = {
 
 def _caption(rows: Sequence[Row], *, bars: set[bool]) -> str:
     marks = "Bars and dots" if len(bars) > 1 else "Bars" if True in bars else "Dots"
-    said = [_CAPTIONS[marks]]
+    said: list[str] = [_CAPTIONS[marks]]
     if any(row.noise for row in rows):
         said.append(
             marked(

@@ -142,8 +142,9 @@ class CommentService:
                 text=text,
                 most_bytes=self._most_bytes,
             )
-            if own and _waits_for_an_answer(present):
-                turns = work.reviews if isinstance(present, ReleaseRecord) else work.study_plans
+            plan = isinstance(present, PlanRecord)
+            if own and present.waits_for_answer:
+                turns = work.study_plans if plan else work.reviews
                 turns.give_turn_back(present.id, answer=text)
             elif not private:
                 work.notices.notify_of(
@@ -232,13 +233,6 @@ def _present(work: UnitOfWork, found: ReleaseRecord | PlanRecord) -> ReleaseReco
     if release.state not in UNDECIDED:
         raise gone_on(work, release, lambda _: True)
     return release
-
-
-def _waits_for_an_answer(present: ReleaseRecord | PlanRecord) -> bool:
-    """Return whether what its requester says gives the turn back to the reviewers."""
-    if isinstance(present, PlanRecord):
-        return present.state is PlanState.CHANGES_REQUESTED and present.unsent is None
-    return present.state is ReleaseState.CHANGES_REQUESTED
 
 
 def compared(records: Sequence[VersionRecord]) -> Sequence[Version]:

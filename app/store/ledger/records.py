@@ -161,6 +161,11 @@ class ReleaseRecord(NamedTuple):
     version: int = 1
     shown: int = 0
 
+    @property
+    def waits_for_answer(self) -> bool:
+        """Return whether who asked may answer its reviewers."""
+        return self.state is ReleaseState.CHANGES_REQUESTED
+
     @classmethod
     def begun(
         cls,

@@ -135,6 +135,11 @@ class PlanRecord:
         return replace(self, unsent=None)
 
     @property
+    def waits_for_answer(self) -> bool:
+        """Return whether its owner may answer its reviewers, the plan as these have seen it."""
+        return self.state is PlanState.CHANGES_REQUESTED and self.unsent is None
+
+    @property
     def digest(self) -> str:
         """Return the digest of what reviewers decide on."""
         return digest_of(
@@ -379,8 +384,8 @@ class StudyPlansWriter(StudyPlans):
             ``not-found``; ``precondition`` when it does not wait for its owner, or has changes
             that are not sent.
         """
-        found = self._in_state(plan, PlanState.CHANGES_REQUESTED)
-        if found.unsent is not None:
+        found = self._present(plan)
+        if not found.waits_for_answer:
             raise Problem("precondition")
         return self._sent(found, Event.ANSWERED, reason=answer)
 
