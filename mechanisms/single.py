@@ -290,7 +290,8 @@ def _plan_of_rows(
     planner = _planner(asked.statistic, calibrate)
     plan = planner(asked.statistic, asked.view.schema, epsilon, norm)
     details = plan.details
-    warnings = [*suggestions(asked.statistic, asked.view.schema)]
+    own = cast(Sequence[str], details.get("warnings", ()))
+    warnings = [*own, *suggestions(asked.statistic, asked.view.schema)]
     if isinstance(asked.statistic, Question) and not asked.statistic.is_of_all_rows:
         warnings += asked.statistic.warnings(asked.view.schema)
     if warnings:

@@ -16,8 +16,8 @@ counts in parts differ by ``s e_x``, or by ``s e_x - s' e_y = s' (e_x - e_y) + (
 s >= s'. On the blocks of a level that is at most P D_l in the l1 norm and ``P**2 D_l`` in the
 squared l2 norm, D_l that of records that come, go and are replaced: both norms are convex, and 0, a
 record and a replaced one are within D_l. So noise that costs epsilon / P for whole records, of
-zCDP ``rho / P**2``, costs at most epsilon, or rho. Estimates and deviations are multiplied by W / P
-afterwards.
+zCDP ``rho / P**2``, costs at most epsilon, or rho. Cumulative counts are made to rise and rounded
+in parts, and multiplied by W / P afterwards: sums of weights below 1 are not rounded away.
 
 *Noise.* The unbiased estimates have the stated standard deviations, or slightly less, as noise has
 less variance on whole numbers than on fine lattices. The released curve is nearer to the truth on
@@ -205,7 +205,7 @@ def _expected_ms(statistic: RangeCounts, tree: RangeTree, schema: Schema) -> flo
     return 1 + read + _MS_PER_CELL * sum(tree.sizes)
 
 
-_ROUNDING = 1 / 12  # the variance of a rounding to whole counts
+_ROUNDING = 1 / 12  # the variance of a rounding to whole counts, or to whole parts of a weight
 
 
 @dataclass(frozen=True)
@@ -221,23 +221,27 @@ class RangeDraw:
         measured = self.tree.draw(self.statistic.counted(data, self.schema), randomness)
         # from here on there are public numbers alone
         records = self.schema.rows if self.tree.changes.records_known else None
-        part = _part(self.statistic, self.schema)
-        raw = [
-            each * part.numerator // part.denominator
-            for each in self.tree.estimate(measured, records)
-        ]
-        curve = whole_curve(raw, records)
-        counts = [after - before for before, after in pairwise([0, *curve])]
+        raw = self.tree.estimate(measured, records)
+        whole = whole_curve(raw, records)
+        own = [after - before for before, after in pairwise([0, *whole])]
+        counts, curve = self._counted(own), self._counted(whole)
         return Outcome(
             value=self.statistic.answer(self.schema, counts, curve),
             noise=LateNoise(partial(self._noise, raw, counts, curve)),
         )
 
-    def _noise(self, raw: Sequence[int], counts: Sequence[int], curve: Sequence[int]) -> Noise:
+    def _counted(self, whole: Sequence[int]) -> Sequence[float]:
+        """Return numbers of records as they are, and parts of the largest weight as weights."""
+        if self.statistic.weights is None:
+            return whole
+        return [float(each * _part(self.statistic, self.schema)) for each in whole]
+
+    def _noise(self, raw: Sequence[int], counts: Sequence[float], curve: Sequence[float]) -> Noise:
         """Return the law of the noise around what is released."""
         weight = largest_weight(self.schema, self.statistic.weights)
         most = max(ceil(self.schema.row_bound * weight), curve[-1])
-        below = [each / STEP for each in raw]
+        part = float(_part(self.statistic, self.schema))
+        below = [part * (each / STEP) for each in raw]
         own = [after - before for before, after in pairwise([0.0, *below])]
         cells, cumulative = self._deviations()
         return Noise(
@@ -270,8 +274,9 @@ class RangeDraw:
 
     def _spread(self, factor: float) -> Json:
         """Return deviations of what is released: a cumulative count is rounded, a cell twice."""
+        rounding = _ROUNDING * float(_part(self.statistic, self.schema)) ** 2
         cells, cumulative = (
-            np.where(each > 0, np.sqrt(each**2 + times * _ROUNDING), 0.0)
+            np.where(each > 0, np.sqrt(each**2 + times * rounding), 0.0)
             for each, times in zip(self._deviations(), (2, 1), strict=True)
         )
         return self.statistic.answer(
@@ -280,7 +285,7 @@ class RangeDraw:
 
 
 def _around(
-    centres: Sequence[float], stds: Floats, released: Sequence[int], most: int
+    centres: Sequence[float], stds: Floats, released: Sequence[float], most: float
 ) -> list[list[float]]:
     return [
         interval_around(centre, std, value, most)

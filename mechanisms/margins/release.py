@@ -336,8 +336,18 @@ def _plan(
             "measured": kind.measured,
             **({} if weights is None else {"weights": weights.facts()}),
             **_levels_facts(statistic, schema),
+            **_rounded_away(statistic, schema),
         },
     )
+
+
+def _rounded_away(statistic: MarginStatistic, schema: Schema) -> Json:
+    """Return a warning where whole counts round sums of small weights; nothing elsewhere."""
+    largest = largest_weight(schema, statistic.weights)
+    if statistic.raw or largest >= 1:
+        return {}
+    said = f"No weight is above {largest:g}, and counts are rounded to whole numbers"
+    return {"warnings": [f'{said}: ask for "raw": true.']}
 
 
 def _selecting_plan(
@@ -571,7 +581,9 @@ class SelectingDraw:
         return replace(outcome, facts={"select": {"chosen": chosen}})
 
 
-def interval_around(centre: float, deviation: float, value: float, most: int | None) -> list[float]:
+def interval_around(
+    centre: float, deviation: float, value: float, most: float | None
+) -> list[float]:
     """Return an interval around an estimate that holds what is released, inside 0 and ``most``."""
     if deviation == 0:  # it is public, whatever was measured
         return [value, value]

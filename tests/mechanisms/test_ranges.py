@@ -362,6 +362,20 @@ def test_weighted_ranges_are_sums_of_weights(adjacency: Adjacency) -> None:
         derive(replace(median, weights=None), one, facts)
 
 
+def test_small_weights_are_not_rounded_away() -> None:
+    """Weights that add up to 1, say: their sums are parts of the largest, and not whole numbers."""
+    columns = {**SHOWN, "w": NumberColumn(Fraction(0), Fraction(1, 1000))}
+    facts, asked = replace(weighed(REPLACE), columns=columns), replace(ASKED, weights="w")
+    rows = ArrayData.from_values(facts, {"age": AGE.tolist(), "w": [1 / 1000] * ROWS})
+    outcome = calibrate(asked, facts, Epsilon.parse("10000")).draw(rows, seeded_randomness(3))
+    drawn: Any = outcome.settled()
+    true = np.cumsum(np.bincount(AGE, minlength=AGES)) / 1000
+    curve = [each["cumulative"] for each in drawn.value["cells"]]
+    assert curve == pytest.approx(true.tolist(), abs=0.001)
+    spread = [each["cumulative"] for each in drawn.noise.std["cells"]]
+    assert 0 < max(spread) < 0.001
+
+
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 def test_neighbours_of_weighted_ranges_cost_at_most_epsilon(adjacency: Adjacency, law: Law) -> None:

@@ -217,6 +217,19 @@ def test_weighted_tables_are_sums_of_weights(adjacency: Adjacency, raw: bool) ->
         assert sum(cells_of(value)) == value["rows"]
 
 
+def test_whole_counts_of_small_weights_are_warned_of() -> None:
+    """They are all 0 where the weights add up to less than 1; raw estimates are not rounded."""
+    light = replace(
+        schema_of(ADD), columns={**COLUMNS, "w": NumberColumn(Fraction(0), Fraction(1, 1000))}
+    )
+    said: Any = calibrate(TABLES, light, Epsilon.parse("1")).details["warnings"]
+    assert said == [
+        'No weight is above 0.001, and counts are rounded to whole numbers: ask for "raw": true.'
+    ]
+    for asked, schema in ((replace(TABLES, raw=True), light), (TABLES, schema_of(ADD))):
+        assert "warnings" not in calibrate(asked, schema, Epsilon.parse("1")).details
+
+
 def test_weighted_tables_have_the_noise_of_the_largest_weight() -> None:
     """As that of tables under a condition, times the bound; the number of rows is no help."""
     data, schema = data_of(many(300)), schema_of(REPLACE, 300)
