@@ -339,8 +339,8 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"rows: {report['rows']} read, {report['rows_dropped']} dropped"
     if (people := report.get("people")) is not None:
         yield (
-            f"people: {people['people']}, half of them with {people['median_rows']} rows or fewer, "
-            f"one with {people['most_rows']}; {people['rows_left_out']} rows left out, "
+            f"people: {people['people']}, with {people['median_rows']} rows each in the median and "
+            f"{people['most_rows']} at most; {people['rows_left_out']} rows left out, "
             f"{people['rows_without_id']} without an id"
         )
     for name, counts in report["columns"].items():

@@ -60,6 +60,10 @@ class Field:
     """Whether few questions need it."""
     of_columns: bool = False
     """Whether its options are columns; those that are derived are options too."""
+    decides: bool = False
+    """Whether other fields depend on what is chosen: with script the form then shows them."""
+    undecided: bool = False
+    """Whether nothing is chosen yet that it depends on: only a page without script has it then."""
     within: Mapping[str, Sequence[Field]] = field(default_factory=dict)
     always: bool = False
 

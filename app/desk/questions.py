@@ -23,6 +23,7 @@ from app.desk.building import (
 )
 from app.desk.controls import (
     EDGES,
+    OUTSIDE,
     PARTS,
     Field,
     all_of,
@@ -82,7 +83,7 @@ def fields_of(kind: str, schema: Schema, form: Form = EMPTY) -> Sequence[Field]:
     if EDGES in names:
         found += [each for name in derived for each in edges_fields(name, kind, schema)]
     shown = [field for field in found if field.options or field.name != "by"]
-    return sorted(_gathered(shown), key=lambda field: field.more)
+    return sorted(_gathered(shown, form), key=lambda field: field.more)
 
 
 def parameters_of(kind: str) -> Sequence[str]:
@@ -96,11 +97,14 @@ def stacks(kind: str) -> bool:
     return PARTS in parameters_of(kind)
 
 
-def _gathered(found: Sequence[Field]) -> list[Field]:
-    """Return fields with what is said of one column within the boxes that choose columns."""
+def _gathered(found: Sequence[Field], form: Form) -> list[Field]:
+    """Return fields with what is said of one column within the boxes that choose columns.
+
+    Where a list chooses the column, what is said of others is left out.
+    """
     boxes = next((each for each in found if each.name == "columns"), None)
     if boxes is None:
-        return [*found]
+        return _of_chosen(found, form)
     within: dict[str, list[Field]] = {}
     others = []
     for each in found:
@@ -110,6 +114,23 @@ def _gathered(found: Sequence[Field]) -> list[Field]:
         else:
             others.append(each)
     return [replace(boxes, within=within) if each is boxes else each for each in others]
+
+
+def _of_chosen(found: Sequence[Field], form: Form) -> list[Field]:
+    """Return fields without those that say something of a column that no list has chosen."""
+    lists = [each for each in found if each.of_columns and each.shape == "select"]
+    chosen = {form.text(each.name) for each in lists} - {""}
+    said = {each.name: each.name.partition(" ") for each in found}
+    about = {name: column for name, (word, _, column) in said.items() if word in (EDGES, OUTSIDE)}
+    return [
+        replace(
+            each,
+            decides=bool(about) and each in lists,
+            undecided=not chosen and bool(about.get(each.name)),
+        )
+        for each in found
+        if not chosen or about.get(each.name) in (None, "", *chosen)
+    ]
 
 
 _OTHERWISE_CALLED = {"column": "columns", "columns": "column", "features": "columns"}

@@ -350,8 +350,10 @@ def _title(rows: Sequence[Row], columns: Mapping[str, Mapping[str, Any]], *, var
 
 
 def in_unit(text: Phrase, unit: str | None) -> Phrase:
-    """Return what a number is with its unit, if it has one."""
-    return Phrase("%(text)s [%(unit)s]", {"text": text, "unit": unit}) if unit else text
+    """Return what a number is with its unit, if it has one and does not end with it anyway."""
+    if not unit or text.endswith((f"({unit})", f"[{unit}]")):
+        return text
+    return Phrase("%(text)s [%(unit)s]", {"text": text, "unit": unit})
 
 
 # The same tables as files

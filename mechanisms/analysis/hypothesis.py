@@ -244,7 +244,8 @@ class HypothesisTest(Question):
             )
         if schema.protects.rows > 1:
             raise InvalidStatisticError(
-                "a test takes rows to be drawn independently, and here a person may have several",
+                "a test takes rows to be drawn independently, and here a person may have several: "
+                "have each person's rows made one in the spec (unit.reduce)",
                 field_name="test",
             )
         wider = widened(self, schema)

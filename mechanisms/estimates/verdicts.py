@@ -14,8 +14,8 @@ before all others: the answer is good if 95% of its errors are within it, weak i
 twice that.
 
 Without a scale the verdict is ``depends``, and the sentence has the error in units, unless it is
-noise within the bounds, which are wider than any scale. A release is
-then compared with its own numbers: an error is good up to 8% of the number, and weak up to 40%.
+noise within the bounds. A release is then compared with its own numbers: an error is good up to 8%
+of the number, and weak up to 40%.
 
 A release is judged by its numbers too: where 0 would mean that there is nothing (counts, cells,
 sums), and no number is further from 0 than twice its expected error, it is noise. For slopes and
@@ -53,8 +53,7 @@ _STATE_IT = worded("A preview takes in assume.population how values are distribu
 _MENTIONED = 0.2
 """The share of an error from which on bias is named."""
 DISTINCT = 2.0  # of expected errors: closer to zero, a number may as well be zero
-_OF_ITSELF = 4.0
-"""A number's own scale: as wide as the typical range of a column with that standard deviation."""
+_OF_ITSELF = 4.0  # a number's own scale, as that of a column with that standard deviation
 _FAR_LARGER = 2.0
 REACH = 2.5
 """What 95% of errors are within, in their mean: 2.46 of normal ones, 3 of Laplace's."""
@@ -191,7 +190,8 @@ def judged(
         "high": _shown(worst.high),
         "share": _percent(share),
     }
-    said = (_WORDS[verdict], sentence, *_others(compared), *_of_rows(rows))
+    shares = [each.share for each in compared]
+    said = (_WORDS[verdict], sentence, *_good_of(shares), *_of_rows(rows))
     return Usefulness(verdict, " ".join(said), share, rows)
 
 
@@ -348,16 +348,16 @@ def _of_rows(rows: int | None) -> Iterator[str]:
         yield text % {"rows": f"{rows:,}"}
 
 
-def _others(compared: Sequence[_Compared]) -> Iterator[str]:
+def _good_of(shares: Sequence[float]) -> Iterator[str]:
     """Yield how many numbers are good where the worst is not, as one small group of many."""
-    good = sum(verdict_of(each.share) == "good" for each in compared)
-    if good not in (0, len(compared)):
+    good = sum(verdict_of(each) == "good" for each in shares)
+    if good not in (0, len(shares)):
         text = (
             worded("1 of the %(count)s is good.")
             if good == 1
             else worded("%(good)s of the %(count)s are good.")
         )
-        yield text % {"good": good, "count": len(compared)}
+        yield text % {"good": good, "count": len(shares)}
 
 
 def depending(found: Usefulness, *, on: str, where: str) -> Usefulness:
@@ -516,16 +516,16 @@ def _judged_by_itself(
         for name, number, error, meant in compared
         if meant != "no effect" or abs(number) > DISTINCT * error
     ] or [each[:3] for each in compared]
-    name, number, error = max(clear, key=lambda each: each[2] / max(abs(each[1]), _TINY))
-    share = error / max(abs(number), _TINY) / _OF_ITSELF
-    verdict = verdict_of(share)
+    name, _, error = max(clear, key=lambda each: each[2] / max(abs(each[1]), _TINY))
+    shares = [error / max(abs(number), _TINY) / _OF_ITSELF for _, number, error in clear]
+    share, verdict = max(shares), verdict_of(max(shares))
     sentence = _relative(len(compared), all_of_it=share * _OF_ITSELF >= 1) % {
         "count": len(compared),
         "error": _shown(error),
         "name": name,
         "share": _percent(share * _OF_ITSELF),
     }
-    said = " ".join((_WORDS[verdict], sentence, *_of_rows(before.rows)))
+    said = " ".join((_WORDS[verdict], sentence, *_good_of(shares), *_of_rows(before.rows)))
     return Usefulness(verdict, said, share, before.rows, before.estimate)
 
 

@@ -87,7 +87,8 @@ def with_hints(error: ExpressionError, text: str) -> ExpressionError:
 
 _DECIMAL_COMMA = re.compile(r"(?<![\w(,.])\d+,\d+(?![\w,)])")
 _NAME_OF_SIGNS = re.compile(
-    r"(?<![`\"'\w])([^\W\d]\w*(?: \w+)* ?[\[{$%][^`\"'~+*:<>=]{0,40}?[\]}$%])(?!`)"
+    r"(?<![`\"'\w])"
+    r"([^\W\d]\w*(?:[ -]\w+)*(?: ?[\[{$€£%]| \()[^`\"'~+*:<>=]{0,40}?[\]})$€£%]+)(?!`)"
 )
 
 

@@ -306,7 +306,7 @@ def test_people_are_read_here_too(tmp_path: Path) -> None:
     )  # fmt: skip
     reported = _run("check", file, spec).stdout
     assert "rows: 3 read" in reported
-    assert "people: 2, half of them with 1 rows or fewer, one with 2; 0 rows left out" in reported
+    assert "people: 2, with 1 rows each in the median and 2 at most; 0 rows left out" in reported
     few = spec.read_text().replace('"max_rows": 10', '"max_rows": 2')
     spec.write_text(few)
     refused = _run("check", file, spec)

@@ -191,6 +191,12 @@ def test_files_have_every_number_and_nothing_that_their_language_reads_as_its_ow
     assert not [line for line in latex if line.startswith("[")]
 
 
+def test_a_unit_is_said_once() -> None:
+    rows = [mean("pay (EUR)", 1.0, sex=sex) for sex in SEXES]
+    (found,) = pivots_of(rows, {"pay (EUR)": {"type": "number", "unit_of_measure": "EUR"}})
+    assert found.title == "Mean of pay (EUR)"
+
+
 def test_every_document_of_a_table_says_which_records_it_is_of() -> None:
     found = pivots_of(MEANS[:1], COLUMNS, said="where age > 5, weighted by w")
     words = "Mean of income [EUR] (sex=women), where age > 5, weighted by w"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx
@@ -153,6 +154,20 @@ def test_a_preview_that_takes_long_shows_so_and_can_be_cancelled(
         page.unroute("**/ask?*part=preview*")
         page.get_by_role("button", name="Preview", exact=True).click()
         expect(page.get_by_role("status").last).to_contain_text("expected error")
+
+
+def test_the_edges_of_the_chosen_time_alone_are_shown(
+    visits: Visits, analyst: str, dataset: str
+) -> None:
+    with visits.window(analyst) as page:
+        page.goto(f"/desk/datasets/{dataset}/ask?statistic=kaplan_meier")
+        edges = page.get_by_role("textbox", name=re.compile("^[^ ]+ edges$"))
+        expect(edges).to_have_count(0)
+        time = page.get_by_role("combobox", name="Time", exact=True)
+        time.select_option("age")
+        expect(edges).to_have_count(1)
+        expect(edges).to_have_accessible_name("age edges")
+        expect(time).to_be_focused()
 
 
 @pytest.mark.wide

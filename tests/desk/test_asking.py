@@ -470,6 +470,20 @@ def test_what_is_too_dear_is_said_at_the_epsilon(analyst: Browsing, admin: httpx
         assert "Epsilon: " in message
 
 
+def test_edges_are_asked_of_the_chosen_column_alone(analyst: Browsing, dataset: str) -> None:
+    def edges(page: Page) -> set[str]:
+        return {each for each in page.labels() if each in ("income edges", "food edges")}
+
+    page = form_of(analyst, dataset, "kaplan_meier")
+    hidden = page.tree.xpath("//div[@class='undecided']//label")
+    assert {each.text_content() for each in hidden} == edges(page) == {"income edges", "food edges"}
+    (time,) = page.tree.xpath("//select[@name='time']")
+    assert time.get("data-reload") is not None
+    chosen = analyst.send(page, "Preview", time="income", event="owner", epsilon="1")
+    assert edges(chosen) == {"income edges"}
+    assert not chosen.tree.xpath("//div[@class='undecided']")
+
+
 _MEAN = {"columns": ["income"]}
 _EDGED = {"columns": ["region", "income", "food"], "edges income": "0, 50, 100"}
 

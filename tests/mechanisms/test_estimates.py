@@ -842,6 +842,11 @@ def test_the_verdict_of_the_worst_group_says_how_many_are_good() -> None:
     assert groups(9, 0.5).endswith("1 of the 2 is good.")
     assert groups(1, 1).endswith("of that range.")
     assert groups(9, 40).endswith("of that range.")
+    value = {"groups": [{"value": {"x": number}} for number in (100.0, 100.0, 2.0)]}
+    errors = {"groups": [{"value": {"x": 1.0}}] * 3}
+    after = judged_release(judged(errors, None), ["a value"], value, errors)
+    assert after.verdict == "noise"
+    assert "50% of what was released. 2 of the 3 are good." in after.sentence
 
 
 def test_sentences_say_which_part_and_which_coefficient() -> None:

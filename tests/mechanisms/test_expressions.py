@@ -155,6 +155,8 @@ def test_bounds_can_be_narrowed_and_values_are_then_clamped() -> None:
         ("sex < 'male'", "compared by =="),
         ("sex == 'femal'", "femal is no value of sex .did you mean female"),
         ("sex == male", 'stands in quotes: "male"'),
+        ("Netto-Einkommen (€) / 2", r"in backticks, as in `Netto-Einkommen \(€\)`"),
+        ("stay (months) + 1", r"in backticks, as in `stay \(months\)`"),
         ("sex == mal", "mal is no value of sex .did you mean male"),
         ("age == 'male'", "a number is compared with a number"),
         ("'male'", "names no column"),
