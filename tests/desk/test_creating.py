@@ -57,6 +57,10 @@ def test_nothing_is_final_before_it_is_confirmed(
     assert admin.get(f"/v1/datasets/{_id(shown)}").status_code == 404
     assert admin.get("/v1/ledger/verification").json()["entries"] == before
     other.open(shown.path, status=404)
+    for path in ("/desk", "/desk/datasets"):
+        listed = "//main//a[@href=$it]"
+        assert curator.open(path).tree.xpath(listed, it=shown.path), "it is found again from here"
+        assert not other.open(path).tree.xpath(listed, it=shown.path)
     action = shown.form(BUTTON).action
     assert "Nothing of it" not in other.send(shown, BUTTON, status=404).text
     assert shown.path == curator.open(shown.path).path, "a reload shows it again"
@@ -64,6 +68,7 @@ def test_nothing_is_final_before_it_is_confirmed(
     assert (made.heading, made.path) == (name, f"/desk/datasets/{_id(shown)}")
     assert curator.send(shown, BUTTON).path == made.path, "a double click creates it once"
     assert curator.open(action).path == made.path
+    assert not curator.open("/desk").tree.xpath("//main//a[@href=$it]", it=shown.path)
     assert admin.get(f"/v1/datasets/{_id(shown)}").json()["status"] == "active"
     assert not [*(service.data_dir / "waiting").glob(f"{_id(shown)}.*")]
 

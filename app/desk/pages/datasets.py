@@ -73,6 +73,7 @@ def show_datasets(
         first=None if before is None else address(_HERE, **filters),
         words=words,
         chosen=chosen,
+        waiting=state.services.datasets.waiting(caller=visitor),
         statuses=[
             ("", marked("every status")),
             *((each, each) for each in STATUSES),

@@ -65,6 +65,7 @@ def show_home(request: Request, visitor: Visitor, state: State) -> Response:
         more=any(heads.more for heads in found),
         names=names,
         recent=recent,
+        waiting=services.datasets.waiting(caller=visitor),
         datasets=[each.facts for each in views if each.facts.id not in {r.id for r in recent}],
         releases=[heading_of(each) for each in latest.records if each.id not in pending],
         plans=services.study_plans.list(

@@ -292,6 +292,10 @@ class DatasetService:
         """
         return Staged.of_bytes(self._note(dataset, caller)[1])
 
+    def waiting(self, *, caller: Caller) -> Sequence[Staged]:
+        """Return the uploads of the caller's own that wait, the last one first."""
+        return [*map(Staged.of_bytes, self._unfinished.waiting_of(owner_of(caller.person)))]
+
     async def confirm(self, dataset: str, new: NewDataset, *, caller: Caller) -> DatasetView:
         """Create the data set of an upload that waits: its budget is opened now.
 

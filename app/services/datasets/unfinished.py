@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Sequence, Set
+from collections.abc import AsyncIterator, Iterator, Sequence, Set
 from contextlib import asynccontextmanager
 
 import anyio
@@ -111,6 +111,13 @@ class UnfinishedUploads:
                 content = self._waiting.read(note)
                 return None if content is None else (note, content)
         return None
+
+    def waiting_of(self, owner: str) -> Iterator[bytes]:
+        """Yield what the notes of somebody's uploads say that wait, the last one first."""
+        mine = [note for note in self._still_waiting() if note.owner == owner]
+        for note in sorted(mine, key=lambda note: -note.expires_ms):
+            if (content := self._waiting.read(note)) is not None:
+                yield content
 
     @asynccontextmanager
     async def taken_up(self, note: WaitingNote) -> AsyncIterator[None]:
