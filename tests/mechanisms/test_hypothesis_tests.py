@@ -143,6 +143,7 @@ def test_the_p_value_of_pure_chance_is_not_too_small_too_often() -> None:
         found.append(simulation.p_value(numbers[0], numbers[None, 1:]))
     assert np.mean(np.array(found) <= 0.05) == pytest.approx(0.048, abs=4 * 0.0048)
     assert min(found) >= simulation.left_out + 1 / (simulation.replicates + 1)
+    assert all(len(str(each)) <= len("0.044") for each in found), "digits of rounding"
 
 
 @pytest.mark.parametrize("size", [1, 1_000])

@@ -114,7 +114,8 @@ class Simulation:
         Shape (parameters, replicates). Where T depends on theta there are as many sizes.
         """
         as_large = np.count_nonzero(drawn >= np.reshape(found, (-1, 1)), axis=1)
-        return min(float(1 + as_large.max()) / (self.replicates + 1) + self.left_out, 1.0)
+        # one quotient: a sum of two would end in digits of rounding
+        return min(float(1 + as_large.max() + _OUTSIDE) / (self.replicates + 1), 1.0)
 
     def widest(self, drawn: Floats) -> Floats:
         """Return the largest size that is not rejected at .05, for each theta."""
