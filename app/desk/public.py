@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from app.desk.arranging import Arrangement, Numbers, numbers_of, pivot_file
 from app.desk.figures import Say
+from app.desk.pages.releases import Named
 from app.desk.rendering import page, say_in
 from app.desk.routes import Page, State
 from app.domain.problems import Problem
@@ -28,7 +29,7 @@ from app.web.anonymous import base_of, public_answer
 
 router = APIRouter(prefix="/public", tags=["public"], route_class=Page)
 
-_ON_A_PAGE = 25
+_ON_A_PAGE, _SUGGESTED = 25, 40
 _MOST_SAID = 200
 _IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 _HTML = "text/html; charset=utf-8"
@@ -60,7 +61,10 @@ def show_public(
 ) -> Response:
     """Show what is public, newest first, with a search for everyone."""
     publications = state.services.publications
+    dataset, called = publications.called(dataset) if dataset else ("", "")
     found = publications.search(wanted(q, dataset, statistic), before=before, limit=_ON_A_PAGE)
+    sets = publications.datasets(_SUGGESTED + 1)
+    many = len(sets) > _SUGGESTED
     asked = {"q": q, "dataset": dataset, "statistic": statistic}
     asked = {name: text for name, text in asked.items() if text}
     more = None
@@ -71,7 +75,7 @@ def show_public(
     return _kept(
         request, "public_list.html", {},
         items=found.items, more=more, first=first, asked=asked, kinds=KINDS,
-        sets=publications.datasets(),
+        named=Named(None if many else sets, [name for _, name in sets]), called=called,
     )  # fmt: skip
 
 

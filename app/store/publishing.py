@@ -35,7 +35,22 @@ _PUBLIC = (
     .where(_publication.withdrawn_at.is_(None))
     .order_by(_publication.number.desc())
 )
-_DATASETS = select(_publication.dataset).where(_publication.withdrawn_at.is_(None)).distinct()
+_DATASETS = (
+    select(_publication.dataset)
+    .where(_publication.withdrawn_at.is_(None))
+    .group_by(_publication.dataset)
+    .order_by(func.max(_publication.number).desc())
+)
+_CALLED = (
+    select(_publication.dataset)
+    .join(tables.dataset, tables.dataset.c.id == _publication.dataset)
+    .where(
+        _publication.withdrawn_at.is_(None),
+        (tables.dataset.c.id == bindparam("text")) | (tables.dataset.c.name == bindparam("text")),
+    )
+    .order_by(_publication.number.desc())
+    .limit(1)
+)
 _entry = tables.entry.c
 _MARKS = select(
     select(func.count())
@@ -122,9 +137,14 @@ class Publications:
         """Return numbers of which one changes with all that a public page shows."""
         return tuple(self._connection.execute(_MARKS).one())
 
-    def datasets(self, limit: int = 200) -> tuple[str, ...]:
-        """Return the data sets of which something is public, in any order."""
+    def datasets(self, limit: int) -> tuple[str, ...]:
+        """Return the data sets of which something is public, what was published last first."""
         return tuple(self._connection.execute(_DATASETS.limit(limit)).scalars())
+
+    def called(self, text: str) -> str | None:
+        """Return the data set with an id or a name of which something is public, or None."""
+        found = self._connection.execute(_CALLED, {"text": text})
+        return found.scalar_one_or_none()
 
 
 class PublicationsWriter(Publications):

@@ -70,7 +70,10 @@ def test_what_is_public_is_found_by_all_that_is_asked(ledger: Ledger) -> None:
     assert found(ledger, dataset=ledger.dataset, words=("two",)) == [second.release]
     assert found(ledger, dataset="ds_none") == []
     with ledger.store.reading() as reader:
-        assert reader.publications.datasets() == (ledger.dataset,)
+        assert reader.publications.datasets(9) == (ledger.dataset,)
+        for text in (ledger.dataset, "people"):
+            assert reader.publications.called(text) == ledger.dataset
+        assert reader.publications.called("peopl") is None
         assert reader.publications.datasets(limit=0) == ()
         heads = reader.releases.heads([first.release, "rel_none"])
     assert [*heads] == [first.release]

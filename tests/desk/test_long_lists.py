@@ -136,6 +136,7 @@ def cpu_s(browsing: Browsing, path: str) -> float:
     [
         ("/desk/releases?status=awaiting_review", WAITING - RETURNED),
         ("/desk/reviews", WAITING),
+        ("/desk/reviews?order=oldest", WAITING),
         ("/desk/datasets?status=archived", 99),
         ("/desk/datasets?q=Households+77", 19),
     ],
@@ -144,6 +145,37 @@ def test_a_list_goes_on_to_its_end(full: Full, path: str, count: int) -> None:
     with somebody(full, "curator") as browsing:
         found = links_of(browsing, path)
         assert len(found) == len(set(found)) == count
+
+
+def test_a_queue_may_begin_with_what_has_waited_longest(full: Full) -> None:
+    with somebody(full, "curator") as browsing:
+        newest = links_of(browsing, "/desk/reviews")
+        assert links_of(browsing, "/desk/reviews?order=oldest") == newest[::-1]
+
+
+@pytest.mark.parametrize(
+    ("who", "path", "name"),
+    [
+        ("curator", "/desk/releases", "dataset"), ("curator", "/desk/reviews", "dataset"),
+        ("curator", "/desk/study-plans", "dataset"), ("curator", "/desk/audit", "account"),
+        ("everyone", "/public", "dataset"),
+    ],
+)  # fmt: skip
+def test_any_of_a_thousand_data_sets_is_found_by_its_name(
+    full: Full, who: str, path: str, name: str
+) -> None:
+    """They are too many for a list of choices: its oldest and its largest, the first one."""
+    with somebody(full, who) as browsing:
+        page = browsing.open(path)
+        (field,) = page.tree.xpath(f"//input[@name='{name}'][@list]")
+        assert len(page.tree.xpath(f"//datalist[@id='{field.get('list')}']/option")) > 20
+        found = browsing.open(f"{path}?{name}=Household+budgets")
+        assert found.tree.xpath(f"//input[@name='{name}']/@value") == ["Household budgets"]
+        rows = found.tree.xpath("//table[contains(@class, 'list')][.//a]/tbody/tr")
+        own = [row for row in rows if "Household budgets" in row.text_content()]
+        assert len(own) >= 25
+        nothing = browsing.open(f"{path}?{name}=no+such+name")
+        assert nothing.tree.xpath(f"//input[@name='{name}']/@value") == ["no such name"]
 
 
 def links_of(browsing: Browsing, address: str | None) -> list[str]:

@@ -71,6 +71,21 @@ def test_a_plan_goes_its_whole_way(
     assert "Release question 2" not in ended.text
 
 
+def test_plans_are_listed_by_data_set_and_person(
+    asker: Browsing, reviewer: Browsing, dataset: str, admin: httpx.Client
+) -> None:
+    asker.send(planned(asker, dataset, plan_name="of this data set"), "Request approval")
+    other = admin.get(f"/v1/datasets/{dataset}").json()["name"]
+    person = asker.open("/desk").tree.xpath("string(//span[@class='person'])")
+    for query, count in (
+        ({"dataset": dataset}, 1), ({"dataset": other, "person": person}, 1),
+        ({"dataset": other, "person": "nobody"}, 0), ({"dataset": "no such name"}, 0),
+    ):  # fmt: skip
+        page = reviewer.open(f"/desk/study-plans?{urlencode(query)}")
+        assert len(page.tree.xpath("//tbody/tr")) == count
+    assert "No data set is called “no such name”." in page.text
+
+
 def test_a_draft_loses_questions_and_is_deleted(asker: Browsing, dataset: str) -> None:
     planned(asker, dataset, plan_name="a short one")
     both = planned(asker, dataset, epsilon="0.25")

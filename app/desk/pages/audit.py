@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.desk.forms import act_once, read_form
+from app.desk.pages.releases import named
 from app.desk.rendering import address, number_in, page
 from app.desk.routes import OverseeingVisitor, State, Visitor, router_of
 from app.domain.policies import Right
@@ -31,7 +32,6 @@ _HERE = "/desk/audit"
 _PAGE = 50  # a page of the ledger is smaller than 60 kB
 _REPORTED = 60
 _SEEN = 10
-_SUGGESTED = 40
 _MOST_PAGES = 100_000  # what is skipped must fit 64 bits
 _WAIT_S = 0.03
 """A page does not wait for a walk that takes longer: it says that one goes on."""
@@ -300,7 +300,7 @@ def _ledger(request: Request, visitor: Caller, state: AppState) -> Mapping[str, 
         "lines": lines,
         "filters": filters,
         "called": called,
-        "suggested": state.services.datasets.newest_names(caller=visitor, limit=_SUGGESTED),
+        "named": named(state, visitor, lambda each: each.account),
         "kinds": [
             ("", marked("every kind")),
             (_DECISIONS, marked("all decisions")),

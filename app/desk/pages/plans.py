@@ -32,6 +32,7 @@ from app.desk.forms import (
     see,
 )
 from app.desk.pages.asking import REPLACES, asking_about
+from app.desk.pages.releases import Filters
 from app.desk.rendering import address, number_in, page, path_of
 from app.desk.routes import AskingVisitor, DecidingVisitor, State, Visitor, router_of
 from app.domain.datasets import SAME_PEOPLE
@@ -63,25 +64,34 @@ _NOT_SHOWN = ("not-found", "forbidden", "unauthorized")
 
 
 @router.get("/study-plans")
-def list_plans(request: Request, visitor: Visitor, state: State, *, status: str = "") -> Response:
+def list_plans(
+    request: Request,
+    visitor: Visitor,
+    state: State,
+    *,
+    dataset: str = "",
+    person: str = "",
+    status: str = "",
+) -> Response:
     """List the visitor's plans; reviewers and curators see everyone's requests."""
     chosen, before = status if status in _STATES else "", number_in(request, "before")
-    dataset = request.query_params.get("dataset") or None
+    filters = Filters.of(state, visitor, dataset=dataset, person=person)
     views = state.services.study_plans.list(
         caller=visitor,
         before=before,
         limit=_PAGE + 1,
-        dataset=dataset,
+        dataset=filters.dataset or None,
+        owner=filters.person or None,
         states=[_STATES[chosen]] if chosen else [],
     )
     last = views[_PAGE - 1].record.number if len(views) > _PAGE else None
-    here = {"status": chosen, "dataset": dataset}
+    here = {**filters.query, "status": chosen}
     return page(
         request,
         "study_plans.html",
         plans=views[:_PAGE],
         chosen=chosen,
-        dataset=dataset,
+        filters=filters,
         statuses=[
             ("", marked("all states")),
             *((each, each.replace("_", " ")) for each in _STATES),

@@ -52,6 +52,7 @@ router = router_of("releases")
 _HERE = "/desk/releases"
 _SHOWN = 60  # a page of them is smaller than 60 kB
 _SUGGESTED = 40
+_ACTIVE = "active"
 _LONGEST = 200
 _REVIEWED = ("awaiting_review", "changes_requested", "rejected", "withdrawn", "expired")
 """What a list may be limited to: when a draw ends is not public before its deadline."""
@@ -64,19 +65,43 @@ _RARE = ("inference", "purpose", "review")
 """Members that only some answers have."""
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a field for a data set offers.
+
+    Attributes
+    ----------
+    choices
+        All there are, as pairs of a value and a name; None: they are too many for a list.
+    suggested
+        Names of the newest ones.
+    """
+
+    choices: Sequence[tuple[str, str]] | None
+    suggested: Sequence[str]
+
+
+def named(state: AppState, visitor: Caller, value_of: Callable[[Any], str]) -> Named:
+    """Return what a field for a data set of a visitor's offers; one choice for each value."""
+    found = state.services.datasets.newest(caller=visitor, limit=_SUGGESTED + 1)
+    if len(found) > _SUGGESTED:
+        return Named(None, [each.name for each in found if each.status == _ACTIVE])
+    choices = {value_of(each): _called(each.name, each.status) for each in reversed(found)}
+    return Named([*reversed(choices.items())], ())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
     """What a list of requests is limited to: a data set, by its id or name, and a person.
 
     ``called`` is what the field of the data set shows. ``unknown``: there is no such data set.
-    ``suggested`` are names for that field.
     """
 
     dataset: str
     called: str
     unknown: bool
     person: str
-    suggested: Sequence[str]
+    named: Named
 
     @classmethod
     def of(cls, state: AppState, visitor: Caller, *, dataset: str, person: str) -> Filters:
@@ -88,7 +113,7 @@ class Filters:
             called=asked if found is None else found.record.name,
             unknown=bool(asked) and found is None,
             person=person[:_LONGEST],
-            suggested=datasets.newest_names(caller=visitor, limit=_SUGGESTED),
+            named=named(state, visitor, lambda each: each.id),
         )
 
     @property
@@ -138,10 +163,12 @@ def list_releases(
 
 
 def _told(facts: DatasetFacts) -> str:
+    return _called(facts.record.name, facts.record.status.value)
+
+
+def _called(name: str, status: str) -> str:
     """Return a data set's name; another one may have that of an archived one."""
-    name = facts.record.name
-    status = facts.record.status.value
-    if status == "active":
+    if status == _ACTIVE:
         return name
     return Phrase("%(name)s (%(status)s)", {"name": name, "status": words(status)})
 

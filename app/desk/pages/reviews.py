@@ -46,6 +46,7 @@ router = router_of("reviews")
 
 _HERE = "/desk/reviews"
 _SHOWN = 60
+_OLDEST, _INBOX = "oldest", "#inbox"
 _NOTICES = 20  # a page of both is smaller than 60 kB
 _WAITING = ""
 _STATES: Mapping[str, Sequence[ReleaseState]] = {
@@ -75,11 +76,13 @@ def list_reviews(
     dataset: str = "",
     person: str = "",
     status: str = _WAITING,
+    order: str = "",
     before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
+    after: Annotated[int, Query(ge=0, le=_LATEST)] = 0,
     inbox_before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
 ) -> Response:
     """List what waits for somebody, and what has happened; an analyst sees their own."""
-    services = state.services
+    services, oldest = state.services, order == _OLDEST
     filters = Filters.of(state, visitor, dataset=dataset, person=person)
     chosen = status if status in _STATES else _WAITING
     found = [
@@ -88,38 +91,46 @@ def list_reviews(
             dataset=filters.dataset or None,
             person=filters.person or None,
             before=before,
+            after=after if oldest else None,
             limit=_SHOWN,
             state=each,
         )
         for each in _STATES[chosen]
     ]
     every = [heading_of(record) for heads in found for record in heads.records]
-    rows = sorted(every, key=lambda row: row.number, reverse=True)[:_SHOWN]
-    here = {**filters.query, "status": chosen}
-    goes_on = len(every) > len(rows) or any(heads.more for heads in found)
+    rows = sorted(every, key=lambda row: row.number, reverse=not oldest)[:_SHOWN]
+    here = {**filters.query, "status": chosen, "order": _OLDEST if oldest else ""}
+    more = None
+    if len(every) > len(rows) or any(heads.more for heads in found):
+        more = address(_HERE, **here, **{"after" if oldest else "before": rows[-1].number})
     asked = {row.dataset for row in rows}
-    names = {each: services.datasets.facts(each).record.name for each in asked}
-    more = address(_HERE, **here, before=rows[-1].number) if goes_on else None
-    notices = services.inbox.list(caller=visitor, before=inbox_before, limit=_NOTICES + 1)
-    earlier = (
-        address(_HERE, inbox_before=notices[_NOTICES - 1].number)
-        if len(notices) > _NOTICES
-        else None
-    )
     return page(
         request,
         "reviews.html",
         rows=rows,
-        names=names,
+        names={each: services.datasets.facts(each).record.name for each in asked},
         filters=filters,
         chosen=chosen,
         statuses=[(each, each.replace("_", " ") or marked("all pending")) for each in _STATES],
+        order=here["order"],
+        orders=[("", marked("newest first")), (_OLDEST, marked("oldest first"))],
         more=more,
-        first=address(_HERE, **here) if before != _LATEST else None,
-        notices=notices[:_NOTICES],
-        inbox_more=None if earlier is None else f"{earlier}#inbox",
-        inbox_first=f"{_HERE}#inbox" if inbox_before != _LATEST else None,
+        first=address(_HERE, **here) if before != _LATEST or after else None,
+        **_inbox(state, visitor, inbox_before),
     )
+
+
+def _inbox(state: AppState, visitor: Caller, before: int) -> Mapping[str, Any]:
+    """Return a page of the visitor's messages, newest first."""
+    found = state.services.inbox.list(caller=visitor, before=before, limit=_NOTICES + 1)
+    more = None
+    if len(found) > _NOTICES:
+        more = address(_HERE, inbox_before=found[_NOTICES - 1].number) + _INBOX
+    return {
+        "notices": found[:_NOTICES],
+        "inbox_more": more,
+        "inbox_first": f"{_HERE}{_INBOX}" if before != _LATEST else None,
+    }
 
 
 @router.post("/reviews/read")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
@@ -59,6 +59,7 @@ from app.store import (
     UnitOfWork,
     new_id,
 )
+from app.store.ledger.datasets import DatasetName
 from app.uploads.storing import Ingested, Intake
 from app.vault.lineage import Origin
 from app.vault.stored import WaitingNote
@@ -566,15 +567,10 @@ class DatasetService:
         known = named is not None and named.account == record.account
         return record.account, record.name if known else record.account
 
-    def newest_names(self, *, caller: Caller, limit: int) -> Sequence[str]:
-        """Return the names of the newest active data sets that a caller may see."""
+    def newest(self, *, caller: Caller, limit: int) -> Sequence[DatasetName]:
+        """Return what the newest data sets are called, of those that a caller may see."""
         with self._store.reading() as reader:
-            return reader.datasets.newest_names(limit, caller.hidden)
-
-    def names(self, datasets: Collection[str]) -> Mapping[str, str]:
-        """Return the names of data sets by their ids."""
-        with self._store.reading() as reader:
-            return reader.datasets.names(datasets)
+            return reader.datasets.newest(limit, caller.hidden)
 
     def remember(self, record: DatasetRecord) -> None:
         """Know a data set from now on as this record says: it has been archived or edited."""

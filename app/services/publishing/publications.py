@@ -200,11 +200,28 @@ class PublicationService:
 
         return self._store.read_public(read)
 
-    def datasets(self) -> Sequence[tuple[str, str]]:
-        """Return the id and name of each data set of which something is public, by name."""
+    def called(self, text: str) -> tuple[str, str]:
+        """Return the id and name of a data set of which something is public, by either of them.
+
+        A text that names none is returned as it is.
+        """
+
+        def read(reader: Reader) -> tuple[str, str]:
+            found = reader.publications.called(text)
+            if found is None:
+                return text, text
+            return found, self._datasets.facts_in(reader, found).record.name
+
+        return self._store.read_public(read)
+
+    def datasets(self, limit: int) -> Sequence[tuple[str, str]]:
+        """Return the id and name of data sets of which something is public, by name.
+
+        They are those of which something was published last.
+        """
 
         def read(reader: Reader) -> Sequence[tuple[str, str]]:
-            found = reader.publications.datasets()
+            found = reader.publications.datasets(limit)
             return [(each, self._datasets.facts_in(reader, each).record.name) for each in found]
 
         return sorted(self._store.read_public(read), key=lambda each: each[1].casefold())

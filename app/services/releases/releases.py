@@ -434,13 +434,15 @@ class ReleaseService:
         caller: Caller,
         dataset: str | None = None,
         before: int | None = None,
+        after: int | None = None,
         limit: int,
         state: ReleaseState | None = None,
         person: str | None = None,
     ) -> ReleasePage:
         """Return what :meth:`list` does, without results: what a long list shows.
 
-        A curator may limit it to what one ``person`` has asked for.
+        A curator may limit it to what one ``person`` has asked for. With ``after`` the oldest come
+        first, of those whose number is above it.
         """
         everyone = caller.role.may(Right.OVERSEE)
         with self._store.reading() as reader:
@@ -449,6 +451,7 @@ class ReleaseService:
                 dataset=dataset,
                 state=state,
                 before=before,
+                after=after,
                 limit=limit,
                 shown=self.moments.publicly,
                 hidden=caller.hidden,

@@ -426,13 +426,14 @@ class StudyPlanService:
         before: int | None,
         limit: int,
         dataset: str | None = None,
+        owner: str | None = None,
         states: Collection[PlanState] = (),
         words: Sequence[str] = (),
     ) -> Sequence[PlanView]:
         """Return the caller's plans, or everyone's requests for those who see all, newest first.
 
-        With ``states``, those in one of them. With ``words``, those that have every one of them in
-        their name, purpose or questions.
+        With ``owner``, those of one person; with ``states``, those in one of them; with ``words``,
+        those that have every one of them in their name, purpose or questions.
         """
         with self._store.reading() as reader:
             records = reader.study_plans.page(
@@ -441,6 +442,7 @@ class StudyPlanService:
                 before=before,
                 limit=limit,
                 dataset=dataset,
+                owner=owner,
                 states=states,
                 words=words,
                 hidden=caller.hidden,

@@ -223,6 +223,15 @@ class DatasetPage(NamedTuple):
     more: bool
 
 
+class DatasetName(NamedTuple):
+    """What a data set is called, and what has become of it."""
+
+    id: str
+    account: str
+    name: str
+    status: str
+
+
 def _below(
     query: Select[Any],
     before: int | None,
@@ -311,10 +320,11 @@ class Datasets:
         query = select(_dataset.id, _dataset.name).where(_dataset.id.in_(sorted(datasets)))
         return {row.id: row.name for row in self._connection.execute(query)}
 
-    def newest_names(self, limit: int, hidden: Collection[str] = ()) -> Sequence[str]:
-        """Return the names of the newest data sets that are active."""
-        query = _below(select(_dataset.name), None, hidden, status=DatasetStatus.ACTIVE)
-        return self._connection.execute(query.limit(limit)).scalars().all()
+    def newest(self, limit: int, hidden: Collection[str] = ()) -> Sequence[DatasetName]:
+        """Return what the newest data sets are called."""
+        columns = (_dataset.id, _dataset.account, _dataset.name, _dataset.status)
+        rows = self._connection.execute(_below(select(*columns), None, hidden).limit(limit))
+        return [DatasetName(*row) for row in rows]
 
     def without_rows(self) -> frozenset[str]:
         """Return the ids of all data sets that have been archived or deleted."""

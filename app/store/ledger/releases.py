@@ -167,12 +167,18 @@ class Releases:
         dataset: str | None = None,
         state: ReleaseState | None = None,
         before: int | None = None,
+        after: int | None = None,
         limit: int,
         shown: Shown = _as_stored,
         hidden: Collection[str] = (),
     ) -> ReleasePage:
-        """Return what :meth:`list` does as it is shown, no results read."""
+        """Return what :meth:`list` does as it is shown, no results read.
+
+        With ``after`` the oldest come first, of those whose number is above it.
+        """
         query = _listed(select_releases(), principal, dataset, state, before, hidden=hidden)
+        if after is not None:
+            query = query.order_by(None).order_by(_release.number).where(_release.number > after)
         # One more than is wanted, to know whether there are more.
         found = self._heads(query.limit(limit + 1), shown=shown)
         return ReleasePage(tuple(found[:limit]), more=len(found) > limit)

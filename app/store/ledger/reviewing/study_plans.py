@@ -221,14 +221,15 @@ class StudyPlans:
         before: int | None,
         limit: int,
         dataset: str | None = None,
+        owner: str | None = None,
         states: Collection[PlanState] = (),
         words: Sequence[str] = (),
         hidden: Collection[str] = (),
     ) -> tuple[PlanRecord, ...]:
         """Return the plans that a person may see, newest first; nothing of ``hidden`` accounts.
 
-        With ``states``, those in one of them. With ``words``, those that have each of them in their
-        name, purpose, questions or id.
+        With ``owner``, those of one person; with ``states``, those in one of them; with ``words``,
+        those that have each of them in their name, purpose, questions or id.
         """
         query: Select[Any] = (
             select(tables.study_plan)
@@ -238,6 +239,8 @@ class StudyPlans:
         )
         if dataset is not None:
             query = query.where(_plan.dataset == dataset)
+        if owner is not None:
+            query = query.where(_plan.person == owner)
         if states:
             query = query.where(_plan.state.in_([each.value for each in states]))
         if before is not None:
