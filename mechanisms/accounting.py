@@ -56,6 +56,7 @@ from scipy.optimize import minimize_scalar
 from mechanisms.exact.balls import rational
 from mechanisms.exact.floats import working_precision
 from mechanisms.privacy import MAX_EPSILON_NANOS, NANOS_PER_EPSILON, Epsilon
+from mechanisms.words import worded
 
 RHO_UNIT = Fraction(1, 10**12)
 """One step of a zCDP account."""
@@ -79,7 +80,7 @@ def parse_delta(text: str) -> Fraction:
     """
     match = _DECIMAL.fullmatch(text) if len(text) <= _MAX_TEXT_LENGTH else None
     if match is None:
-        raise ValueError("delta must be a decimal number")
+        raise ValueError(worded("must be a decimal number"))
     return _checked(Fraction(text))
 
 
@@ -156,7 +157,7 @@ def epsilon_of(amount: int, delta: Fraction) -> Epsilon:
 
 def _checked(delta: Fraction) -> Fraction:
     if not SMALLEST_DELTA <= delta <= LARGEST_DELTA:
-        raise ValueError("delta lies between 1e-30 and 0.001")
+        raise ValueError(worded("lies between 1e-30 and 0.001"))
     return delta
 
 

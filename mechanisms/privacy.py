@@ -73,7 +73,7 @@ class Epsilon:
 
     def __post_init__(self) -> None:
         if self.nanos < 0:
-            raise InvalidEpsilonError("epsilon must not be negative")
+            raise InvalidEpsilonError("must not be negative")
 
     @classmethod
     def parse(cls, text: str, *, maximum_nanos: int = MAX_EPSILON_NANOS) -> Epsilon:
@@ -87,18 +87,18 @@ class Epsilon:
         """
         match = _DECIMAL.fullmatch(text) if len(text) <= _MAX_TEXT_LENGTH else None
         if match is None:
-            raise InvalidEpsilonError("epsilon must be a positive decimal number")
+            raise InvalidEpsilonError("must be a positive decimal number")
         part = match["part"] or ""
         shift = 9 - len(part) + int(match["power"] or 0)
         digits = int(match["whole"] + part)
         # In integers alone: the charge is exactly the written number, without floats.
         nanos, finer = (digits * 10**shift, 0) if shift >= 0 else divmod(digits, 10**-shift)
         if finer:
-            raise InvalidEpsilonError("epsilon must have at most 9 decimals")
+            raise InvalidEpsilonError("must have at most 9 decimals")
         if nanos == 0:
-            raise InvalidEpsilonError("epsilon must be greater than zero")
+            raise InvalidEpsilonError("must be greater than zero")
         if nanos > maximum_nanos:
-            raise InvalidEpsilonError(f"epsilon must be at most {cls(maximum_nanos)}")
+            raise InvalidEpsilonError(f"must be at most {cls(maximum_nanos)}")
         return cls(nanos)
 
     @property

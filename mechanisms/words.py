@@ -90,12 +90,15 @@ def unknown(what: str, names: Sequence[str], written: str) -> str:
     ('unknown field; known: bound and target', 'unknown field; there are none here')
     """
     if not names:
-        return f"unknown {what}; there are none here"
+        return worded("unknown %(kinds)s; there are none here", kinds=what)
     there = listed(closest_first(names, written))
-    if slip_of(names, written) is None:
-        return f"unknown {what}; known: {there}"
     close = slip_of(names, written)
-    return f"unknown {what} '{written}'; did you mean '{close}'? Known: {there}"
+    if close is None:
+        return worded("unknown %(kinds)s; known: %(names)s", kinds=what, names=there)
+    return worded(
+        "unknown %(kinds)s '%(name)s'; did you mean '%(close)s'? Known: %(names)s",
+        kinds=what, name=written, close=close, names=there,
+    )  # fmt: skip
 
 
 def meant(names: Sequence[str], written: object) -> str:

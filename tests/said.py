@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 FIELDS = frozenset({
@@ -35,15 +35,16 @@ FUNCTIONS = re.compile(
 REFUSALS = frozenset({
     "Problem", "BudgetExceededError", "InvalidStatisticError", "ExpressionError",
     "DefinitionError", "WorkloadError", "InvalidEpsilonError", "InvalidSpecError",
-    "InvalidSourceError", "DictionaryError", "UnreadableError", "_RefusedError",
+    "InvalidSourceError", "DictionaryError", "UnreadableError", "_RefusedError", "Trouble",
+    "Kind",
 })  # fmt: skip
-"""Exceptions whose texts come to pages."""
+"""Exceptions whose texts come to pages, and what they are made of: faults and kinds of files."""
 _ENDS = re.compile(r"(?<=[.:;?!]) ")
 _PLACE = re.compile(r"%\(\w+\)s")
 _CONSTANT = re.compile(r"%\(_?[A-Z][A-Z_]*\)s[.;]? ?")
 """A value that is a constant is a text of its own."""
 _WORD = re.compile(r"\b[a-z]{4,}\b")
-_SENTENCE = re.compile(r"[a-z]{2,} [a-z]| [a-z]{2,} |, [A-Z]?[a-z]+ ")
+_SENTENCE = re.compile(r"[A-Za-z,)\d] +\(?[a-z]")
 _SPOKEN = re.compile(r"[a-z]{2,} [a-z]|, [A-Z]?[a-z]+ ")
 
 
@@ -72,9 +73,10 @@ def of_refusals(*folders: Path) -> dict[str, str]:
     }
     made = {path: {*_making(tree)} for path, tree in trees.items()}
     shared = {name for names in made.values() for name in names if not name.startswith("_")}
+    constants = _constants(trees.values())
     found: dict[str, str] = {}
     for path, tree in trees.items():
-        for said in _refused(tree, REFUSALS | shared | made[path]):
+        for said in _refused(tree, REFUSALS | shared | made[path], constants):
             text = said.removesuffix("%(close)s")  # "(did you mean ...?)" is a text of its own
             if _SENTENCE.search(_PLACE.sub("", text)):
                 plain = text if _PLACE.search(text) else text.replace("%%", "%")
@@ -92,8 +94,20 @@ def _making(tree: ast.Module) -> Iterator[str]:
             yield each.name
 
 
-def _refused(tree: ast.Module, names: Collection[str]) -> Iterator[str]:
-    of_module = _assigned([each for each in tree.body if not isinstance(each, _FUNCTION)])
+def _constants(trees: Iterable[ast.Module]) -> dict[str, list[ast.expr]]:
+    """Return the constants that modules share, by name."""
+    found: dict[str, list[ast.expr]] = {}
+    for tree in trees:
+        for name, values in _assigned(tree.body).items():
+            if name.isupper() and not name.startswith("_"):
+                found.setdefault(name, []).extend(values)
+    return found
+
+
+def _refused(
+    tree: ast.Module, names: Collection[str], constants: Mapping[str, list[ast.expr]]
+) -> Iterator[str]:
+    of_module = {**constants, **_assigned(tree.body)}
     for part in (tree, *(each for each in ast.walk(tree) if isinstance(each, _FUNCTION))):
         local = of_module | (_assigned(ast.walk(part)) if isinstance(part, _FUNCTION) else {})
         for call in _calls(part):
@@ -135,7 +149,8 @@ def _assigned(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
 
 def _called(called: ast.expr) -> str:
     if isinstance(called, ast.Attribute):
-        return called.attr
+        made = called.value.id if isinstance(called.value, ast.Name) else ""
+        return made if made in REFUSALS else called.attr  # as in Trouble.of
     return called.id if isinstance(called, ast.Name) else ""
 
 

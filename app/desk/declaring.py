@@ -287,7 +287,8 @@ def form_of(spec: Mapping[str, Any], form: Form) -> Form:
     if not (isinstance(columns, Mapping) and all(isinstance(e, Mapping) for e in columns.values())):
         raise invalid_requests([("spec", "must have columns, an object for each")])
     if unknown := sorted(spec.keys() - _OF_SPECS):
-        raise invalid_requests([("spec", f"has what the form has no field for: {unknown[0]}")])
+        name = unknown[0]
+        raise invalid_requests([("spec", f"has what the form has no field for: {name}")])
     filled = _filled(spec)
     pairs = [pair for pair in filled.items() if pair[1] and pair[0] != "allowed"]
     allowed = _inside(spec, "policy.allowed")

@@ -24,7 +24,7 @@ from fractions import Fraction
 from typing import Literal
 
 from mechanisms.domain import NumberKind, zone_named
-from mechanisms.words import spelling, trimmed, value_text
+from mechanisms.words import spelling, trimmed, value_text, worded
 
 DIRECTIVES: Mapping[str, str] = {
     "Y": "year", "y": "year", "m": "month", "b": "month", "B": "month", "d": "day",
@@ -59,20 +59,25 @@ def format_fault(pattern: str) -> str | None:
     (None, 'a pattern needs a year, a month and a day, as "%d.%m.%Y" or "%Y-%m-%d %H:%M:%S" has')
     """
     if not 1 <= len(pattern) <= _LONGEST or not pattern.isprintable():
-        return f"a pattern must be printable text of 1 to {_LONGEST} characters"
+        return worded("a pattern must be printable text of 1 to %(most)s characters", most=_LONGEST)
     found = parts_of(pattern)
     if not found <= DIRECTIVES.keys():
-        return "a pattern has these directives only: " + " ".join(f"%{each}" for each in DIRECTIVES)
+        names = " ".join(f"%{each}" for each in DIRECTIVES)
+        return worded("a pattern has these directives only: %(names)s", names=names)
     named = {DIRECTIVES[each] for each in found}
     dated = "year" in named and ({"month", "day"} <= named or "day of the year" in named)
     clocked = "minute" in named and named & {"hour", "hour of twelve"}
     rules = (
-        (not dated, 'needs a year, a month and a day, as "%d.%m.%Y" or "%Y-%m-%d %H:%M:%S" has'),
-        (("I" in found) != ("p" in found), "needs %I and %p together, as in %I:%M %p"),
-        (bool(named & _TIMES) and not clocked, "with a time needs its hour and minute: %H:%M"),
-        ("%f" in pattern.replace("%S.%f", ""), "has %f only after seconds and a point: %S.%f"),
-    )
-    return next((f"a pattern {words}" for broken, words in rules if broken), None)
+        (not dated, worded('a pattern needs a year, a month and a day, as "%d.%m.%Y" or '
+                           '"%Y-%m-%d %H:%M:%S" has')),
+        (("I" in found) != ("p" in found),
+         worded("a pattern needs %I and %p together, as in %I:%M %p")),
+        (bool(named & _TIMES) and not clocked,
+         worded("a pattern with a time needs its hour and minute: %H:%M")),
+        ("%f" in pattern.replace("%S.%f", ""),
+         worded("a pattern has %f only after seconds and a point: %S.%f")),
+    )  # fmt: skip
+    return next((said for broken, said in rules if broken), None)
 
 
 # What is typical of a column, as a curator may state it from public knowledge
@@ -407,11 +412,16 @@ class CategorySpec:
 
     def _same_twice(self) -> str:
         if len(set(self.values)) < len(self.values) and not self.trim:
-            return "a value is declared twice"
-        return (
+            return worded("a value is declared twice")
+        if self.trim:
+            return worded(
+                "two values are one: white space around them does not count, nor the Unicode form, "
+                'and "1.0" is "1"; declare one of them, or "trim": false where they differ by '
+                "white space"
+            )
+        return worded(
             "two values are one: white space around them does not count, nor the Unicode form, and "
             '"1.0" is "1"; declare one of them'
-            + (', or "trim": false where they differ by white space' if self.trim else "")
         )
 
     def _label_faults(self) -> Iterator[InvalidSpecError]:

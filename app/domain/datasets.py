@@ -204,8 +204,9 @@ def _level_faults(
         level, place = column.within.column, f"columns.{name}.within"
         above = columns.get(level)
         if levels[level] != name:
+            first = levels[level]
             yield InvalidSpecError(
-                f"{place}.column", f"is a level above {levels[level]} already, and of one column"
+                f"{place}.column", f"is a level above {first} already, and of one column"
             )
         elif unit is not None and level == unit.column:
             yield InvalidSpecError(f"{place}.column", "must not be the unit's column")

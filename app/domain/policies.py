@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from app.domain.problems import Problem
 from mechanisms.privacy import Epsilon
+from mechanisms.words import worded
 
 # The roles, and what each may
 
@@ -170,7 +171,7 @@ class Review:
             case "always":
                 return cls(Epsilon(0))
         if not text.startswith(_ABOVE):
-            raise ValueError("must be never, always or above: and an epsilon")
+            raise ValueError(worded("must be never, always or above: and an epsilon"))
         return cls(Epsilon.parse(text.removeprefix(_ABOVE)))
 
     def __str__(self) -> str:
@@ -216,14 +217,17 @@ class Rule(NamedTuple):
 def _allowed_statistics(policy: Policy, ask: Ask) -> str | None:
     if policy.allowed is None or set(ask.kinds) <= set(policy.allowed):
         return None
-    return f"This data set allows only these statistics: {', '.join(policy.allowed) or 'none'}."
+    kinds = ", ".join(policy.allowed) or "none"
+    return worded("This data set allows only these statistics: %(kinds)s.", kinds=kinds)
 
 
 def _max_epsilon(policy: Policy, ask: Ask) -> str | None:
     cap = policy.max_epsilon_per_release
     if cap is None or ask.epsilon <= cap:
         return None
-    return f"One release from this data set may cost at most epsilon {cap}."
+    return worded(
+        "One release from this data set may cost at most epsilon %(epsilon)s.", epsilon=cap
+    )
 
 
 RULES: tuple[Rule, ...] = (

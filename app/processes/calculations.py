@@ -168,10 +168,6 @@ class CalculatingProcesses:
 # The other end: a process that calls one function after the other, on request
 
 _LOG = logging.getLogger(__name__)
-_TOO_LONG = (
-    "takes more seconds of processor time to calculate than it may; ask for fewer columns, groups "
-    "or parts at once"
-)
 
 
 def work(channel: int) -> None:
@@ -191,7 +187,11 @@ def _answer(order: bytes) -> tuple[Message, bytes]:
     except Problem as problem:
         return Message.PROBLEM, problem_json(problem)
     except OutOfTimeError:
-        refusal = invalid_request("body", f"{_TOO_LONG} ({seconds:g})")
+        refusal = invalid_request(
+            "body",
+            "takes more seconds of processor time to calculate than it may; ask for fewer columns, "
+            f"groups or parts at once ({seconds:g})",
+        )
         return Message.PROBLEM, problem_json(refusal)
     except Exception as error:
         _LOG.error("calculation failed", extra=describe(error))

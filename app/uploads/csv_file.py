@@ -35,7 +35,7 @@ from app.domain.columns import ColumnSpec, NumberSpec
 from app.domain.datasets import ColumnsSpec
 from app.engine.schema import column_of
 from app.uploads.cells import RowEncoder
-from app.uploads.recognition import Source, likely_encoding, not_utf_8, other_delimiter
+from app.uploads.recognition import Source, likely_encoding, not_utf_8, of_content, other_delimiter
 from app.uploads.sources.places import Layout
 from app.uploads.spellings import Points
 from app.uploads.trouble import (
@@ -48,7 +48,7 @@ from app.uploads.trouble import (
     too_large,
 )
 from mechanisms.domain import NumberColumn, Values
-from mechanisms.words import header_text
+from mechanisms.words import header_text, worded
 
 _LINE_END, _RETURN, _QUOTE = b"\n\r" + b'"'
 _BOM = b"\xef\xbb\xbf"
@@ -215,13 +215,14 @@ class Records:
             if not chunk:
                 break
         if buffer.startswith(_OTHER_BOMS):
-            raise UnreadableError(f"the file {not_utf_8(buffer)}")
+            raise UnreadableError(of_content(not_utf_8(buffer)))
         buffer = buffer.removeprefix(_BOM)
         if not buffer.strip(b" \t\r\n"):
             raise UnreadableError("the file is empty")
         if not len(ends):
             if len(buffer) > self.max_record_bytes:
-                raise UnreadableError(f"the header {record_too_long(self.max_record_bytes)}")
+                reason = record_too_long(self.max_record_bytes).trouble.reason
+                raise UnreadableError(_of_header(reason))
             raise UnreadableError("the header is not a line of CSV")
         ends = _ends(buffer[: self.max_record_bytes])[0]
         line, self.rest = buffer[: ends[0] + 1], buffer[ends[0] + 1 :]
@@ -243,7 +244,7 @@ class Records:
                 chunk = self._source.read(self.chunk_bytes)
                 self.taken += len(chunk)
                 if not self.taken - len(chunk) and chunk.startswith(_OTHER_BOMS):
-                    raise UnreadableError(f"the file {not_utf_8(chunk)}")
+                    raise UnreadableError(of_content(not_utf_8(chunk)))
                 buffer += chunk
                 if not chunk or len(buffer) > self.max_record_bytes:
                     raise UnreadableError("the file has no header below skip_rows title lines")
@@ -256,7 +257,7 @@ class Records:
             text = line.decode().rstrip("\r\n")
             (names,) = csv.reader([text], delimiter=self._delimiter, strict=True)
         except UnreadableError as error:
-            raise UnreadableError(f"the header {error.trouble.reason}") from None
+            raise UnreadableError(_of_header(error.trouble.reason)) from None
         except (csv.Error, ValueError):
             raise UnreadableError("the header is not a line of CSV") from None
         return names
@@ -475,12 +476,12 @@ class RangedRecords(Records):
         yield from self.last_run(_read(self._file, rest.start, rest.stop), rest.first_row, width)
 
 
-ABSENT = (
+ABSENT = worded(
     "is not in the file's header; texts match exactly (a column's source says which one is its), "
     "the spec's delimiter separates columns, and skip_rows title lines are above the header"
 )
-UNREAD = "is among records that cannot be read as CSV"
-TWICE = "is in the file twice"
+UNREAD = worded("is among records that cannot be read as CSV")
+TWICE = worded("is in the file twice")
 
 
 def csv_blocks(
@@ -618,3 +619,7 @@ class _Parser:
             return None
         frame.columns = self._names
         return self._layout.completed(frame)
+
+
+def _of_header(sentence: str) -> str:
+    return worded("the header of the file %(sentence)s", sentence=sentence)

@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 
 from app.domain.datasets import Encoding
 from app.uploads.trouble import UnreadableError
+from mechanisms.words import worded
 
 LOOKED_AT = 1 << 16
 """The number of first bytes that identify a file's format."""
@@ -46,7 +47,10 @@ class Kind(NamedTuple):
     @property
     def sentence(self) -> str:
         """Return what is wrong with such a file, and the way out."""
-        return f"the file is {self.name}, not CSV, Parquet or Excel: {self.way_out}"
+        return worded(
+            "the file is %(kinds)s, not CSV, Parquet or Excel: %(sentence)s",
+            kinds=self.name, sentence=self.way_out,
+        )  # fmt: skip
 
 
 _IMAGE = Kind("an image", "send the numbers themselves; a picture of a table is not read")
@@ -238,12 +242,15 @@ def _every_other_is_nul(content: bytes) -> bool:
 def other_encoding(declared: Encoding, content: bytes) -> str:
     """Return what is wrong with text that is not in the encoding that was declared."""
     likely = likely_encoding(content)
-    way_out = (
-        'save the file as UTF-8, or declare its "encoding"'
-        if likely is None or likely == declared
-        else f'it looks like {likely}: declare "encoding": "{likely}"'
-    )
-    return f"is not {_NAMES[declared]} text; {way_out}"
+    if likely is None or likely == declared:
+        return worded(
+            'is not %(encoding)s text; save the file as UTF-8, or declare its "encoding"',
+            encoding=_NAMES[declared],
+        )
+    return worded(
+        'is not %(encoding)s text; it looks like %(likely)s: declare "encoding": "%(likely)s"',
+        encoding=_NAMES[declared], likely=likely,
+    )  # fmt: skip
 
 
 _NAMES: Mapping[Encoding, str] = {
@@ -252,6 +259,11 @@ _NAMES: Mapping[Encoding, str] = {
     "iso-8859-1": "iso-8859-1",
     "utf-16": "UTF-16",
 }
+
+
+def of_content(sentence: str) -> str:
+    """Return what is wrong with a file whose content is what is said of it."""
+    return worded("the content of the file %(sentence)s", sentence=sentence)
 
 
 def not_utf_8(content: bytes) -> str:
@@ -302,11 +314,11 @@ class Transcoded:
         self._look(content)
         if self._encoding == "iso-8859-1" and not _CONTROLS.isdisjoint(content):
             # no text holds control characters of this kind, which are letters in windows-1252
-            raise UnreadableError(f"the file {other_encoding(self._encoding, content)}")
+            raise UnreadableError(of_content(other_encoding(self._encoding, content)))
         try:
             return self._decoder.decode(content, not content).encode()
         except UnicodeError:  # lone surrogates cannot be encoded
-            raise UnreadableError(f"the file {other_encoding(self._encoding, content)}") from None
+            raise UnreadableError(of_content(other_encoding(self._encoding, content))) from None
 
     def _begin(self, content: bytes) -> None:
         """Look at the first bytes, where a mark or the first letters of a header say much."""
@@ -314,9 +326,9 @@ class Transcoded:
         likely = likely_encoding(content)
         one_byte = self._encoding != "utf-16"
         if likely == "utf-16" if one_byte else likely != "utf-16" and len(content) > 0:
-            raise UnreadableError(f"the file {other_encoding(self._encoding, content)}")
+            raise UnreadableError(of_content(other_encoding(self._encoding, content)))
         if one_byte and content.startswith(_UTF_8_MARK):
-            raise UnreadableError(f"the file {other_encoding(self._encoding, content)}")
+            raise UnreadableError(of_content(other_encoding(self._encoding, content)))
         if not one_byte and not content.startswith(_MARKS):
             big = content[0::2].count(0) > content[1::2].count(0)
             name = "utf-16-be" if big else "utf-16-le"
@@ -333,6 +345,7 @@ class Transcoded:
             return
         self._plain = self._plain and content.isascii()
         if not content and not self._plain:
+            encoding = self._encoding
             raise UnreadableError(
-                f'the file is UTF-8 text, not {self._encoding}: declare "encoding": "utf-8"'
+                f'the file is UTF-8 text, not {encoding}: declare "encoding": "utf-8"'
             )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.domain.problems import Problem
+from mechanisms.words import worded
 
 # What an upload may cost the service at most
 
@@ -67,27 +68,27 @@ MAX_ROWS = 5
 
 Places = NDArray[np.intp]
 
-MISSING = "missing"
-NOT_FINITE = "not a finite number"
-NOT_A_NUMBER = "not a number"
-NOT_WHOLE = "not a whole number"
-NOT_A_DATE = (
+MISSING = worded("missing")
+NOT_FINITE = worded("not a finite number")
+NOT_A_NUMBER = worded("not a number")
+NOT_WHOLE = worded("not a whole number")
+NOT_A_DATE = worded(
     "not a date as in 2020-12-31; the column's format and timezone say how else dates are written"
 )
-NOT_A_DATETIME = (
+NOT_A_DATETIME = worded(
     "not a date and time as in 2020-12-31T23:59:59Z; the column's format says how else "
     "they are written"
 )
-NOT_IN_FORMAT = "not written in one of the declared formats"
-NOT_A_BOOLEAN = "not true, false, 1 or 0"
-NOT_A_SPELLING = "not one of the declared spellings of true and false"
-UNKNOWN_VALUE = "not one of the declared values"
-TOO_FEW = "has too few cells for the header"
-TOO_MANY = "has too many cells for the header"
-OTHER_COLUMNS = "the file has other columns than the first one, or is of another kind"
-OTHER_TYPE = "has another kind of type than in the first file: number, text, time or truth"
-MORE_ROWS = "the file has more rows than the declared max_rows"
-UNREADABLE = "the file cannot be read within the limits of memory and time, or is damaged"
+NOT_IN_FORMAT = worded("not written in one of the declared formats")
+NOT_A_BOOLEAN = worded("not true, false, 1 or 0")
+NOT_A_SPELLING = worded("not one of the declared spellings of true and false")
+UNKNOWN_VALUE = worded("not one of the declared values")
+TOO_FEW = worded("has too few cells for the header")
+TOO_MANY = worded("has too many cells for the header")
+OTHER_COLUMNS = worded("the file has other columns than the first one, or is of another kind")
+OTHER_TYPE = worded("has another kind of type than in the first file: number, text, time or truth")
+MORE_ROWS = worded("the file has more rows than the declared max_rows")
+UNREADABLE = worded("the file cannot be read within the limits of memory and time, or is damaged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +157,18 @@ class Troubles:
     def refusal(self, *, file: int | None = None) -> Problem:
         """Return the ``invalid-upload`` that lists what was found; ``file`` is which of several."""
         where = {} if file is None else {"file": file}
-        which = "The file" if file is None else f"File {file} of the source"
         kinds = self.kinds()
-        many = "1 kind of fault" if len(kinds) == 1 else f"{len(kinds)} kinds of faults"
+        which = (
+            worded("The file does not fit its spec")
+            if file is None
+            else worded("File %(file)s of the source does not fit its spec", file=file)
+        )
+        many, each = worded("1 kind of fault"), worded("`problems` names each once")
+        if len(kinds) > 1:
+            many = worded("%(count)s kinds of faults", count=len(kinds))
         return Problem(
             "invalid-upload",
-            f"{which} does not fit its spec: {many}; `problems` names each once.",
+            f"{which}: {many}; {each}.",
             problems=[_told(several) | where for several in kinds],
         )
 

@@ -177,13 +177,19 @@ def test_a_huge_cell_is_refused_wherever_it_lies(chunk_bytes: int) -> None:
         (b"\xef\xbb\xbf", "the file is empty"),
         (
             "income\n1\n".encode("utf-16"),
-            'the file is not UTF-8 text; it looks like utf-16: declare "encoding": "utf-16"',
+            (
+                "the content of the file is not UTF-8 text; it looks like utf-16: declare "
+                '"encoding": "utf-16"'
+            ),
         ),
-        ("ö\n1\n".encode("latin-1"), f"the header is not UTF-8 text; {WINDOWS}"),
+        ("ö\n1\n".encode("latin-1"), f"the header of the file is not UTF-8 text; {WINDOWS}"),
         (b"income,region,owner\r1,north,1\r", "the header is not a line of CSV"),
-        (b"inc\x00ome,region,owner\n", "the header holds a NUL byte, which no text has"),
+        (
+            b"inc\x00ome,region,owner\n",
+            "the header of the file holds a NUL byte, which no text has",
+        ),
         (b'"income,region,owner\n1,north,1\n', "the header is not a line of CSV"),
-        (b'"income"x,region,owner\n', "the header holds a stray or unclosed quote"),
+        (b'"income"x,region,owner\n', "the header of the file holds a stray or unclosed quote"),
         (
             b"PK\x03\x04" + bytes(60),
             recognised(b"PK\x03\x04" + bytes(60)).sentence,

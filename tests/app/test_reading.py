@@ -78,7 +78,7 @@ def test_gzip_inside_gzip_is_not_unpacked_further() -> None:
 @pytest.mark.wide
 def test_a_million_columns_are_refused() -> None:
     header = ",".join(f"c{number}" for number in range(1_000_000)).encode() + b"\n"
-    assert troubles(header, NUMBER)[0][2].startswith("the header is longer than")
+    assert troubles(header, NUMBER)[0][2].startswith("the header of the file is longer than")
     problem = refused(header, NUMBER, max_record_bytes=1 << 24)
     assert problem.extras == {"limit": "max_file_columns", "maximum": 10_000}
     wide = b",".join([b"x"] * 5_000) + b"\n" + b",".join([b"1"] * 5_000) + b"\n"

@@ -333,7 +333,7 @@ TOLD: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
             ],
         },
         "where[1]",
-        ("the bounds of income, 0 to 100",),
+        ("the bounds 0 to 100 of income",),
     ),
     (
         {"kind": "count", "where": [{"column": "region", "op": "<", "value": "north"}]},

@@ -62,8 +62,8 @@ MECHANISMS = Path(mechanisms.__file__).parent
 TEMPLATES = APP / "desk" / "templates"
 CATALOGUES = APP / "web" / "catalogues"
 OTHERS = [each for each in LANGUAGES if each != SOURCE]
-KEYWORDS = {"marked": None, "worded": None, "Problem": (2,), "invalid_request": (2,)}
-"""Whose texts are on pages: of a refusal that is its second argument."""
+KEYWORDS = {"marked": None, "worded": None}
+"""Whose texts are on pages; those of refusals are found by :mod:`tests.said`."""
 HEADER = "# Texts of the pages, by those in English.\n"
 
 PLACES = re.compile(r"%\(\w+\)s|%%")
@@ -158,7 +158,7 @@ def of_problems() -> set[str]:
 @cache
 def texts() -> set[str]:
     """Return every text that pages show in the reader's language."""
-    stated = of_mechanisms(MECHANISMS).keys() | of_refusals(MECHANISMS).keys()
+    stated = of_mechanisms(MECHANISMS).keys() | of_refusals(MECHANISMS, APP).keys()
     return {*of_templates(), *of_modules(), *stated, *names(), *of_hints(), *of_problems()}
 
 
@@ -290,7 +290,7 @@ def sentences() -> list[str]:
         )
         if isinstance(text, str)
     }
-    return sorted(found | of_refusals(MECHANISMS).keys())
+    return sorted(found | of_refusals(MECHANISMS, APP).keys())
 
 
 @pytest.mark.parametrize("language", OTHERS)

@@ -292,7 +292,7 @@ def test_mistakes_are_told_in_the_words_of_the_form(curator: Browsing) -> None:
         "Name": "must not be empty",
         "columns": "must not be empty",
         "Epsilon budget": "is required",
-        "Review above": "epsilon must be a positive decimal number",
+        "Review above": "must be a positive decimal number",
     }
     filled = {**FILLED, "name": "wards", "columns.2.values": "north"}
     file = ("people.csv", _rows())

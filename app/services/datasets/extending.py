@@ -173,8 +173,12 @@ def _bound(columns: ColumnsSpec, added: int | None) -> int | None:
         ``invalid-request``: there is none and there should be one, or the other way round.
     """
     if (added is None) != (columns.max_rows is None):
-        said = "is required" if added is None else "is given only"
-        raise invalid_request("spec.max_rows", f"{said} where the data set has one")
+        raise invalid_request(
+            "spec.max_rows",
+            "is required where the data set has one"
+            if added is None
+            else "is given only where the data set has one",
+        )
     return added
 
 

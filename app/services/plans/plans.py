@@ -50,6 +50,7 @@ from mechanisms.contract import InvalidStatisticError, Plan
 from mechanisms.estimates.assumptions import Assumptions
 from mechanisms.estimates.estimate import ErrorEstimate, estimate_error, estimating_ms
 from mechanisms.privacy import Adjacency
+from mechanisms.words import worded
 
 
 def kept_plan(plan: Plan, question: Question, job: Job | None) -> str:
@@ -436,15 +437,17 @@ def _require_intervals(plan: Plan) -> None:
     """
     for place, inference in intervals_of(plan.details):
         if "enough_epsilon" in inference:
-            of_part = f" of part {place}" if place else ""
             enough = inference["enough_epsilon"]
-            would = f"about epsilon {enough} would do{of_part and ' for it'}"
+            why = worded("about epsilon %(epsilon)s would do", epsilon=enough)
             if enough is None:
-                would = "there are too few rows for any epsilon"
+                why = worded("there are too few rows for any epsilon")
             raise invalid_request(
                 "inference",
-                f"for the number of records assumed, most confidence intervals{of_part} would say "
-                f"nothing: {would}; without inference the numbers alone are released",
+                f"for the number of records assumed, most confidence intervals of part {place} "
+                f"would say nothing: {why}; without inference the numbers alone are released"
+                if place
+                else "for the number of records assumed, most confidence intervals would say "
+                f"nothing: {why}; without inference the numbers alone are released",
             )
 
 

@@ -50,6 +50,7 @@ from app.services.releases.public_moments import job_of_record
 from app.store import DatasetRecord, ReleaseRecord, Store, Task, UnitOfWork
 from app.store.ledger.pauses import Paused
 from app.store.ledger.records import PauseRecord
+from mechanisms.words import worded
 
 # This process as a worker: alive for the others as long as its lease is kept up
 
@@ -555,11 +556,14 @@ def _known(work: UnitOfWork, what: Paused, name: str) -> str:
     else:
         known = None if work.datasets.get(name) is None else name
     if known is None:
-        raise invalid_request("name", f"is no {_NOUN[what]}")
+        raise invalid_request("name", _NO_SUCH[what])
     return known
 
 
-_NOUN = {Paused.PERSON: "person who has had a key", Paused.DATASET: "data set's id"}
+_NO_SUCH = {
+    Paused.PERSON: worded("is no person who has had a key"),
+    Paused.DATASET: worded("is no data set's id"),
+}
 
 
 def _cancel(work: UnitOfWork, *, record: PauseRecord, caller: Caller, reason: str) -> int:

@@ -37,6 +37,7 @@ from app.store import ReleaseRecord, Store
 from app.tidy.names import NO_LABELS, Grouping, Labels, grouping, said_of, where
 from app.tidy.pivots import csv_text
 from app.tidy.rows import Row, rows_of
+from mechanisms.words import worded
 
 # The CSV file of a release: a number a row, with its key in columns of its own
 
@@ -268,17 +269,26 @@ class LedgerClock:
         if behind_s > self._most_behind_s:
             raise Problem(
                 "clock-behind",
-                f"The clock of this server is {_length(behind_s)} behind the ledger's last entry.",
+                _behind(behind_s),
             )
 
 
-def _length(seconds: float) -> str:
-    """Return a length of time in words.
+def _behind(seconds: float) -> str:
+    """Return how far the clock is behind, in words.
 
-    >>> _length(400 * 86_400), _length(86_400), _length(601)
-    ('400 days', '1 day', '10 minutes')
+    >>> _behind(86_400)
+    "The clock of this server is a day behind the ledger's last entry."
+    >>> _behind(601)
+    "The clock of this server is 10 minutes behind the ledger's last entry."
     """
     days, minutes = int(seconds // _DAY_S), int(seconds // 60)
+    if days == 1:
+        return worded("The clock of this server is a day behind the ledger's last entry.")
     if days:
-        return f"{days} day{'s' if days > 1 else ''}"
-    return f"{minutes} minute{'s' if minutes != 1 else ''}"
+        return worded(
+            "The clock of this server is %(count)s days behind the ledger's last entry.", count=days
+        )
+    return worded(
+        "The clock of this server is %(count)s minutes behind the ledger's last entry.",
+        count=minutes,
+    )

@@ -36,6 +36,7 @@ from app.store import Charged, Debit, Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.ledger.records import text_of
 from mechanisms.catalog import PlanChangedError
 from mechanisms.privacy import Epsilon
+from mechanisms.words import worded
 
 __all__ = ["Decision", "ReviewService", "Unchanged", "gone_on", "reserve"]
 
@@ -48,9 +49,9 @@ _BY_VOTES = frozenset(
     }
 )  # fmt: skip
 _SAID = {
-    Decision.APPROVE: "approved it",
-    Decision.REQUEST_CHANGES: "asked for changes",
-    Decision.REJECT: "rejected it",
+    Decision.APPROVE: worded("%(person)s approved it at %(at)s"),
+    Decision.REQUEST_CHANGES: worded("%(person)s asked for changes at %(at)s"),
+    Decision.REJECT: worded("%(person)s rejected it at %(at)s"),
 }
 
 Unchanged = Callable[[ReleaseRecord], bool]
@@ -353,13 +354,18 @@ def gone_on(reader: Reader | UnitOfWork, found: ReleaseRecord, unchanged: Unchan
     if found.state in _BY_VOTES and votes:
         last = votes[-1]
         details = {"by": last.person, "at": last.at, "why": last.reason}
-        detail = f"{last.person} {_SAID[last.decision]} at {last.at}: {last.reason}"
+        said = _SAID[last.decision] % {"person": last.person, "at": last.at}
+        detail = f"{said}: {last.reason}"
     elif found.shown:
         detail = "Both votes are in, and they are unlike: read the review again."
     elif found.state is ReleaseState.RESERVED:
-        now = f"it is now in turn {found.turn}, version {found.version}."
+        now = worded(
+            "it is now in turn %(turn)s, version %(version)s.",
+            turn=found.turn, version=found.version,
+        )  # fmt: skip
         # In its first turn it has no answers yet: the tag was of something else.
-        detail = f"Who asked has answered: {now}" if found.turn > 1 else f"Read it again: {now}"
+        answered, again = worded("Who asked has answered:"), worded("Read it again:")
+        detail = f"{answered if found.turn > 1 else again} {now}"
     return Problem(code, detail, release_status=status, **details)
 
 

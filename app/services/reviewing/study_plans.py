@@ -608,7 +608,8 @@ def gone_on(found: PlanRecord, *, code: str = "not-awaiting-review") -> Problem:
     detail = f"The study plan is now {status.replace('_', ' ')}."
     if found.decided_by is not None and found.decided_at is not None:
         details = {"by": found.decided_by, "at": found.decided_at, "why": found.reason or ""}
-        detail = f"{detail} {found.decided_by} decided at {found.decided_at}: {found.reason}"
+        said = worded("%(person)s decided at %(at)s", person=found.decided_by, at=found.decided_at)
+        detail = f"{detail} {said}: {found.reason}"
     return Problem(code, detail, plan_status=status, **details)
 
 

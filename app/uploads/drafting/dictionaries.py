@@ -30,6 +30,7 @@ from app.uploads.drafting.samples import (
     number_in,
 )
 from app.uploads.recognition import recognised
+from mechanisms.words import worded
 
 _DEEPEST = 100
 _MOST_ELEMENTS = 2_000_000
@@ -472,9 +473,14 @@ def dictionary_in(content: bytes) -> Dictionary:
     if start.startswith(b"<") and not content.startswith(b"<stata_dta>"):
         return codebook(content.lstrip(b" \t\r\n"))
     kind = recognised(content)
-    named = "" if kind is None else f"{kind.name}, and not "
-    raise DictionaryError(
-        f"the dictionary is {named or 'not '}{KINDS}; files of SPSS, Stata and SAS are "
-        "dictionaries of their own on the command line: "
+    said = worded(
+        "the dictionary is not a Frictionless table schema (JSON), CSVW metadata (JSON) or a DDI "
+        "codebook (XML)"
+    )
+    if kind is not None:
+        said += "; " + worded("the file is %(kinds)s", kinds=kind.name)
+    ways = worded(
+        "files of SPSS, Stata and SAS are dictionaries of their own on the command line: "
         "release-desk datasets draft FILE --dictionary FILE"
     )
+    raise DictionaryError(f"{said}; {ways}")

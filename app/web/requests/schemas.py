@@ -254,7 +254,8 @@ def _known_review(text: str) -> str:
 
 def _known_kinds(kinds: tuple[str, ...]) -> tuple[str, ...]:
     if not set(kinds) <= set(POLICY_KINDS):
-        raise refusal(f"allowed may name {', '.join(POLICY_KINDS)}")
+        names = ", ".join(POLICY_KINDS)
+        raise refusal(f"allowed may name {names}")
     return kinds
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from app.domain.datasets import column_named
 from app.domain.problems import Problem
 from mechanisms.contract import InvalidStatisticError
-from mechanisms.words import closest, listed, meant, unknown
+from mechanisms.words import closest, listed, meant, unknown, worded
 
 Schema = Mapping[str, Any]
 
@@ -94,52 +94,52 @@ _MAX_ERRORS = 100  # more are reported once these are corrected
 _TAGGED = frozenset({"union_tag_invalid", "union_tag_not_found"})
 _UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 
-_NO_WEIGHTS = ". The documentation page Weights says why, and what to ask in its place"
+_NO_WEIGHTS = ". " + worded("The documentation page Weights says why, and what to ask in its place")
 _MUST_BE, _ANY_NUMBER, _WHOLE_NUMBER = "must be ", "a number", "a whole number"
-_AN_OBJECT = "must be an object"
+_AN_OBJECT = worded("must be an object")
 _CHOICES: Mapping[str, str] = {
     "literal_error": "expected", "enum": "expected", "union_tag_invalid": "expected_tags",
 }  # fmt: skip
 """Which part of a finding lists what is allowed."""
 
 _MESSAGES: Mapping[str, str] = {
-    "missing": "is required",
-    "union_tag_not_found": "is required",
-    "string_type": "must be text",
-    "string_pattern_mismatch": "has the wrong form",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_parsing_size": "is too large",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-    "dict_type": 'must be an object with names for keys, as in {"income": ...}',
+    "missing": worded("is required"),
+    "union_tag_not_found": worded("is required"),
+    "string_type": worded("must be text"),
+    "string_pattern_mismatch": worded("has the wrong form"),
+    "int_type": worded("must be a whole number"),
+    "int_from_float": worded("must be a whole number"),
+    "int_parsing": worded("must be a whole number"),
+    "int_parsing_size": worded("is too large"),
+    "float_type": worded("must be a number"),
+    "float_parsing": worded("must be a number"),
+    "finite_number": worded("must be a finite number"),
+    "bool_type": worded("must be true or false"),
+    "bool_parsing": worded("must be true or false"),
+    "list_type": worded("must be a list"),
+    "tuple_type": worded("must be a list"),
+    "dict_type": worded('must be an object with names for keys, as in {"income": ...}'),
     "mapping_type": _AN_OBJECT,
     "model_type": _AN_OBJECT,
     "model_attributes_type": _AN_OBJECT,
     "dataclass_type": _AN_OBJECT,
     "dataclass_exact_type": _AN_OBJECT,
-    "none_required": "must be null",
-    "datetime_parsing": "must be a date and time in ISO 8601, with an offset",
-    "datetime_from_date_parsing": "must be a date and time in ISO 8601, with an offset",
-    "timezone_aware": "must name its offset from UTC",
-    "datetime_type": "must be a date and time in ISO 8601, with an offset",
+    "none_required": worded("must be null"),
+    "datetime_parsing": worded("must be a date and time in ISO 8601, with an offset"),
+    "datetime_from_date_parsing": worded("must be a date and time in ISO 8601, with an offset"),
+    "timezone_aware": worded("must name its offset from UTC"),
+    "datetime_type": worded("must be a date and time in ISO 8601, with an offset"),
 }
 _WITH_CONTEXT: Mapping[str, tuple[str, str]] = {
-    "greater_than": ("must be greater than {}", "gt"),
-    "greater_than_equal": ("must be at least {}", "ge"),
-    "less_than": ("must be less than {}", "lt"),
-    "less_than_equal": ("must be at most {}", "le"),
-    "string_too_short": ("must have at least {} characters", "min_length"),
-    "string_too_long": ("must have at most {} characters", "max_length"),
-    "too_short": ("must have at least {} items", "min_length"),
-    "too_long": ("must have at most {} items", "max_length"),
-    "own_words": ("{}", "message"),
+    "greater_than": (worded("must be greater than %(limit)s"), "gt"),
+    "greater_than_equal": (worded("must be at least %(limit)s"), "ge"),
+    "less_than": (worded("must be less than %(limit)s"), "lt"),
+    "less_than_equal": (worded("must be at most %(limit)s"), "le"),
+    "string_too_short": (worded("must have at least %(limit)s characters"), "min_length"),
+    "string_too_long": (worded("must have at most %(limit)s characters"), "max_length"),
+    "too_short": (worded("must have at least %(limit)s items"), "min_length"),
+    "too_long": (worded("must have at most %(limit)s items"), "max_length"),
+    "own_words": ("%(limit)s", "message"),
 }
 
 
@@ -208,7 +208,7 @@ def unknown_parameter(known: Sequence[str], written: str) -> str:
 def unknown_choice(choices: Sequence[str], written: object) -> str:
     """Return what is said of a value that is none of some choices."""
     quoted = listed([f"'{choice}'" for choice in choices], last="or")
-    return f"{_MUST_BE}one of {quoted}{meant(choices, written)}"
+    return worded("must be one of %(names)s", names=quoted) + meant(choices, written)
 
 
 def _message(finding: Mapping[str, Any], fields: Fields) -> str:
@@ -218,13 +218,13 @@ def _message(finding: Mapping[str, Any], fields: Fields) -> str:
     if (own := _own(finding)) is not None:
         return own.detail
     if context.get("min_length") == 1:
-        return "must not be empty"
+        return worded("must not be empty")
     if kind in _WITH_CONTEXT:
         template, name = _WITH_CONTEXT[kind]
-        return template.format(context[name])
-    message = _MESSAGES.get(kind, "is not valid")
+        return template % {"limit": context[name]}
+    message = _MESSAGES.get(kind, worded("is not valid"))
     if message == _AN_OBJECT and (inside := fields.at(finding["loc"])):
-        return f"{message}; known fields: {listed(inside)}"
+        return worded("must be an object; known fields: %(names)s", names=listed(inside))
     return message
 
 

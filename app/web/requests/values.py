@@ -75,7 +75,7 @@ def _read_epsilon(value: object, *, maximum_nanos: int) -> Epsilon:
     try:
         return Epsilon.parse(value, maximum_nanos=maximum_nanos)
     except InvalidEpsilonError as error:
-        raise refusal(str(error).removeprefix("epsilon ")) from None
+        raise refusal(str(error)) from None
 
 
 def _epsilon_schema(maximum_nanos: int) -> WithJsonSchema:
@@ -160,7 +160,7 @@ def _read_delta(value: object) -> Fraction:
     try:
         return parse_delta(value)
     except ValueError as error:
-        raise refusal(str(error).removeprefix("delta ")) from None
+        raise refusal(str(error)) from None
 
 
 Delta = Annotated[
