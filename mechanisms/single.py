@@ -204,7 +204,11 @@ def _plan_source(
         ),
         grid={"read_off": plan.grid},
         expected_ms=plan.expected_ms + sourced.reading_ms(schema),
-        details={**plan.details, "noise": sourced.noise_in_words},
+        details={
+            **plan.details,
+            "noise": sourced.noise_in_words,
+            **({"estimates": said} if (said := sourced.estimated(schema)) else {}),
+        },
     )
 
 

@@ -474,7 +474,8 @@ def _row(
         if low is not None and high is not None:
             yield from _interval(scale.at(low), scale.at(high), y, kind)
     if at is None:
-        yield _text(scale.start, y + 4, unsaid, kind="soft")
+        over = line.row.noise or line.row.confidence  # a text on its interval cannot be read
+        yield _text(scale.start, y - 5 if over else y + 4, unsaid, kind="soft")
     elif not bars:
         yield Markup('<circle class="mark" cx="{}%" cy="{}" r="4" fill="{}"/>').format(
             scale.at(at), y, _MARK

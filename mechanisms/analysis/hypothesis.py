@@ -54,7 +54,7 @@ from mechanisms.statistics.facts.readings import Released
 from mechanisms.statistics.histogram import Histogram
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.questions import Question, planning_ms, widened
-from mechanisms.words import listed
+from mechanisms.words import listed, worded
 
 Name = Literal[
     "t",
@@ -307,6 +307,20 @@ class HypothesisTest(Question):
         cells = source.answer_numbers(wider)
         return _READING_MS + _MS_PER_GROUP * self._tests(schema) + _MS_PER_CELL * cells
 
+    def estimated(self, schema: Schema, /) -> str:
+        """Return which difference the estimate is, or of what; empty for a test without one."""
+        if self.test == "correlation":
+            return _OF_TWO % {"one": self.columns[0], "other": self.columns[1]}
+        if self.test not in _ESTIMATES:
+            return ""
+        if self.groups is None:
+            return _OF_ONE % {"column": self.columns[0]}
+        wider = widened(self, schema)
+        first, second = levels_of(require_column(wider, self.groups, "groups"))
+        return _ESTIMATES[self.test] % {
+            "column": self.columns[0], "groups": self.groups, "first": first, "second": second
+        }  # fmt: skip
+
     def _tests(self, schema: Schema) -> int:
         """Return how many tests there are: one in each group of ``by``."""
         return self.parting(widened(self, schema)).cells if self.by else 1
@@ -398,6 +412,20 @@ def _signed(asked: HypothesisTest, source: null.Source, schema: Schema) -> Teste
     return of_signs(source.counts, asked.symmetric_cells(column)[1])
 
 
+_OF_ONE = worded("The estimate is the mean of %(column)s.")
+_OF_TWO = worded("The estimate is the correlation of %(one)s and %(other)s.")
+_OF_MEANS = worded(
+    "The estimate is the mean of %(column)s where %(groups)s is %(second)s minus that where it is "
+    "%(first)s."
+)
+_ESTIMATES: Mapping[str, str] = {
+    "t": _OF_MEANS,
+    "welch": _OF_MEANS,
+    "proportion": worded(
+        "The estimate is the share of %(column)s where %(groups)s is %(second)s minus that where "
+        "it is %(first)s."
+    ),
+}
 _BY: Mapping[str, Callable[[Floats], TableBy]] = {"rank_sum": ranks, "proportion": shares}
 _TESTS: Mapping[str, Callable[[HypothesisTest, null.Source, Schema], Tested]] = {
     "t": _means,

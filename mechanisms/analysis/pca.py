@@ -222,6 +222,10 @@ class PrincipalComponents(Question):
         """Return how many matrices are simulated of each centre."""
         return REPLICATES if len(self.columns) <= _MANY_COLUMNS else _FEWER
 
+    def estimated(self, _schema: Schema, /) -> str:
+        """Return nothing: its numbers say what they are."""
+        return ""
+
     def read(self, released: Released, schema: Schema, /) -> Outcome:
         """Return the components, from released moments, covariances or correlations."""
         source = _Source.of(released, schema)

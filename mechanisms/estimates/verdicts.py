@@ -510,11 +510,11 @@ def _judged_by_itself(
         return Usefulness("noise", sentence, None, before.rows, before.estimate)
     if not compared:
         return before
-    # A slope near 0 is as accurate as others: the others decide, if there are any.
+    # A slope that its error hides is as accurate as others: these decide, if there are any.
     clear = [
         (name, number, error)
         for name, number, error, meant in compared
-        if meant != "no effect" or abs(number) > DISTINCT * error
+        if meant != "no effect" or abs(number) * WEAK * _OF_ITSELF >= error
     ] or [each[:3] for each in compared]
     name, _, error = max(clear, key=lambda each: each[2] / max(abs(each[1]), _TINY))
     shares = [error / max(abs(number), _TINY) / _OF_ITSELF for _, number, error in clear]

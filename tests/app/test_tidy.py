@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from io import StringIO
 from typing import Any
 
@@ -206,6 +207,10 @@ def test_a_number_at_the_edge_of_what_is_possible_is_not_shown_as_one() -> None:
     drawn = figure(rows_of(AT_EDGE), "t", {})
     assert drawn is not None
     assert (drawn.svg.count('class="noise"'), drawn.svg.count("<circle")) == (2, 1)
+    said = re.search(r'y="([\d.]+)"[^>]*>cannot be said', str(drawn.svg))
+    bars = [float(y) for y in re.findall(r'class="noise" x1="[^"]*" y1="([\d.]+)"', str(drawn.svg))]
+    assert said is not None
+    assert min(abs(y - float(said[1])) for y in bars) >= 5, "a text on its interval"
 
 
 def test_every_form_has_the_same_numbers() -> None:

@@ -241,6 +241,8 @@ def test_a_test_has_a_p_value_and_an_interval(curator: httpx.Client, dataset: st
     low, high = term["confidence_95"]
     assert low <= body["value"]["estimate"] == term["estimate"] <= high
     assert body["noise"] is None
+    said = "The estimate is the mean of income where owner is true minus that where it is false."
+    assert body["details"]["estimates"] == said, "which way round a difference is"
     assert spent(curator, dataset) == "2"
 
 

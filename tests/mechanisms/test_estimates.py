@@ -570,6 +570,9 @@ def test_released_numbers_that_could_be_nothing_are_noise() -> None:
     rows = {"rows": [{"value": 58.0}], "differences": [{"value": 0.01}]}
     sizes_of_rows = {"rows": [{"value": 0.3}], "differences": [{"value": 0.4}]}
     assert judged_release(open_, ["a value"], rows, sizes_of_rows).verdict == "good"
+    for size in (0.7, 0.9, 1.1):  # whatever its error leaves of a difference that may be none
+        rows["differences"] = [{"value": size}]
+        assert judged_release(open_, ["a value"], rows, sizes_of_rows).verdict != "noise"
     slopes = {"coefficients": {"(intercept)": 9.0, "x": 0.1}}
     errors = {"coefficients": {"(intercept)": 1.0, "x": 1.0}}
     # a slope near 0 is as well known as any other

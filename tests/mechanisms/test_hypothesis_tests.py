@@ -347,6 +347,27 @@ def test_what_does_not_fit_is_refused_at_its_field(fields: dict[str, Any], place
     assert asked.planning_ms(schema(ADD), "auto") > 0
 
 
+@in_one("name", ["t", "welch", "proportion"])
+def test_an_estimate_is_what_is_said_of_it(name: str) -> None:
+    """With hardly any noise it is the number in the second group minus that in the first."""
+    values = values_of(1, effect=0.8)
+    plan = calibrate(ASKED[name], schema(REPLACE), Epsilon.parse("10000"))
+    assert "where g is b minus that where it is a." in str(plan.details["estimates"])
+    (column,) = ASKED[name].columns
+    first, second = (
+        np.mean([x for x, own in zip(values[column], values["g"], strict=True) if own == group])
+        for group in ("a", "b")
+    )
+    estimate: Any = plan.draw(data_of(values), seeded_randomness(1)).value
+    assert estimate["estimate"] == pytest.approx(second - first, abs=0.02)
+
+
+def test_a_test_without_an_estimate_says_nothing_of_one() -> None:
+    for name in ("anova", "chi_square", "rank_sum", "signed_rank"):
+        plan = calibrate(ASKED[name], schema(REPLACE), Epsilon.parse("1"))
+        assert "estimates" not in plan.details
+
+
 def test_people_of_several_rows_are_not_tested() -> None:
     people = schema(ADD, protects=Protected(rows=2))
     with pytest.raises(InvalidStatisticError, match="several"):

@@ -84,6 +84,9 @@ class Sourced(Protocol):
     def reading_ms(self, schema: Schema, /) -> float:
         """Return about how many milliseconds of one core it takes to read the answer off."""
 
+    def estimated(self, schema: Schema, /) -> str:
+        """Return what its estimate is, in a sentence; empty where its name says it."""
+
     def read(self, released: Released, schema: Schema, /) -> Outcome:
         """Return the answer, given that to the source question."""
 
