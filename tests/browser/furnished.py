@@ -119,11 +119,11 @@ def _changing(curator: httpx.Client, analyst: httpx.Client, dataset: str) -> str
         body = {"decision": "request_changes", "reason": reason}
         tag = {"If-Match": curator.get(place).headers["ETag"]}
         assert curator.post(f"{place}/decision", json=body, headers=tag).status_code == 200
-        comment = {"text": f"Would {epsilon} be right for the first table?"}
-        assert analyst.post(f"{place}/comments", json=comment).status_code == 201
         questions = [{"statistic": each, "epsilon": epsilon} for each in (_MEAN, _LINE)]
         edited = {"name": "Tables 1 and 2", "questions": questions}
         assert analyst.put(place, json=edited).status_code == 200
+        comment = {"text": f"Would {epsilon} be right for the first table?"}
+        assert analyst.post(f"{place}/comments", json=comment).status_code == 201
         if reason != "Still less.":
             assert analyst.post(f"{place}/request").status_code == 200
     return plan

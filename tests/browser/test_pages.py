@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import httpx
@@ -14,10 +16,12 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from app.desk.rendering import STATIC
+from app.store import Store, Verification
 from tests.browser.furnished import ENGEL, Desk, furnish
 from tests.browser.screenshots import DRAFTED, IMAGES, SHOWN, take
 from tests.browser.visiting import Keyboard, Visits, confirm, faults_of, look_like
 from tests.contract.service import Service, make_key
+from tests.speed import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -126,6 +130,40 @@ PAPER: dict[str, Any] = {"color_scheme": "dark", "viewport": {"width": 718, "hei
 
 
 @pytest.mark.wide
+def test_a_verification_that_goes_on_is_followed_to_its_end(visits: Visits, desk: Desk) -> None:
+    """The page is there at once; script fills in what is found, and a link does without it."""
+    gate = Event()
+
+    def verify(_: Store, *, progress: Callable[[float], None], **__: object) -> Verification:
+        progress(0.25)
+        assert gate.wait(PATIENCE_S)
+        return Verification(entries=1_234, head="")
+
+    key = desk.keys["Grace Hopper"]
+    with (
+        patch.object(Store, "verify", verify),
+        visits.window(key) as page,
+        visits.window(key, java_script_enabled=False) as plain,
+    ):
+        page.goto("/desk/audit")
+        page.get_by_role("button", name="Verify now").click()
+        for shown in (page, plain):
+            shown.goto("/desk/audit?kind=grant")
+            going = shown.get_by_role("progressbar", name="Verification progress")
+            expect(going).to_have_attribute("value", "20")
+            expect(shown.get_by_text("The ledger is being verified.")).to_be_visible()
+        assert faults_of(page) == []
+        page.get_by_label("Person").fill("half a name")
+        gate.set()
+        expect(page.get_by_text("1,234")).to_be_visible()
+        expect(page.get_by_role("progressbar")).to_have_count(0)
+        expect(page.locator("[data-follow]")).to_have_count(0)
+        expect(page.get_by_label("Person")).to_have_value("half a name")
+        plain.get_by_role("link", name="Look again").click()
+        expect(plain.get_by_text("1,234")).to_be_visible()
+        assert plain.url.endswith("/desk/audit?kind=grant")
+
+
 def test_on_paper_every_page_is_black_on_white_and_whole(visits: Visits, desk: Desk) -> None:
     visits.expected |= {404, 410}
     with visits.window(desk.keys["Grace Hopper"], **PAPER) as page:

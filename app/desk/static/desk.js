@@ -186,6 +186,7 @@ function follow(part) {
     if (far !== undefined && shown) shown.value = far;
     else if (next) part.replaceChildren(...next.childNodes);
     if (next?.dataset.follow) follow(part);
+    else delete part.dataset.follow;
   }, 1000 * Number(part.dataset.follow));
 }
 document.querySelectorAll("[data-follow]").forEach(follow);
