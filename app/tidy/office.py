@@ -43,15 +43,18 @@ def word_document(tables: Sequence[Table]) -> bytes:
     )
 
 
-def workbook(sheets: Sequence[Sheet]) -> bytes:
+def workbook(sheets: Sequence[Sheet], titles: Sequence[str]) -> bytes:
     """Return an Excel file with a sheet for each table, named ``Table 1`` and so on.
 
-    Numbers are numbers, with all digits. A text is never a formula, however it begins.
+    Numbers are numbers, with all digits. A text is never a formula, however it begins. A last
+    sheet has the titles: a table of groups does not say elsewhere what its numbers are.
     """
+    called = [f"Table {at}" for at, _ in enumerate(sheets, start=1)]
+    sheets = [*sheets, (("Sheet", "Content"), [*zip(called, titles, strict=True)])]
     names = [f"worksheets/sheet{at}.xml" for at, _ in enumerate(sheets, start=1)]
     listed = "".join(
-        f'<sheet name="Table {at}" sheetId="{at}" r:id="rId{at}"/>'
-        for at, _ in enumerate(sheets, start=1)
+        f'<sheet name="{name}" sheetId="{at}" r:id="rId{at}"/>'
+        for at, name in enumerate([*called, "Contents"], start=1)
     )
     book = (
         f'{_HEAD}<workbook xmlns="{_OFFICE}/spreadsheetml/2006/main" xmlns:r="{_RELATIONS}">'

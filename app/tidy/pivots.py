@@ -440,8 +440,8 @@ def as_word(pivots: Sequence[Pivot]) -> bytes:
 
 
 def as_excel(pivots: Sequence[Pivot]) -> bytes:
-    """Return tables as an Excel workbook, a sheet each, with all digits."""
-    return workbook([_raw_table(each) for each in pivots])
+    """Return tables as an Excel workbook, a sheet each with all digits, and one of their titles."""
+    return workbook([_raw_table(each) for each in pivots], [each.title for each in pivots])
 
 
 def _text(write: Callable[[Sequence[Pivot]], str]) -> Callable[[Sequence[Pivot]], bytes]:

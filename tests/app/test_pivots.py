@@ -202,6 +202,10 @@ def test_every_document_of_a_table_says_which_records_it_is_of() -> None:
     words = "Mean of income [EUR] (sex=women), where age > 5, weighted by w"
     assert found[0].title == words
     assert found[0].heads == [words.replace(" (sex=women)", "")]
+    contents = load_workbook(BytesIO(as_excel(found)))["Contents"]
+    assert [[cell.value for cell in row] for row in contents.iter_rows()] == [
+        ["Sheet", "Content"], ["Table 1", words]
+    ]  # fmt: skip
     assert words.replace("[", r"\[").replace("]", r"\]").replace(">", r"\>") in as_markdown(found)
     with ZipFile(BytesIO(as_word(found))) as archive:
         assert b"weighted by w" in archive.read("word/document.xml")
