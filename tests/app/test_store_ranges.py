@@ -94,6 +94,16 @@ def check(place: Place, *, processes: int) -> Verification:
         return verify(reader.connection, processes=processes, may_end=True)
 
 
+@pytest.mark.usefixtures("in_pieces")
+def test_a_walk_reports_how_far_it_is(tmp_path: Path) -> None:
+    for processes in (0, 2):
+        shares: list[float] = []
+        with opened(tmp_path / str(processes)) as ledger, inspecting(ledger.place.url) as reader:
+            assert verify(reader.connection, processes=processes, progress=shares.append).ok
+        assert shares == sorted(shares)
+        assert 0 < shares[0] < shares[-1] == 1.0
+
+
 @pytest.mark.wide
 @pytest.mark.usefixtures("in_pieces")
 def test_pieces_find_nothing_where_nothing_is_wrong(place: Place) -> None:

@@ -49,6 +49,7 @@ def take(browser: Browser, url: str, desk: Desk, folder: Path) -> None:
 
 def _take(page: Page, folder: Path, name: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_be_attached()
+    expect(page.locator("[data-follow]")).to_have_count(0)
     page.screenshot(path=folder / f"{name}.png")
 
 
