@@ -140,6 +140,13 @@ def is_designed(statistic: Statistic, schema: Schema) -> bool:
     return explained and cast(Any, statistic).weights == design.weight
 
 
+def lacking_of(schema: Schema) -> list[str]:
+    """Return the design's strata and replicates that keep missing cells: a spec has none."""
+    design = schema.design
+    named = () if design is None else (design.strata, *design.replicates)
+    return [name for name in named if name is not None and name in schema.optional]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
     """A number of the answer: kappa times the sum of ``sigma (alpha a + beta)``, by W if a mean.

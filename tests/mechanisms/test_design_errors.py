@@ -426,6 +426,10 @@ def test_what_is_not_by_the_design_is_refused() -> None:
     with pytest.raises(InvalidStatisticError) as refused:
         calibrate(MEAN, several, Epsilon.parse("1"), inference=SHARE)
     assert refused.value.detail == NOT_FOR_SEVERAL
+    for lacking, counted in ((("h",), (0, 3)), (("r1",), (4, 1))):
+        some = replace(schema_of(ADD, 100, *counted), optional=frozenset(lacking))
+        with pytest.raises(InvalidStatisticError, match=f"may lack {lacking[0]}"):
+            calibrate(MEAN, some, Epsilon.parse("1"), inference=SHARE)
     many = schema_of(ADD, 100, 0, MOST_SUMS)
     with pytest.raises(InvalidStatisticError, match="sums"):
         calibrate(MEAN, many, Epsilon.parse("1"), inference=SHARE)
