@@ -110,6 +110,11 @@ def _refused(
     of_module = {**constants, **_assigned(tree.body)}
     for part in (tree, *(each for each in ast.walk(tree) if isinstance(each, _FUNCTION))):
         local = of_module | (_assigned(ast.walk(part)) if isinstance(part, _FUNCTION) else {})
+        if isinstance(part, _FUNCTION) and part.name == "faults":
+            # Each is a place and a text.
+            for each in ast.walk(part):
+                if isinstance(each, ast.Yield) and isinstance(each.value, ast.Tuple):
+                    yield from texts_in(each.value.elts[-1])
         for call in _calls(part):
             if _called(call.func) in names:
                 for each in (*call.args, *(given.value for given in call.keywords)):

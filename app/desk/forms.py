@@ -340,9 +340,11 @@ def lacking(form: Form, amount: Epsilon | None = None) -> Faults | None:
         return NONE
     wrong = []
     if amount is not None and not _is_again(form.text(AGAIN), amount):
-        wrong.append((AGAIN, f"type the amount a second time, in digits: {amount}"))
+        again = worded("type the amount a second time, in digits: %(amount)s", amount=amount)
+        wrong.append((AGAIN, again))
     if not form.text(CONFIRMED):
-        wrong.append((CONFIRMED, "tick the box if this is meant; nothing has been done yet"))
+        tick = worded("tick the box if this is meant; nothing has been done yet")
+        wrong.append((CONFIRMED, tick))
     return Faults(invalid_requests(wrong)) if wrong else None
 
 

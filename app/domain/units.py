@@ -145,7 +145,8 @@ class UnitSpec:
             if name not in kinds:
                 yield place, f'"{name}" is none of the columns'
             elif how in _NOT_OFFERED.get(kinds[name], ()):
-                yield place, f'"{how}" is not offered for {name}, a {kinds[name]}'
+                kind = kinds[name]
+                yield place, f'"{how}" is not offered for {name}, a {kind}'
         if self.counted >= kinds.keys():
             yield "unit.reduce", "one column at least must be of the file, and not a count of rows"
 

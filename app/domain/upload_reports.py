@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from mechanisms.words import worded
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadProgress:
@@ -56,21 +58,26 @@ class ColumnCounts:
     def warning(self) -> str | None:
         """Return what is probably wrong with the declaration, if anything is."""
         if self.like_thousands:
-            return (
-                f"every number with a point ({self.like_thousands} of them) has three digits after "
-                "it, as 12.345, and was read as a decimal; if points separate thousands, declare "
-                '"thousands": "." and "decimal": ","'
+            return worded(
+                "every number with a point (%(count)s of them) has three digits after it, as "
+                "12.345, and was read as a decimal; if points separate thousands, declare "
+                '"thousands": "." and "decimal": ","',
+                count=self.like_thousands,
             )
         clamped = self.clamped_low + self.clamped_high
         if 2 * clamped > self.values:
             sides = [("lower", self.clamped_low), ("upper", self.clamped_high)]
             bounds = " and ".join(name for name, count in sides if count)
-            return (
-                f"{clamped} of {self.values} values lie outside the bounds and were moved to the "
-                f"nearest; look at {bounds}, and at the column's unit"
-            )
+            return worded(
+                "%(count)s of %(all)s values lie outside the bounds and were moved to the nearest; "
+                "look at %(names)s, and at the column's unit",
+                count=clamped, all=self.values, names=bounds,
+            )  # fmt: skip
         if self.filled > self.values:
-            return f"{self.filled} cells were filled in, more than the {self.values} with a value"
+            return worded(
+                "%(count)s cells were filled in, more than the %(all)s with a value",
+                count=self.filled, all=self.values,
+            )  # fmt: skip
         return None
 
 

@@ -169,7 +169,7 @@ def case_of(number: int, forms: Sequence[tuple[Browsing, Sent]]) -> tuple[Browsi
     chance = random.Random(number)
     by_page: dict[str, list[tuple[Browsing, Sent]]] = {}
     for each in forms:
-        by_page.setdefault(_page_of(each[1]), []).append(each)
+        by_page.setdefault(page_of(each[1]), []).append(each)
     browsing, sent = chance.choice(by_page[chance.choice([*by_page])])
     pairs = [
         (name, chance.choice(SOUND[name]) if name in SOUND and chance.random() < 0.8 else value)
@@ -181,7 +181,7 @@ def case_of(number: int, forms: Sequence[tuple[Browsing, Sent]]) -> tuple[Browsi
     return browsing, sent
 
 
-def _page_of(sent: Sent) -> str:
+def page_of(sent: Sent) -> str:
     """Return what a form is for: its address without the things that it is about."""
     parts = sent.address.partition("?")[0].split("/")
     return " ".join((sent.method, *(part for part in parts if "_" not in part)))

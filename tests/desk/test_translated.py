@@ -2,13 +2,14 @@
 
 The pages are those that links lead to (:mod:`tests.desk.crawling`). A text is English where it has
 a word that English alone has. What stays so on purpose is listed here, with the reason. What people
-have written is theirs, and here it is in German.
+have written is theirs, and here it is in German. The same holds for pages that refuse a form.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -17,8 +18,9 @@ from lxml import html
 
 from tests.browser.furnished import furnish
 from tests.contract.service import ADMIN_KEY, Service, ask, running, settled, upload
-from tests.desk.browsing import Page, signed_in
+from tests.desk.browsing import Browsing, Page, signed_in
 from tests.desk.crawling import Crawl, routes
+from tests.desk.fuzzing import Sent, forms_of, page_of, send
 from tests.desk.test_every_number import COLUMNS, QUESTIONS, ROWS
 from tests.desk.test_languages import OTHERS
 
@@ -168,3 +170,58 @@ def test_english_is_found(service: Service) -> None:
         assert english_in(Page(answer))
     code = httpx.Response(200, text="<html><main><code>a list of names</code> Namen</main></html>")
     assert not english_in(Page(code))
+
+
+# Refusals
+
+_SPOILT = ("", "quatsch(", "-1")
+"""What all text fields of a form have: nothing, no name, number or expression, and too little."""
+_CODES = re.compile(r"'[^']*'|\b[a-z_]+(?:, [a-z_]+){3,}")
+"""Names of kinds and choices, as programs write them: quoted, or in a long list."""
+_MOST_PAGES = 3
+
+
+def forms_once(pages: Sequence[Page]) -> Iterator[tuple[Page, Sent]]:
+    """Yield each form of pages once, with each of its buttons; signing out has none to refuse."""
+    seen = set()
+    for page in pages:
+        for sent in forms_of(page):
+            names, last = frozenset(name for name, _ in sent.pairs), (*sent.pairs, None)[-2:]
+            form = (page_of(sent), dict(sent.pairs).get("statistic"), names, last)
+            if form not in seen and "lang" not in names and not sent.address.endswith("sign-out"):
+                seen.add(form)
+                yield page, sent
+
+
+def refused(chief: Browsing, page: Page, sent: Sent) -> Iterator[Page]:
+    """Yield the pages that refuse a form whose text fields are spoilt."""
+    texts = page.tree.xpath("//textarea | //input[not(@type) or @type='text' or @type='search']")
+    names = {each.get("name") for each in texts}
+    for spoilt in _SPOILT:
+        pairs = [(name, spoilt if name in names else value) for name, value in sent.pairs]
+        answer = send(chief, replace(sent, pairs=pairs, files=sent.files if spoilt else []))
+        assert answer.status_code < 500, sent.address
+        if answer.is_client_error and "html" in answer.headers["content-type"]:
+            yield Page(answer)
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_no_refusal_has_english(service: Service, starts: Sequence[str], language: str) -> None:
+    """Every form of the desk, sent empty and with values that no field takes."""
+    found: dict[str, set[str]] = {}
+    count = 0
+    with signed_in(service, ADMIN_KEY) as chief:
+        chief.open(f"/desk?lang={language}")
+        chief.client.headers["Accept-Language"] = language
+        opened = Crawl(chief, _MOST_PAGES).from_(starts).values()
+        pages = [chief.open(each) for each in starts if "/ask?" in each]  # one for each statistic
+        pages += [page for several in opened for _, page in several]
+        for page, sent in forms_once(pages):
+            for shown in refused(chief, page, sent):
+                count += 1
+                left = {each for each in english_in(shown) if _ENGLISH.search(_CODES.sub("", each))}
+                if left:
+                    found.setdefault(sent.address, set()).update(left)
+        chief.open("/desk?lang=en")
+    assert count > 100, "so many forms are refused at least"
+    assert not found, "\n".join(f"{address}: {sorted(left)}" for address, left in found.items())

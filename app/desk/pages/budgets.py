@@ -32,13 +32,14 @@ from app.services.people.keys import Caller
 from app.tidy.names import marked
 from app.web.requests.schemas import CapRequest, GrantRequest
 from mechanisms.privacy import Epsilon
+from mechanisms.words import worded
 
 router = router_of("budgets")
 
 _PAGE = 100
 _TOTAL = "total"
 """The field with the total that was shown before a grant is confirmed."""
-_TOTAL_CHANGED = (
+_TOTAL_CHANGED = worded(
     "the total has changed since you saw it: read this page again, and tick the box if the grant "
     "is still meant; nothing has been granted"
 )

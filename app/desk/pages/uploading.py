@@ -48,6 +48,7 @@ from app.uploads.drafting.drafts import Draft
 from app.web.requests.questions import made_of, request_in, spec_in
 from app.web.requests.uploads import SentForm, UploadLimits, VersionSpec, receive_form
 from app.web.state import AppState, waiting
+from mechanisms.words import worded
 
 _READ: ShownOnce[tuple[str, UploadReport]] = ShownOnce(seconds=30)
 """How a form's file was read: after a double click, the second answer shows it too."""
@@ -148,7 +149,7 @@ def show_readings(visitor: CuratorVisitor, state: State) -> Response:
 
 _MOST_EARLIER = 12
 _NOT_STORED = {"Cache-Control": "no-store"}
-_UNANSWERED = "is required: choose no, yes, or that you do not know"
+_UNANSWERED = worded("is required: choose no, yes, or that you do not know")
 
 
 @router.get("/datasets/new")

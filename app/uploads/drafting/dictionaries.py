@@ -161,10 +161,10 @@ def _variable(variable: Element) -> Described:
     else:
         kind = "integer" if variable.attributes.get("dcml", "") == "0" else "number"
         if kept:
-            notes.append(
+            notes.append(worded(
                 "some of its numbers have labels in the dictionary; where one stands for a missing "
                 "value, put it into `na`"
-            )
+            ))  # fmt: skip
     numbers = kind in ("number", "integer")
     return Described(
         type=kind,

@@ -28,6 +28,7 @@ from app.uploads.drafting.dictionaries import dictionary_in
 from app.uploads.drafting.samples import Described, Dictionary, DictionaryError, Sample, sample_of
 from app.uploads.spellings import bare_numbers
 from app.uploads.trouble import Limits, UnreadableError
+from mechanisms.words import worded
 
 MARKERS = (
     "NA", "N/A", "n/a", "N.A.", "n.a.", "n. a.", "n.d.", "<NA>", "NaN", "nan", "NaT", "NULL",
@@ -72,13 +73,13 @@ _SIGNS = r"[\p{Sc}%\s]*"
 _UNITS = ("€", "$", "£", "¥", "%")
 _MOSTLY, _FEW_OTHERS = 0.8, 5
 """A column is of numbers where this share of its cells are, and the rest are so few texts."""
-_OTHERS = (
+_OTHERS = worded(
     "a few of its cells are no numbers: put their texts into `na`, or set `unreadable` to missing"
 )
 _MOST_VALUES = 1_000
 _LONGEST_VALUE = 100
 _FEW_ROWS = 20
-_FREE = (
+_FREE = worded(
     "nearly each cell has a text of its own, as names, ids and free text have, so it is left out; "
     "declare it as a category where its values are a public list"
 )
@@ -178,7 +179,7 @@ def guessed(
         return _by_dtype(name, column)
     cells = present(column, codes)
     if not len(cells):
-        notes = ["no cell of it is filled in what was looked at"] if len(column) else []
+        notes = [worded("no cell of it is filled in what was looked at")] if len(column) else []
         return Guess(_by_name(name, unit), notes=notes)
     return _truth(name, cells) or _time(cells) or _number(name, cells, style) or _text(cells)
 
@@ -190,7 +191,7 @@ def _by_dtype(name: str, column: pl.Series) -> Guess:
     if kind.is_integer() and _CODED.fullmatch(name):
         return Guess("category")
     kind_of = next((kind_of for kind_of, fits in _DTYPES.items() if fits(kind)), None)
-    notes = [] if kind_of else ["its type in the file is none that can be declared"]
+    notes = [] if kind_of else [worded("its type in the file is none that can be declared")]
     return Guess(kind_of, notes=notes)
 
 
@@ -254,14 +255,19 @@ def _time(cells: pl.Series) -> Guess | None:
             other = _AMBIGUOUS.get(first.split(" ")[0])
             notes = []
             if other is not None and any(each.startswith(other) for each in fits):
-                notes.append(f"day and month are ambiguous: it is {first}, or {other}")
+                notes.append(worded(
+                    "day and month are ambiguous: it is %(first)s, or %(other)s",
+                    first=first, other=other,
+                ))  # fmt: skip
             plain = first == "%Y-%m-%d"
             return Guess(kind, {} if plain else {"format": first}, notes)
         several = [pair for pair in combinations(patterns, 2) if _divide(reads, pair, len(some))]
         if several:
-            notes = ["its cells have two formats"]
+            notes = [worded("its cells have two formats")]
             if len(several) > 1:
-                notes.append(f"which formats is ambiguous: they may be {' and '.join(several[1])}")
+                names = " and ".join(several[1])
+                said = worded("which formats is ambiguous: they may be %(names)s", names=names)
+                notes.append(said)
             return Guess(kind, {"format": list(several[0])}, notes)
     return None
 

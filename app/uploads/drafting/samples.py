@@ -37,6 +37,7 @@ from app.uploads.recognition import (
 )
 from app.uploads.trouble import Limits, UnreadableError
 from app.uploads.workbook import workbook_frame
+from mechanisms.words import worded
 
 SAMPLE_BYTES = 1 << 20
 """So much of a text file a draft looks at."""
@@ -261,10 +262,10 @@ def _column(
     category = len(kept) > 1 and measure != _SCALE
     notes = []
     if kept and not category:
-        notes.append(
+        notes.append(worded(
             "some of its values have labels in the file; where one stands for a missing value, put "
             "it into `na`"
-        )
+        ))  # fmt: skip
     return Described(
         type="category" if category else None,
         label=label,
