@@ -359,8 +359,8 @@ def _designed(
     statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, own: EpsilonShare, plan: Plan
 ) -> Plan:
     """Return the plan of weighted numbers, and of what their errors by the design need."""
-    if lacking := lacking_of(schema):
-        raise _refused(f"records may lack {lacking[0]}, by which the design says how they vary")
+    for name in lacking_of(schema):
+        raise _refused(f"records may lack {name}, by which the design says how they vary")
     sums = sums_of(statistic, schema)
     space = sums.space
     if space.dimension > MOST_SUMS:
