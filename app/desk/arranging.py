@@ -18,7 +18,7 @@ from starlette.requests import Request
 
 from app.desk.figures import Columns, Figure, Say, figure
 from app.domain.problems import Problem
-from app.tidy.keys import StoredTables, at, cells_in
+from app.tidy.keys import StoredTables, at, cells_in, with_tables
 from app.tidy.names import Labels, all_of, label, labels_of, marked, narrowed
 from app.tidy.pivots import FILES, Pivot, pivots_of
 from app.tidy.printed import Printed, printed
@@ -189,7 +189,8 @@ def numbers_of(
     tables = at(answer, ("value", "tables"))
     if isinstance(tables, list | StoredTables) and tables:
         chosen, browser = _chosen(tables, wanted, labels_of(columns))
-        rows = tuple(row for row in rows_of(_narrowed(answer, chosen)) if _is_in(row, browser))
+        one = with_tables(answer, slice(chosen, chosen + 1))
+        rows = tuple(row for row in rows_of(one) if _is_in(row, browser))
         drawn = tuple(row for row in rows if row.key.cell)
         more = sum(map(cells_in, tables)) - min(len(drawn), MOST_ROWS)
         wanted = replace(browser.arrangement, sort=wanted.sort)
@@ -290,15 +291,3 @@ def _is_in(row: Row, browser: Browser) -> bool:
     """Return whether a number is of the slice that is shown, or of no cell."""
     cell = row.key.cell
     return not cell or not browser.slice or str(cell.get(browser.slice)) == browser.value
-
-
-def _narrowed(answer: Mapping[str, Any], table: int) -> Mapping[str, Any]:
-    """Return an answer of many tables with one of them."""
-    noise = answer.get("noise")
-    only = None if noise is None else {name: _one(part, table) for name, part in noise.items()}
-    return {**answer, "value": _one(answer["value"], table), "noise": only}
-
-
-def _one(part: Any, table: int) -> Any:
-    tables = at(part, ("tables",))
-    return {**part, "tables": tables[table : table + 1]} if tables is not None else part

@@ -11,8 +11,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from numbers import Real
 from typing import Any, overload
+
+MOST_LINES = 100_000
+"""Cells in a file that is made at once, and lines of a page of cells."""
 
 Place = tuple[str | int, ...]
 """A path in an answer's ``value``: names of members, and positions in lists."""
@@ -306,6 +310,7 @@ class StoredTables(Sequence[Mapping[str, Any]]):
         while (found := content.find(_TABLE, self._starts[-1] + 1, self.end)) >= 0:
             self._starts.append(found)
         self._starts.append(self.end + 1)
+        self._last: tuple[int, StoredTable] | None = None
 
     def __len__(self) -> int:
         """Return the number of tables."""
@@ -320,7 +325,11 @@ class StoredTables(Sequence[Mapping[str, Any]]):
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
         at = range(len(self))[place]
-        return StoredTable(self._content[self._starts[at] : self._starts[at + 1] - 1])
+        # numbers are looked at one after another: their table is read once
+        if self._last is None or self._last[0] != at:
+            own = self._content[self._starts[at] : self._starts[at + 1] - 1]
+            self._last = at, StoredTable(own)
+        return self._last[1]
 
 
 _TABLE = b'{"columns":['
@@ -345,6 +354,34 @@ def read_answer(content: bytes) -> dict[str, Any]:
     for path, tables in zip(_LISTS, lists, strict=True):
         at(answer, path)["tables"] = tables
     return answer
+
+
+def with_tables(answer: Mapping[str, Any], taken: slice) -> Mapping[str, Any]:
+    """Return an answer of many tables with some of them."""
+    noise = answer.get("noise")
+    only = None if noise is None else {name: _some(part, taken) for name, part in noise.items()}
+    return {**answer, "value": _some(answer["value"], taken), "noise": only}
+
+
+def _some(part: Any, taken: slice) -> Any:
+    tables = at(part, ("tables",))
+    return {**part, "tables": tables[taken]} if tables is not None else part
+
+
+def first_tables(answer: Mapping[str, Any], cells: int) -> Mapping[str, Any]:
+    """Return an answer; of many stored tables with the first, of so many cells or a few more."""
+    tables = at(answer, ("value", "tables"))
+    if not isinstance(tables, StoredTables):
+        return answer
+    ends = accumulate(map(cells_in, tables))
+    taken = next((place for place, end in enumerate(ends, 1) if end >= cells), len(tables))
+    return with_tables(answer, slice(taken))
+
+
+def is_long(answer: Mapping[str, Any]) -> bool:
+    """Return whether an answer has so many cells that a file of them is made page by page."""
+    tables = at(answer, ("value", "tables"))
+    return isinstance(tables, StoredTables) and sum(map(cells_in, tables)) > MOST_LINES
 
 
 def cells_in(table: Mapping[str, Any]) -> int:

@@ -53,7 +53,7 @@ _INT64 = (1 << 63) - 1
 _MS_PER_MODEL = 5.0
 _MS_PER_VALUE = 6e-4  # measured; with its place in a file
 _MS_PER_MOVED = 3e-4  # of a row and a table
-_MOST_MS_MOVED = 4000.0  # after as many looks as are made
+_MOST_MS_MOVED = 2000.0  # after as many looks as are made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

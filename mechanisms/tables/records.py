@@ -85,8 +85,8 @@ MOST_ROUNDS = 40
 LEAST_GAIN = 32
 FEWEST_RECORDS_FITTED = 1 << 13
 MOST_RECORDS_FITTED = 1 << 16
-MOST_LOOKS = 1 << 30
-"""Cells that are looked at while given records are moved: some seconds."""
+MOST_LOOKS = 1 << 29
+"""Cells that are looked at while given records are moved: two or three seconds."""
 MOST_RECORDS = 1 << 32
 """A noisy number of records is cut off here, far above what is stored."""
 

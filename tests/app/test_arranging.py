@@ -13,7 +13,7 @@ import pytest
 from app.desk.arranging import Arrangement, numbers_of, pivot_file
 from app.domain.problems import Problem
 from app.services.releases.cells import Cut, page_of, taken_of
-from app.tidy.keys import StoredTables, at, cells_in, read_answer
+from app.tidy.keys import StoredTables, at, cells_in, first_tables, is_long, read_answer
 from app.tidy.rows import rows_of
 
 NAMES = ("a", "b", "c", "d")
@@ -71,6 +71,24 @@ def test_a_stored_answer_is_read_table_by_table() -> None:
     assert dict(broken[1]) == whole["value"]["tables"][1]
     with pytest.raises(json.JSONDecodeError):
         dict(broken[0])
+
+
+def test_numbers_in_order_read_each_table_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million cells take time in proportion to their number; a few are read without the rest."""
+    found, read = read_answer(stored()), []
+    loads = json.loads
+    monkeypatch.setattr("app.tidy.keys.json.loads", lambda text: read.append(text) or loads(text))
+    everything = rows_of(found)
+    cells = [text for text in read if b'"cells"' in text or b'"count"' in text]
+    assert len(cells) == 3 * 6
+    read.clear()
+    some = rows_of(first_tables(found, 5))
+    own = [row for row in some if row.key.cell]
+    assert len(own) == 8
+    assert own == [row for row in everything if row.key.cell][:8]
+    assert not is_long(found)
+    monkeypatch.setattr("app.tidy.keys.MOST_LINES", 23)
+    assert is_long(found)
 
 
 def test_an_answer_of_groups_or_of_no_tables_is_read_as_a_whole() -> None:

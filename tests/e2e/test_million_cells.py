@@ -135,6 +135,27 @@ def lines_of(client: httpx.Client, release: str) -> list[bytes]:
     return found
 
 
+def require_public(
+    server: LiveServer, client: httpx.Client, dataset: str, release: str, watched: Watched
+) -> None:
+    """Publish it: its page takes no longer than a small one's, and the file has all cells."""
+    published = client.post(
+        f"/v1/releases/{release}/publication", json={"reason": "for all"}, headers={"If-Match": "*"}
+    )
+    assert published.status_code == 201, published.text[:300]
+    with httpx.Client(base_url=f"{server.url}/public", verify=False, timeout=280) as everyone:
+        with watched.within(PAGE_S):
+            page = everyone.get(f"/releases/{release}?rows=c50&across=c77")
+        assert page.status_code == 200
+        assert len(page.content) < PAGE_BYTES
+        with watched.within(RELEASE_S):
+            file = everyone.get(f"/releases/{release}.csv")
+        assert file.content.count(b"\n") == CELLS + 1
+        with watched.within(PAGE_S):
+            catalogue = everyone.get(f"/datasets/{dataset}/croissant.json").json()
+        assert catalogue["distribution"] == []
+
+
 @contextmanager
 def desk_of(server: LiveServer) -> Iterator[httpx.Client]:
     """Sign in at the desk."""
@@ -166,6 +187,7 @@ def test_a_million_cells_are_released_read_and_shown(tmp_path: Path) -> None:
                     for ending in ("csv", "xlsx")
                 ]
             lines = lines_of(client, release)
+            require_public(server, client, dataset, release, watched)
             memory = watched.bytes
     require_agreement(value)
     cells = [(place, cell) for place, t in enumerate(value["tables"]) for cell in t["cells"]]

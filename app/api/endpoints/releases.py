@@ -38,9 +38,10 @@ from app.api.dependencies import (
     untimed,
 )
 from app.services.plans.answers import state_called
-from app.services.releases.cells import MOST_LINES, Cut, Lines
+from app.services.releases.cells import Cut, Lines
 from app.services.releases.synthetic import MOST_SEED, Format, Wanted
 from app.services.scripts import Language
+from app.tidy.keys import MOST_LINES
 from app.web.anonymous import base_of, names
 from app.web.requests.questions import (
     DerivationRequest,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from app.api.answers.paging import Paging, encode_cursor
 from app.api.dependencies import Id, IdFilter, State
@@ -20,7 +20,7 @@ from app.services.publishing.citations import FORMS
 from app.services.publishing.linked_data import EXPORTS, atom, back
 from app.services.publishing.linked_data import FORMS as KINDS
 from app.services.publishing.publications import Published, wanted
-from app.web.anonymous import OpenRoute, base_of, public_answer
+from app.web.anonymous import KEPT, OpenRoute, base_of, public_answer
 
 router = APIRouter(include_in_schema=False, route_class=OpenRoute)
 
@@ -87,6 +87,10 @@ def _shown(request: Request, state: State, release: str, ending: str) -> Respons
         raise Problem("not-found")
     published = state.services.publications.find(release)
     base = base_of(request, state.settings.public_url)
+    if ending == "csv" and published.is_long:
+        lines = state.services.cells.lines(published.release, "csv", person="")
+        headers = {"Cache-Control": KEPT, "Link": back(published, base)}
+        return StreamingResponse(lines, media_type=_TYPES[ending], headers=headers)
     if ending == "json":
         content = state.services.public_documents.document(published)
     else:

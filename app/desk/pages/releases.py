@@ -34,11 +34,10 @@ from app.services.plans.answers import answer_of, etag_of, heading_of, state_cal
 from app.services.plans.wording import asked_in_full
 from app.services.publishing.published import changes_at_most, columns_of, loss_of
 from app.services.releases.cells import MEDIA_TYPES as CELLS
-from app.services.releases.cells import MOST_LINES
 from app.services.releases.public_moments import tidy_csv
 from app.services.releases.synthetic import MEDIA_TYPES, Wanted
 from app.services.scripts import Language
-from app.tidy.keys import StoredTables, cells_in, read_answer
+from app.tidy.keys import is_long, read_answer
 from app.tidy.names import Phrase, marked, words
 from app.tidy.office import WORD
 from app.tidy.printed import Printed, printed_any
@@ -194,8 +193,7 @@ async def download_csv(visitor: Visitor, state: State, release: str) -> Response
     if not answer["value"]:
         raise Problem("not-found")
     state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
-    tables = answer["value"].get("tables", ())
-    if isinstance(tables, StoredTables) and sum(map(cells_in, tables)) > MOST_LINES:
+    if is_long(answer):
         lines = state.services.cells.whole(release, "csv", caller=visitor)
         headers = _headers(f"{answer['id']}.csv")
         return StreamingResponse(lines, media_type=CELLS["csv"], headers=headers)

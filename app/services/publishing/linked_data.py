@@ -238,7 +238,7 @@ def schema_org(published: Published, base: str) -> Json:
         "isAccessibleForFree": True,
         "includedInDataCatalog": {"@type": "DataCatalog", "url": f"{base}/public"},
         "measurementTechnique": published.answer["guarantee"]["theorem"],
-        "variableMeasured": [_variable(row) for row in published.rows[:_MOST_VARIABLES]],
+        "variableMeasured": [_variable(row) for row in published.first_rows[:_MOST_VARIABLES]],
         "distribution": [
             {"@type": "DataDownload", "encodingFormat": kind, "contentUrl": f"{address}.{end}"}
             for end, kind in (("csv", "text/csv"), ("json", "application/json"))
@@ -285,7 +285,12 @@ def datacite(facts: DatasetFacts, items: Sequence[Published], base: str) -> Json
 
 
 def croissant(facts: DatasetFacts, items: Sequence[Published], base: str) -> Json:
-    """Return a data set's public releases in the Croissant format 1.0: a table for each."""
+    """Return a data set's public releases in the Croissant format 1.0: a table for each.
+
+    A file has its size and its hash there. So releases of very many cells are left out, whose files
+    are made page by page.
+    """
+    described = [item for item in items if not item.is_long]
     return {
         "@context": _CROISSANT,
         "@type": "sc:Dataset",
@@ -299,8 +304,8 @@ def croissant(facts: DatasetFacts, items: Sequence[Published], base: str) -> Jso
         "citeAs": f"{_name(facts)}, Release Desk, {base}/public?dataset={facts.id}",
         "creator": _US,
         "publisher": _US,
-        "distribution": [_file(item, base) for item in items],
-        "recordSet": [_records(item) for item in items],
+        "distribution": [_file(item, base) for item in described],
+        "recordSet": [_records(item) for item in described],
     }
 
 

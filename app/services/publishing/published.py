@@ -34,7 +34,7 @@ from app.services.releases.receipts import Receipts
 from app.services.transparency.log import EntryProof, LogService
 from app.store import ReleaseRecord
 from app.store.publishing import PublicationRecord
-from app.tidy.keys import read_answer
+from app.tidy.keys import first_tables, is_long, read_answer
 from app.tidy.names import Labels, Phrase, joined, labels_of, marked, said_of, words
 from app.tidy.rows import Row, rows_of
 from mechanisms.accounting import epsilon_of, units
@@ -45,6 +45,7 @@ from mechanisms.words import worded
 
 _TOLD = ("type", "lower", "upper", "values", "labels", "label", "unit_of_measure", "expr")
 """What is shown of a column; how cells were read is of no use to a reader."""
+_FIRST_CELLS = 1_000
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -90,6 +91,16 @@ class Published:
     def rows(self) -> tuple[Row, ...]:
         """Return its numbers."""
         return rows_of(self.answer)
+
+    @cached_property
+    def first_rows(self) -> tuple[Row, ...]:
+        """Return its numbers; of many tables those of the first ones alone."""
+        return rows_of(first_tables(self.answer, _FIRST_CELLS))
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether a file of its numbers is made page by page."""
+        return is_long(self.answer)
 
     @property
     def labels(self) -> Labels:
@@ -287,7 +298,7 @@ _CHANGES = {
 def meaning(published: Published) -> tuple[str, ...]:
     """Return what the numbers say and what they do not, a sentence or two each."""
     sentences = [*published.about_records, _NOISY]
-    if any(row.noise is not None for row in published.rows):
+    if any(row.noise is not None for row in published.first_rows):
         sentences.append(
             worded(
                 "A noise interval says where a number would have been without the noise: it holds "
@@ -302,7 +313,7 @@ def meaning(published: Published) -> tuple[str, ...]:
                 "would reveal something about the data."
             )
         )
-    if any(row.confidence is not None for row in published.rows):
+    if any(row.confidence is not None for row in published.first_rows):
         sentences.append(
             worded(
                 "A confidence interval says where the number of the whole population is, sampling "

@@ -22,7 +22,7 @@ from app.services.plans.questions import read_question
 from app.services.releases.derivations import answer_of_stored
 from app.services.releases.releases import ReleaseService
 from app.store import ReleaseRecord
-from app.tidy.keys import at, cells_in
+from app.tidy.keys import MOST_LINES, at, cells_in
 from app.tidy.names import grouping
 from app.tidy.pivots import csv_text
 from app.tidy.rows import Row, rows_of
@@ -31,7 +31,6 @@ from mechanisms.statistics.tables import MarginStatistic
 Lines = Literal["jsonl", "csv"]
 
 MEDIA_TYPES: Mapping[Lines, str] = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
-MOST_LINES = 100_000
 _ONLY_TABLES = "only a release of tables or of groups has cells; others are read as a whole"
 _MS_PER_BYTE = 2e-5  # measured; of an answer that is read
 _MS_PER_LINE = 5e-3
@@ -81,6 +80,9 @@ class CellService:
             release has no result, is not of tables or groups, or has no such table; ``busy``.
         """
         record = await self._releases.get(release, caller=caller)
+        return await self._page(record, cut, caller.person)
+
+    async def _page(self, record: ReleaseRecord, cut: Cut, person: str) -> CellPage:
         statistic = read_question(record.request).statistic
         by: Sequence[object] = getattr(statistic, "by", ())
         if not (isinstance(statistic, MarginStatistic) or by):
@@ -91,7 +93,7 @@ class CellService:
                 page_of_groups,
                 record,
                 cut,
-                person=caller.person,
+                person=person,
                 expected_ms=read_ms + _MS_PER_LINE * cut.limit,
             )
         # other tables stay where they are: a calculating process gets those of the page alone
@@ -100,7 +102,7 @@ class CellService:
             page_of,
             taken,
             cut,
-            person=caller.person,
+            person=person,
             expected_ms=_MS_PER_LINE * (taken.cells + cut.limit),
         )
 
@@ -112,9 +114,23 @@ class CellService:
         Problem
             As :meth:`page`.
         """
+        record = await self._releases.get(release, caller=caller)
+        async for each in self.lines(record, form, person=caller.person):
+            yield each
+
+    async def lines(
+        self, record: ReleaseRecord, form: Lines, *, person: str
+    ) -> AsyncIterator[bytes]:
+        """Yield all cells of a release that a person may see; of what is public ``""`` is everyone.
+
+        Raises
+        ------
+        Problem
+            As :meth:`page`.
+        """
         cut: Cut | None = Cut(format=form, table=None, after=0, limit=MOST_LINES)
         while cut is not None:
-            found = await self.page(release, cut, caller=caller)
+            found = await self._page(record, cut, person)
             named = form == "csv" and cut.after > 0
             yield found.content.partition(b"\n")[2] if named else found.content
             cut = found.next
