@@ -52,6 +52,8 @@ _PLACE = re.compile(r"%\((\w+)\)s")
 _END = re.compile(r"(?<=[.:;?!]) | (?=\((?:did you mean|at character) )")
 """Where a sentence ends, or a refusal without what is added to it (:mod:`mechanisms.words`)."""
 _LONGEST_TEXT = 2_000
+_LONGEST_VALUE = 400
+"""Letters of a value that is read as sentences, too: a longer one is no text of ours."""
 _MOST_JOINED = 12
 """Sentences, or what looks like some, that one text may be: a value in it may have a full stop."""
 _MOST_ENDS = 60
@@ -206,31 +208,19 @@ def _as_it_is(sentence: str, language: str) -> tuple[str, int, int] | None:
     if whole is not None:
         return whole, len(sentence), 0
     patterns = _patterns(language)
-    for letters, parts, pattern, text in patterns.get(_first_word(sentence), patterns[""]):
-        if _has(sentence, parts) and (fits := pattern.fullmatch(sentence)) is not None:
-            values = fits.groupdict()
-            own = {name: _of(name, each, language) for name, each in values.items()}
-            return text % own, letters, sum(". " in each for each in values.values())
+    for each in patterns.get(_first_word(sentence), patterns[""]):
+        values = each.values_in(sentence)
+        if values is not None:
+            own = {name: _of(name, value, language) for name, value in values.items()}
+            return each.said % own, each.letters, sum(". " in value for value in values.values())
     return None
-
-
-def _has(sentence: str, parts: Sequence[str]) -> bool:
-    """Return whether a sentence has the parts of a text in order: cheap, and most have not."""
-    if not (sentence.startswith(parts[0]) and sentence.endswith(parts[-1])):
-        return False
-    at = 0
-    for part in parts:
-        if (at := sentence.find(part, at)) < 0:
-            return False
-        at += len(part)
-    return True
 
 
 def _of(name: str, value: str, language: str) -> str:
     """Return a value as a language writes it: a text, a number, or a list of names or texts."""
     if isinstance(value, Phrase):
         return translated(value, language)
-    if name in _SAID:
+    if name in _SAID and len(value) <= _LONGEST_VALUE:
         return local_number(" ".join(part.text for part in localized(value, language)), language)
     if name not in _LISTED:
         return local_number(value, language)
@@ -259,12 +249,34 @@ _SAID = frozenset({
 
 
 class _Pattern(NamedTuple):
-    """What finds a text with places: its letters, the parts between places, and how it is said."""
+    """What finds a text with places: its letters, its parts and the places between, its words."""
 
     letters: int
     parts: Sequence[str]
-    pattern: re.Pattern[str]
+    places: Sequence[str]
     said: str
+
+    def values_in(self, sentence: str) -> dict[str, str] | None:
+        """Return the values of a sentence that has the parts in order; None if it has not.
+
+        Each value is as short as can be, and of at least a letter. So a sentence is read once, and
+        the time does not depend on what somebody has written into it.
+        """
+        first, *between, last = self.parts
+        if not (sentence.startswith(first) and sentence.endswith(last)):
+            return None
+        found: dict[str, str] = {}
+        at, ends = len(first), len(sentence) - len(last)
+        for place, part in zip(self.places, (*between, None), strict=True):
+            end = ends if part is None else sentence.find(part, at + 1, ends)
+            if not at < end:
+                return None
+            value = sentence[at:end]
+            # at the beginning a value with a full stop would be the sentence before
+            if found.setdefault(place, value) != value or (not at and ". " in value):
+                return None
+            at = end + len(part or "")
+        return found
 
 
 @cache
@@ -296,18 +308,8 @@ def _pattern_of(text: str, said: str) -> _Pattern | None:
     letters = len("".join(parts[::2]))
     if len(parts) == 1 or (letters < _FEWEST_LETTERS and not text.endswith(".")):
         return None
-    seen: set[str] = set()
-    written = ""
-    for at, part in enumerate(parts):
-        if not at % 2:
-            written += re.escape(part.replace("%%", "%"))
-        else:
-            # At the beginning a value with a full stop would be the sentence before.
-            value = ".+?" if at > 1 or parts[0] else r"(?:(?!\. ).)+?"
-            written += f"(?P={part})" if part in seen else f"(?P<{part}>{value})"
-            seen.add(part)
     between = tuple(part.replace("%%", "%") for part in parts[::2])
-    return _Pattern(letters, between, re.compile(written, re.DOTALL), said)
+    return _Pattern(letters, between, parts[1::2], said)
 
 
 def local_number(text: str, language: str) -> str:

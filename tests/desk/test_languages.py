@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache
@@ -55,6 +56,7 @@ from tests.contract.service import ADMIN_KEY, Service, ask, make_key, settled, u
 from tests.desk.browsing import Browsing, Page, signed_in, signed_out
 from tests.desk.test_public import INVENTED, publish
 from tests.said import of_mechanisms, of_refusals
+from tests.speed import in_time
 from tests.tiers import in_one
 
 APP = Path(app.__file__).parent
@@ -170,6 +172,17 @@ def catalogue_of(language: str) -> Catalog:
 @cache
 def translations(language: str) -> Mapping[str, str]:
     return {str(each.id): str(each.string) for each in catalogue_of(language) if each.id}
+
+
+def test_no_text_of_a_person_takes_long_to_read() -> None:
+    """Names and conditions are in sentences, and may have been written to keep a page busy."""
+    texts = (re.split(r"%\(\w+\)s", text) for text in translations("de"))
+    for first, *parts in sorted(texts, key=len)[-40:]:
+        for between in (" ", ". a "):
+            text = (first + between.join(parts[:-1]) * 200)[:1_999] + "!"
+            begin_s = time.process_time()
+            localized(text, "de")
+            assert in_time(time.process_time() - begin_s, 0.6), text[:100]
 
 
 # Catalogues
