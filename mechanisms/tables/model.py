@@ -34,13 +34,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import pairwise
+from itertools import combinations, pairwise
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mechanisms.exact.floats import Integers
+from mechanisms.exact.fractions import once
 from mechanisms.tables.records import scrambled
 from mechanisms.tables.residuals import summed
 from mechanisms.tables.workload import ColumnSet, Workload
@@ -69,7 +70,7 @@ class Link:
         return tuple(sorted((*self.given, self.column)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GraphicalModel:
     """Columns in an order in which each depends on earlier ones alone.
 
@@ -92,7 +93,16 @@ class GraphicalModel:
 
     def knows(self, columns: ColumnSet) -> bool:
         """Return whether the model has a margin as it was given: whether a clique holds it."""
-        return any(set(columns) <= set(link.clique) for link in self.links)
+        return columns in self._known
+
+    @once
+    def _known(self) -> frozenset[ColumnSet]:
+        return frozenset(
+            part
+            for link in self.links
+            for order in range(len(link.clique) + 1)
+            for part in combinations(link.clique, order)
+        )
 
     def draw(self, rows: int, seed: int) -> Integers:
         """Return the cell of each record in each column, shape (rows, columns).

@@ -7,7 +7,7 @@ empty set's margin is the number of records. ``N_A`` is the product of the n_i o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -22,7 +22,7 @@ MOST_COLUMNS = 100
 MOST_CELLS = 10**6
 """Over all margins that are wanted: an answer of some tens of megabytes."""
 
-_ROWS_AT_ONCE = 1 << 14  # one-hot rows of a block, as floats, fit in memory next to much else
+_ROWS_AT_ONCE = 1 << 14  # a block's columns stay near the processor while their pairs are counted
 
 ColumnSet = tuple[int, ...]
 Counts = NDArray[Any]
@@ -153,22 +153,16 @@ def count_margins(
 
     Notes
     -----
-    All pairs are one product of matrices of whole numbers. Floats hold their sums exactly, whatever
-    the order of additions: a block has fewer than 2**24 records, and masses add up to less than
-    2**53.
+    Where records have masses the sums are floats that hold whole numbers below 2**53 exactly,
+    whatever the order of additions.
     """
     wanted = workload.maximal()
     counts = {each: np.zeros(workload.shape(each), dtype=np.int64) for each in wanted}
-    pairs = [each for each in wanted if len(each) == 2]
-    together = len(pairs) > len(workload.sizes)
     for start in range(0, len(codes), _ROWS_AT_ONCE):
-        block = codes[start : start + _ROWS_AT_ONCE]
+        block = np.array(codes[start : start + _ROWS_AT_ONCE].T, dtype=np.int64, order="C")
         own = None if masses is None else masses[start : start + _ROWS_AT_ONCE]
-        if together:
-            _add_pairs(counts, pairs, block, own, workload.sizes)
         for each in wanted:
-            if len(each) != 2 or not together:
-                counts[each] += _counted(block, each, own, workload)
+            counts[each] += _counted(block, each, own, workload)
     return counts
 
 
@@ -176,27 +170,8 @@ def _counted(
     block: NDArray[Any], columns: ColumnSet, masses: Integers | None, workload: Workload
 ) -> Integers:
     shape = workload.shape(columns)
-    cell = np.zeros(len(block), dtype=np.int64)
-    for column, size in zip(columns, shape, strict=True):
-        cell = cell * size + block[:, column]
+    cell = np.zeros(block.shape[1], dtype=np.int64)
+    for place, (column, size) in enumerate(zip(columns, shape, strict=True)):
+        cell = cell * size + block[column] if place else block[column]
     found = np.bincount(cell, weights=masses, minlength=prod(shape))
     return found.astype(np.int64).reshape(shape)
-
-
-def _add_pairs(
-    counts: Mapping[ColumnSet, Integers],
-    pairs: Iterable[ColumnSet],
-    block: NDArray[Any],
-    masses: Integers | None,
-    sizes: Sequence[int],
-) -> None:
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    kind = np.float32 if masses is None else np.float64
-    shown = np.zeros((len(block), int(starts[-1])), dtype=kind)
-    for column in range(len(sizes)):
-        shown[np.arange(len(block)), starts[column] + block[:, column]] = 1
-    weighed = shown if masses is None else shown * masses[:, None]
-    joint = (shown.T @ weighed).astype(np.int64)
-    for i, j in pairs:
-        part = joint[starts[i] : starts[i + 1], starts[j] : starts[j + 1]]
-        np.add(counts[i, j], part, out=counts[i, j])
