@@ -624,7 +624,7 @@ def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> 
             return replace(plan, statistic=statistic, parameters=ReadOff(plan.parameters))
         if entry is None:
             kinds = ", ".join(cls.__dataclass_fields__["kind"].default for cls in table)  # type: ignore[attr-defined]
-            raise InvalidStatisticError(f"{mechanism} gives only {kinds}", field_name="mechanism")
+            raise InvalidStatisticError(f"{mechanism} releases only {kinds}", field_name="mechanism")
         require_valid(statistic, schema, mechanism, norm)
         return entry(statistic, schema, epsilon, norm)
 
@@ -662,8 +662,11 @@ def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: st
         raise ValueError("a mechanism is planned for people of one row")
     norms = statistic.mechanisms[mechanism]
     if norm not in ("auto", *norms):
-        name, names = f"{statistic.kind} by {mechanism}", ", ".join(norms) or "auto"
-        raise InvalidStatisticError(f"{name} has the norm {names}", field_name="norm")
+        kind, names = f"{statistic.kind} by {mechanism}", ", ".join(norms)
+        raise InvalidStatisticError(
+            f"{kind} offers the norms {names}" if norms else f"{kind} has no norm to choose",
+            field_name="norm",
+        )
     statistic.check(schema)
 
 
