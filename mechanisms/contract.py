@@ -617,14 +617,13 @@ def by_statistic(mechanism: str, table: Mapping[type[Statistic], Calibrate]) -> 
 
     def calibrate(statistic: Statistic, schema: Schema, epsilon: PrivacyLoss, norm: str, /) -> Plan:
         entry = table.get(type(statistic))
-        drawn = None if entry is not None else statistic.drawn_by()
-        if drawn is not None:
+        if entry is None and (drawn := statistic.drawn_by()) is not None:
             require_valid(statistic, schema, mechanism, norm)
             plan = calibrate(drawn, schema, epsilon, norm)
             return replace(plan, statistic=statistic, parameters=ReadOff(plan.parameters))
         if entry is None:
             kinds = ", ".join(cls.__dataclass_fields__["kind"].default for cls in table)  # type: ignore[attr-defined]
-            raise InvalidStatisticError(f"{mechanism} releases only {kinds}", field_name="mechanism")
+            raise InvalidStatisticError(f"{mechanism} draws only {kinds}", field_name="mechanism")
         require_valid(statistic, schema, mechanism, norm)
         return entry(statistic, schema, epsilon, norm)
 
@@ -663,10 +662,8 @@ def require_valid(statistic: Statistic, schema: Schema, mechanism: str, norm: st
     norms = statistic.mechanisms[mechanism]
     if norm not in ("auto", *norms):
         kind, names = f"{statistic.kind} by {mechanism}", ", ".join(norms)
-        raise InvalidStatisticError(
-            f"{kind} offers the norms {names}" if norms else f"{kind} has no norm to choose",
-            field_name="norm",
-        )
+        said = f"{kind} offers the norms {names}" if norms else f"{kind} has no norm to choose"
+        raise InvalidStatisticError(said, field_name="norm")
     statistic.check(schema)
 
 

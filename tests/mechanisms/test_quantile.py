@@ -445,7 +445,7 @@ def test_kng_dispatches_on_the_statistic() -> None:
     schema = schema_for(REPLACE, 3)
     line = LinearRegression(target="x", features=("yes",))
     assert kng.calibrate(line, schema, Epsilon.parse("1"), "auto").mechanism == "kng"
-    with pytest.raises(InvalidStatisticError, match="kng releases"):
+    with pytest.raises(InvalidStatisticError, match="kng draws only"):
         kng.calibrate(Count(), schema, Epsilon.parse("1"), "auto")
 
 
