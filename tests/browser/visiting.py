@@ -16,7 +16,7 @@ _PATIENCE_MS = 1000 * PATIENCE_S
 expect.set_options(timeout=_PATIENCE_MS)
 _LOUD = ("warning", "error")
 _FOCUSED = "element => element === document.activeElement"
-_MOST_TABS = 120
+_MOST_TABS = 200
 _FAULTS = "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
 """What the checker finds wrong. What it finds right is much more, and would be sent as well."""
 _SESSIONS: dict[tuple[str, str | None, bool], Any] = {}

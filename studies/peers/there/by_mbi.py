@@ -62,7 +62,8 @@ def make(statistic: str, data: dict[str, list[float]], settings: dict[str, Any])
                 return released(settings["amount"] * (1 - _LESS * tried))
             except dp.OpenDPException as error:
                 if "insufficient budget" not in str(error):
-                    raise
+                    # AIM of few columns searches for a scale and tries a negative one
+                    raise ValueError("OpenDP failed") from error
         raise ValueError("OpenDP refused every amount")
 
     def rows() -> list[float]:
