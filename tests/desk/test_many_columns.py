@@ -152,7 +152,7 @@ def test_people_bounds_and_derived_columns_are_copied_too(
 ) -> None:
     earlier = upload(
         admin, name=f"panel {uuid4()}", adjacency="add_remove", max_rows=500,
-        rows="who,age\n" + "".join(f"p{n // 2},{n}\n" for n in range(60)),
+        rows="who,age\n" + "".join(f"panel{n // 2},{60 + n}\n" for n in range(60)),
         columns={"age": {"type": "integer", "lower": 0, "upper": 120}},
         unit={"column": "who", "max_rows": 2}, derive={"half": "age / 2"},
     )  # fmt: skip

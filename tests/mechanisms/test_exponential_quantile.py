@@ -264,5 +264,5 @@ def test_norms_and_foreign_statistics_are_refused() -> None:
         calibrate(
             Quantile(column="x", levels=(0.5,)), schema, one, mechanism="exponential", norm="l1"
         )
-    with pytest.raises(InvalidStatisticError, match="exponential releases"):
+    with pytest.raises(InvalidStatisticError, match="exponential draws only"):
         exponential.calibrate(Count(), schema, one, "auto")
