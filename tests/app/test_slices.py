@@ -119,6 +119,8 @@ def test_what_is_due_is_judged_before_a_charge(ledger: Ledger, clock: Clock) -> 
         # balances are shown without it before anything is written
         assert r.accounts.balance(ledger.account) == Balance(1001, 1001, 0)
         assert r.accounts.due() == (ledger.account,)
+        own = Balance(1001, 1001, 0)
+        assert r.accounts.balances({ledger.account}) == {ledger.account: own}
     with pytest.raises(Problem, match="budget-exceeded"):
         ledger.debit("b")
     grant(ledger, 7, until=None)
