@@ -153,7 +153,11 @@ def test_the_client_prints_it_as_journals_do(
     ]  # fmt: skip
     first = next(row for row in found.rows() if row["statistic"] == "mean")
     assert (first["region"], first["term"]) == ("north", "income")
-    assert first["confidence_low"] <= first["value"] <= first["confidence_high"]
+    # one draw in some hundreds is clamped to a bound, and cannot be said
+    if first["value"] is None:
+        assert first["note"]
+    else:
+        assert first["confidence_low"] <= first["value"] <= first["confidence_high"]
     lines = mean.to_table("markdown").splitlines()
     assert lines[0] == "| Number | Value | 95% noise interval |"
     assert cells_of(mean.to_word())[1][0] == lines[2].split("|")[1].strip()
