@@ -56,6 +56,9 @@ def test_the_page_shows_both_and_what_is_not_known(chief: Browsing, release: str
     assert "age given owner" in text or "owner given age" in text
     first = chief.open(f"/desk/releases/{release}/synthetic").text
     assert "sex × owner: released and synthetic" in first
+    assert " 0.00" in first
+    assert "+0.00" not in first
+    assert "-0.00" not in first
 
 
 def test_what_is_not_there_or_too_much_is_refused(
