@@ -92,7 +92,7 @@ MOST_RECORDS = 1 << 32
 
 _CLOSE = 4  # share of the noise at which a fit is close enough
 _PER_ERROR = 64
-_MOST_LOOKS = 1 << 28  # of a round: some seconds
+_MOST_LOOKS_OF_A_ROUND = 1 << 28  # some seconds
 _MISPLACED = 500  # one record in so many
 _AT_ONCE = 512  # records that move together: more take more rounds, fewer more time
 _SHARE_BITS = 24
@@ -351,7 +351,7 @@ def _records(
     most = round(_PER_ERROR / share) if share else MOST_RECORDS_FITTED
     # a round looks at every cell that a record could be in: bounded, as time is
     looks = sum(workload.sizes[i] for B in wanted for i in B)
-    most = min(most, MOST_RECORDS_FITTED, _MOST_LOOKS // looks)
+    most = min(most, MOST_RECORDS_FITTED, _MOST_LOOKS_OF_A_ROUND // looks)
     return min(people, max(FEWEST_RECORDS_FITTED, most))
 
 

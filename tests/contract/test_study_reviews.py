@@ -418,12 +418,12 @@ def test_an_answer_gives_the_turn_back_with_the_plan_as_it_is(people: People, da
     after = people.rita.get(path + plan).json()
     assert (after["status"], after["turn"]) == ("awaiting_review", 2)
     assert (after["questions"], after["charge"]) == (before["questions"], before["charge"])
-    (told,) = [
+    (notice,) = [
         each
         for each in people.rita.get("/v1/inbox").json()["items"]
         if each["study_plan"] == plan and each["event"] == "answered"
     ]
-    assert told["why"] == "Table 2, and no other"
+    assert notice["why"] == "Table 2, and no other"
     kept = people.ann.get(f"{path}{plan}/revisions").json()["items"]
     assert [len(each["differences"]) for each in kept] == [0, 0]
     assert_problem(decide(people.rita, plan, tag=stale), 412, "precondition")

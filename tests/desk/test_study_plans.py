@@ -79,7 +79,7 @@ def test_plans_are_listed_by_data_set_and_person(
     person = asker.open("/desk").tree.xpath("string(//span[@class='person'])")
     for query, count in (
         ({"dataset": dataset}, 1), ({"dataset": other, "person": person}, 1),
-        ({"dataset": other, "person": "nobody"}, 0), ({"dataset": "no such name"}, 0),
+        ({"dataset": other, "person": "somebody else"}, 0), ({"dataset": "no such name"}, 0),
     ):  # fmt: skip
         page = reviewer.open(f"/desk/study-plans?{urlencode(query)}")
         assert len(page.tree.xpath("//tbody/tr")) == count

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -195,18 +196,29 @@ def worst_cost(noted: Noted, plan: Plan, chance: Random) -> float:
     return max(cost(plan, vectors(here), vectors(there)) for here, there in pairs)
 
 
+def worst_costs(
+    seeds: Iterable[int],
+    planned: Callable[[Random], Plan | None],
+    worst_cost: Callable[[Plan, Random], float],
+) -> list[float]:
+    """Return what the worst neighbours cost of what is charged, for each seed with a plan."""
+    found = []
+    for seed in seeds:
+        chance = Random(seed)
+        plan = planned(chance)
+        if plan is not None:
+            worst = worst_cost(plan, chance)
+            assert worst <= 1 + 1e-9, f"seed {seed}: {plan.statistic}"
+            found.append(worst)
+    return found
+
+
 @pytest.mark.parametrize("start", [0, *wide(*range(SEEDS, 25 * SEEDS, SEEDS))])
 def test_neighbours_of_random_questions_lose_what_is_charged_and_no_more(
     monkeypatch: pytest.MonkeyPatch, start: int
 ) -> None:
-    noted, found = Noted(monkeypatch), []
-    for seed in range(start, start + SEEDS):
-        chance = Random(seed)
-        plan = planned(chance)
-        if plan is not None:
-            worst = worst_cost(noted, plan, chance)
-            assert worst <= 1 + 1e-9, f"seed {seed}: {plan.statistic}"
-            found.append(worst)
+    noted = Noted(monkeypatch)
+    found = worst_costs(range(start, start + SEEDS), planned, partial(worst_cost, noted))
     assert len(found) > SEEDS / 4
     assert sum(worst > 0.9 for worst in found) > len(found) / 3, "hardly any is near its charge"
 
