@@ -171,11 +171,13 @@ class Stacked:
 
         def draw(data: Data, randomness: Randomness) -> Outcome:
             outcomes = [each.draw(data, randomness) for each in parts]
+            off = [outcome.shares_off for outcome in outcomes]
             return Outcome(
                 value={"parts": [outcome.value for outcome in outcomes]},
                 noise=_joined([outcome.noise for outcome in outcomes]),
                 inference=joined_inference([outcome.inference for outcome in outcomes]),
                 facts=joined_facts([outcome.facts for outcome in outcomes]),
+                shares_off={"parts": off} if any(off) else None,
             )
 
         return Drawing(

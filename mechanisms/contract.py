@@ -1,9 +1,8 @@
 """The interfaces of every statistic, plan and data source.
 
-A *statistic* is a frozen dataclass holding the analyst's question. It knows
-which questions a schema allows, never the data. A *mechanism* turns it into a
-:class:`Plan`, which depends on public facts alone, and the plan draws one
-:class:`Outcome` from a :class:`Data`.
+A *statistic* is a frozen dataclass holding the analyst's question. It knows which questions a
+schema allows, never the data. A *mechanism* turns it into a :class:`Plan`, which depends on public
+facts alone, and the plan draws one :class:`Outcome` from a :class:`Data`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ Json = Mapping[str, object]
 Block = Mapping[str, NDArray[Any]]
 """Arrays of some rows by name: codes (int32), or values, see :func:`mechanisms.domain.exact`."""
 
-
 ErrorsOn = Callable[["Data", int, bytes, float], Json]
 """See :class:`Plan`."""
 
@@ -37,8 +35,7 @@ ErrorsOn = Callable[["Data", int, bytes, float], Json]
 class InvalidStatisticError(ValueError):
     """The question does not fit the public schema, or is not offered.
 
-    The message is shown to the analyst; it is built from public facts and
-    from the names of fields, never from values.
+    The message is shown to the analyst; it is built from public facts and the names of fields.
     """
 
     def __init__(self, detail: str, *, field_name: str = "statistic") -> None:
@@ -227,6 +224,7 @@ class Outcome:
     """One sanitized answer, ready for JSON.
 
     ``edges`` are numbers that were clamped, as :func:`mechanisms.presentation.shown` finds them.
+    ``shares_off`` has the expected errors of shares that were read off noisy counts, by these.
     ``facts`` are released with it, and go into the plan's details: what a draw chose for itself.
     """
 
@@ -235,6 +233,7 @@ class Outcome:
     inference: Inference | None = None
     edges: tuple[Edge, ...] = ()
     facts: Json = field(default_factory=dict)
+    shares_off: Json | None = None
 
     def settled(self) -> Outcome:
         """Return the same outcome with its noise computed."""

@@ -294,7 +294,12 @@ class Groups:
             noise=self.noise([outcome.noise for outcome in outcomes]),
             inference=self.inference([outcome.inference for outcome in outcomes]),
             facts=self.facts([outcome.facts for outcome in outcomes]),
+            shares_off=self._shares_off([outcome.shares_off for outcome in outcomes]),
         )
+
+    def _shares_off(self, parts: Sequence[Json | None]) -> Json | None:
+        known = [part for part in parts if part is not None]
+        return self.table(known) if known and len(known) == len(parts) else None
 
     def facts(self, parts: Sequence[Json]) -> Json:
         """Return what the groups' draws chose, each with its labels; often nothing."""

@@ -63,6 +63,7 @@ from mechanisms.statistics.curves.counts import (
     ReadFromCounts,
     ReadGroups,
     changed_arrays,
+    shares_off,
 )
 from mechanisms.statistics.histogram import RangeCounts
 from mechanisms.statistics.weights import weights_of
@@ -443,6 +444,8 @@ class CountedCells:
             noise=lambda count, seed: self._shaped(_whole_noise(noise, count, seed)),
         )
         read = self.statistic.read(noisy, self.schema)
+        off = zip(read.outcomes, shares_off(self.statistic, noisy, self.schema), strict=True)
+        read = read._replace(outcomes=[replace(each, shares_off=own) for each, own in off])
         alike = self.schema.protects.rows == 1 and self.statistic.weights is None
         return read if alike else read.of_rows_alone()
 

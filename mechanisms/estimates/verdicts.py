@@ -4,8 +4,7 @@ An expected error is compared with a scale that means something, never with the 
 The scale of a number is a range (:mod:`mechanisms.estimates.sizes`): where values typically are,
 or a natural one, as that of a correlation, a share or the cells of a histogram. Let r be the
 largest expected error of an answer's numbers, each as a share of its scale. Where the error depends
-on what is unknown it is the largest over several populations
-(:mod:`mechanisms.estimates.closed_forms`).
+on what is unknown it is the largest over populations (:mod:`mechanisms.estimates.closed_forms`).
 
     good: r <= 2%,   weak: r <= 10%,   noise: beyond.
 
@@ -24,9 +23,10 @@ A release is also judged by its stated noise, where that is far larger than expe
 of far fewer records than were assumed.
 
 Where the number of records that an answer is about is private, the verdict ``depends`` on it
-(:mod:`mechanisms.estimates.sizes`), until a release states its noise. Where the answer is divided
-by the spread of values, the verdict depends on that too (:mod:`mechanisms.estimates.asked`).
-So it depends on the size of counts and sums under conditions; the release then decides.
+(:mod:`mechanisms.estimates.sizes`), until the noise is known: from the stated law, from the counts
+that curves were read off, or from inference. Where the answer is divided by the spread of values,
+the verdict depends on that too (:mod:`mechanisms.estimates.asked`). So it depends on the size of
+counts and sums under conditions; the release then decides.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from mechanisms.contract import Inference, Json, NearZero
+from mechanisms.contract import Json, NearZero, Outcome, Term
 from mechanisms.domain import UNITS, TimeKind, number_of
 from mechanisms.estimates.trees import at, numbers, placed, reaching
 from mechanisms.statistics.designs.scaling import is_slope
@@ -70,21 +70,10 @@ _WORDS: Mapping[Verdict, str] = {
 _TINY = 1e-300
 _MOST_NAMED = 3
 _LABELS = frozenset({"by", "cell"})
-_PLACES = frozenset(
-    {
-        "value",
-        "curve",
-        "coefficients",
-        "cells",
-        "groups",
-        "quantiles",
-        "parts",
-        "means",
-        "tables",
-        "rows",
-        "differences",
-    }
-)
+_PLACES = frozenset({
+    "value", "curve", "coefficients", "cells", "groups", "quantiles", "parts", "means", "tables",
+    "rows", "differences",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,25 +358,36 @@ def depending(found: Usefulness, *, on: str, where: str) -> Usefulness:
     return replace(found, verdict="depends", sentence=f"{on} {error} {where} {_STATE_IT}")
 
 
-def known_errors(
-    errors: Json, std: Json, inference: Inference | None = None, *, guessed: bool = False
-) -> Json:
+def known_errors(errors: Json, outcome: Outcome, *, guessed: bool = False) -> Json:
     """Return expected errors once the noise is known: its size, where that is far larger.
 
     Where errors were ``guessed``, as for groups of private size, it is always the noise's size.
-    What has no noise of a known law, as a quantile, has the standard error of the ``inference``.
+    What has no noise of a known law, as a quantile, has the noise interval or the standard error of
+    the inference; a share that was read off counts has the error that these say it has.
     """
-    terms = () if inference is None else inference.terms
-    found = {tuple(each.place): each.std_error for each in terms}
+    terms = () if outcome.inference is None else outcome.inference.terms
+    found = {each.place: each for each in terms}
+    std = None if outcome.noise is None else outcome.noise.std
 
     def known(path: Sequence[object], error: float) -> float:
-        stated = at(std, path)
-        if stated is None and guessed:
-            stated = found.get(cast(Any, tuple(path)))
-        size = error if stated is None else _SIZE_OF_STD * stated
-        return size if guessed or size >= _FAR_LARGER * error else error
+        stated, size = at(std, path), at(outcome.shares_off, path)
+        if stated is not None:
+            size = _SIZE_OF_STD * stated
+        elif size is None and guessed:
+            size = _size_of(found.get(cast(Any, tuple(path))))
+        if size is None:
+            return error
+        return cast(float, size) if guessed or size >= _FAR_LARGER * error else error
 
     return placed(known, errors)
+
+
+def _size_of(term: Term | None) -> float | None:
+    """Return the mean size of the noise that the inference about a number states, if it does."""
+    if term is None or term.noise_95 is None:
+        return None if term is None or term.std_error is None else _SIZE_OF_STD * term.std_error
+    low, high = map(_number, term.noise_95)
+    return (high - low) / 2 / REACH
 
 
 def judged_by_noise(

@@ -233,3 +233,73 @@ def test_whoever_reviews_a_release_sees_what_it_is_worth(
     asked = ask(curator, dataset, MEAN, epsilon="0.5").json()
     assert asked["status"] == "awaiting_review"
     assert asked["usefulness"] == preview(curator, dataset, MEAN)["usefulness"]
+
+
+PATIENTS = {
+    "stay": {"type": "number", "lower": 0, "upper": 90, "typical": {"mean": 30, "std": 20}},
+    "well": {"type": "boolean"},
+    "ward": {"type": "category", "values": ["large", "small"]},
+}
+CURVE = {"kind": "kaplan_meier", "time": "stay", "event": "well"}
+RATES = {"kind": "roc", "score": "stay", "label": "well", "edges": {"stay": {"step": 15}}}
+BY_WARD = {"by": ["ward"]}
+THIRD = {"inference": {"share": "1/3"}}
+
+
+@pytest.fixture(scope="module")
+def wards(curator: httpx.Client) -> str:
+    """Return a data set of two wards, one of which has a fiftieth of the patients."""
+    rows = (
+        f"{(37 * row) % 900 / 10},{'true' if row % 3 else 'false'},"
+        f"{'large' if row % 50 else 'small'}\n"
+        for row in range(1500)
+    )
+    csv = "stay,well,ward\n" + "".join(rows)
+    return str(upload(curator, csv, columns=PATIENTS, budget={"epsilon": "10000"})["id"])
+
+
+@pytest.mark.parametrize(
+    ("statistic", "more"),
+    [
+        ({**CURVE, "edges": {"stay": {"step": 15}}, **BY_WARD}, {}),
+        ({**CURVE, "edges": {"stay": {"step": 1}}, **BY_WARD}, {}),  # more than a plan keeps
+        ({**RATES, **BY_WARD}, {}),
+        ({"kind": "stack", "parts": [
+            {"statistic": {**RATES, **BY_WARD}}, {"statistic": {**CURVE, **BY_WARD}}
+        ]}, {}),
+        ({"kind": "quantile", "column": "stay", "levels": [0.5],
+          "where": [{"column": "ward", "op": "==", "value": "large"}]}, THIRD),
+    ],
+    ids=["curve", "long curve", "roc", "stack", "quantile"],
+)  # fmt: skip
+def test_a_release_settles_what_its_preview_says_it_depends_on(
+    curator: httpx.Client, wards: str, statistic: Any, more: dict[str, Any]
+) -> None:
+    """The preview cannot know how large a ward is; the released numbers and their noise do."""
+    open_ = preview(curator, wards, statistic, epsilon="8", **more)["usefulness"]
+    assert (open_["verdict"], "private" in open_["sentence"]) == ("depends", True), open_
+    asked = ask(curator, wards, statistic, epsilon="8", **more)
+    released = settled(curator, asked).json()
+    sure = released["usefulness"]
+    assert (released["status"], sure["verdict"] == "depends") == ("released", False), sure
+    assert "It depends on how many records" not in sure["sentence"]
+
+
+def test_the_verdict_on_curves_is_that_of_the_group_with_the_most_noise(
+    curator: httpx.Client, wards: str
+) -> None:
+    asked = {**CURVE, "edges": {"stay": {"step": 15}}, **BY_WARD}
+    sure = ask(curator, wards, asked, epsilon="0.5").json()["usefulness"]
+    assert sure["verdict"] == "noise"
+    assert "ward = small" in sure["sentence"]
+    large = {**asked, "by": [], "where": [{"column": "ward", "op": "==", "value": "large"}]}
+    assert ask(curator, wards, large, epsilon="8").json()["usefulness"]["verdict"] == "good"
+
+
+def test_where_neither_numbers_nor_noise_say_it_the_verdict_stays_open(
+    curator: httpx.Client, wards: str
+) -> None:
+    """A quantile without inference says nothing of how many records it is of."""
+    asked = {"kind": "quantile", "column": "stay", "levels": [0.5], **BY_WARD}
+    released = ask(curator, wards, asked, epsilon="1").json()
+    assert released["usefulness"]["verdict"] == "depends"

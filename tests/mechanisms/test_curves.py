@@ -17,6 +17,7 @@ from mechanisms.contract import InvalidStatisticError
 from mechanisms.domain import CategoryColumn, NumberColumn, Schema
 from mechanisms.estimates.assumptions import Assumptions
 from mechanisms.estimates.estimate import estimate_error
+from mechanisms.estimates.trees import at, numbers
 from mechanisms.exact.floats import Floats
 from mechanisms.geometry.histograms import HistogramBall
 from mechanisms.geometry.laws import simulate
@@ -400,6 +401,39 @@ def test_simulated_errors_have_the_answer_s_shape() -> None:
         assert all(len(each) == 50 for each in arrays)
         name = "survival" if asked is ASKED else "true_positive"
         assert 0 < errors["curve"][3][name].mean() < 0.2
+
+
+@pytest.mark.parametrize("asked", [ASKED, SCORED], ids=["survival", "roc"])
+def test_the_errors_that_an_answer_states_of_its_shares_come_true(asked: Any) -> None:
+    """Of groups whose sizes no preview knows: one has an eighth of the records."""
+    values = patients(1600, seed=11)
+    values["arm"] = ["b" if row % 8 else "a" for row in range(1600)]
+    schema, data = data_of(values)
+    asked = replace(asked, by=("arm",))
+    exact = calibrate(asked, schema, EXACTLY).draw(data, seeded_randomness(1))
+    plan = calibrate(asked, schema, Epsilon.parse("0.5"))
+    drawn = [plan.draw(data, seeded_randomness(seed)) for seed in range(30)]
+    real, stated = np.zeros(2), np.zeros(2)
+    for each in drawn:
+        for group in range(2):
+            for path, off in numbers(at(each.shares_off, ["groups", group])):
+                place = ["groups", group, *path]
+                real[group] += abs(at(each.value, place) - at(exact.value, place))
+                stated[group] += off
+    assert np.all(np.abs(np.log(real / stated)) < 0.5), (real, stated)
+    assert stated[0] > 3 * stated[1], "the noise of few records is the larger one"
+    assert max(off for _, off in numbers(exact.shares_off)) < 0.001
+
+
+def test_only_shares_have_stated_errors_and_weighted_ones_too() -> None:
+    schema, data = data_of(patients(300, seed=12))
+    outcome = calibrate(replace(ASKED, weights="weight"), schema, Epsilon.parse("1")).draw(
+        data, seeded_randomness(2)
+    )
+    assert outcome.inference is None
+    found: Any = outcome.shares_off
+    assert {name for path, _ in numbers(found) for name in path[-1:]} == {"survival"}
+    assert [each["time"] for each in found["curve"]] == [f"{each}" for each in TIMES[1:]]
 
 
 def test_a_curve_of_no_record_is_at_one() -> None:

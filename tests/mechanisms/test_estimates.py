@@ -750,6 +750,12 @@ def test_rows_that_are_assumed_are_reported() -> None:
     assert nothing.sentence.endswith("twice its expected error. 1 row is assumed.")
 
 
+def drawn_with(std: Json | None, *terms: Term) -> Outcome:
+    """Return an outcome whose noise has these deviations, with inference of these terms."""
+    noise = None if std is None else Noise(std=std, interval_95={})
+    return Outcome(value={}, noise=noise, inference=Inference(terms=terms, method=""))
+
+
 def test_noise_far_larger_than_expected_changes_the_verdict() -> None:
     """A mean of five records, where a thousand were assumed."""
     errors, ranges = {"income": 50.0}, {"income": [0.0, 10_000.0]}
@@ -757,7 +763,8 @@ def test_noise_far_larger_than_expected_changes_the_verdict() -> None:
     assert before.verdict == "good"
 
     def after(std: float) -> Usefulness:
-        return judged_by_noise(before, errors, known_errors(errors, {"income": std}), ranges)
+        known = known_errors(errors, drawn_with({"income": std}))
+        return judged_by_noise(before, errors, known, ranges)
 
     assert after(70.0) is before
     assert after(500.0).verdict == "weak"
@@ -771,9 +778,10 @@ def test_noise_far_larger_than_expected_changes_the_verdict() -> None:
 def test_noise_that_grew_is_compared_with_its_own_range_and_named() -> None:
     errors, ranges = {"a": 1.9, "b": 0.01}, {"a": [0, 100], "b": [0, 100]}
     before = judged(errors, ranges)
-    known = known_errors(errors, {"a": 2.0, "b": 1.0})
+    known = known_errors(errors, drawn_with({"a": 2.0, "b": 1.0}))
     assert judged_by_noise(before, errors, known, ranges) is before, "0.8% of the range of b"
-    wide = judged_by_noise(before, errors, known_errors(errors, {"a": 2.0, "b": 9.0}), ranges)
+    known = known_errors(errors, drawn_with({"a": 2.0, "b": 9.0}))
+    wide = judged_by_noise(before, errors, known, ranges)
     assert (wide.verdict, "7.2 (b)" in wide.sentence) == ("weak", True)
 
 
@@ -782,7 +790,7 @@ def test_released_numbers_are_held_against_the_noise_that_was_drawn() -> None:
     before = judged(errors, {"matrix": [[[-1000, 1000]] * 2] * 2})
     value = {"matrix": [[50.0, 10.0], [10.0, 60.0]]}
     assert "is further" in judged_release(before, ["no effect"], value, errors).sentence
-    known = known_errors(errors, std)
+    known = known_errors(errors, drawn_with(std))
     assert "is not further" in judged_release(before, ["no effect"], value, known).sentence
 
 
@@ -806,13 +814,27 @@ def test_an_error_in_time_has_a_unit() -> None:
 
 
 def test_what_has_no_known_noise_is_held_against_its_standard_error() -> None:
-    errors, std = {"rows": [{"value": 9.0}, {"value": 9.0}]}, {"rows": [{"value": None}] * 2}
+    errors = {"rows": [{"value": 9.0}, {"value": 9.0}]}
     place = ("rows", 0, "value")
     term = Term(term="median", estimate=5.0, std_error=1.0, confidence_95=(3.0, 7.0), place=place)
-    inference = Inference(terms=(term,), method="")
-    known = known_errors(errors, std, inference, guessed=True)
+    outcome = drawn_with({"rows": [{"value": None}] * 2}, term)
+    known = known_errors(errors, outcome, guessed=True)
     assert known == {"rows": [{"value": pytest.approx(0.8)}, {"value": 9.0}]}
-    assert known_errors(errors, std, inference) == errors, "what was estimated of the law stays"
+    assert known_errors(errors, outcome) == errors, "what was estimated of the law stays"
+    noisy = drawn_with(None, replace(term, noise_95=(0.0, 10.0)))
+    said = known_errors(errors, noisy, guessed=True)
+    assert said == {"rows": [{"value": 2.0}, {"value": 9.0}]}, "without the sampling error"
+    nothing = drawn_with(None, replace(term, std_error=None))
+    assert known_errors(errors, nothing, guessed=True) == errors
+
+
+def test_shares_that_are_read_off_counts_have_the_errors_that_these_state() -> None:
+    errors = {"curve": [{"survival": 0.01}, {"survival": 0.01}]}
+    off: Json = {"curve": [{"survival": 0.015}, {"survival": 0.2}]}
+    outcome = Outcome(value={}, noise=None, shares_off=off)
+    assert known_errors(errors, outcome, guessed=True) == off
+    one = {"curve": [{"survival": 0.01}, {"survival": 0.2}]}
+    assert known_errors(errors, outcome) == one, "what is twice as large as expected, and no less"
 
 
 def test_without_a_scale_each_column_has_its_largest_error_and_that_of_the_worst_records() -> None:

@@ -37,9 +37,10 @@ from mechanisms.catalog import STATISTICS, written_guarantee
 from mechanisms.contract import Inference, Json, Noise, Outcome, Plan, Statistic, Term, with_drawn
 from mechanisms.domain import Schema
 from mechanisms.estimates.estimate import ErrorEstimate
-from mechanisms.estimates.trees import numbers, reaching
+from mechanisms.estimates.trees import at, numbers, placed, reaching
 from mechanisms.estimates.verdicts import (
     Usefulness,
+    judged,
     judged_by_noise,
     judged_release,
     known_errors,
@@ -113,19 +114,28 @@ def usefulness_of(plan: str, kinds: Sequence[str], outcome: Outcome) -> dict[str
     meanings = [STATISTICS[kind].near_zero for kind in kinds]
     # How large counts and sums would be was an assumption, unless it is public.
     amounts = outcome.value if set(meanings) == {"nothing"} else None
-    if outcome.noise is not None:
-        if errors is not None:
-            guessed = before.verdict == "depends"
-            known = known_errors(errors, outcome.noise.std, outcome.inference, guessed=guessed)
+    guessed = before.verdict == "depends"
+    if errors is not None:
+        known = known_errors(errors, outcome, guessed=guessed)
+        if outcome.noise is not None or (known != errors and not _is_open(outcome)):
             before = judged_by_noise(before, errors, known, scale, amounts)
             errors = known
-        else:
-            errors = outcome.noise.expected_error
-            if errors and scale and reaching(scale, amounts) != scale:
-                before = judged_by_noise(before, errors, errors, scale, amounts)
+    elif outcome.noise is not None:
+        errors = outcome.noise.expected_error
+        if errors and scale and reaching(scale, amounts) != scale:
+            before = judged_by_noise(before, errors, errors, scale, amounts)
+    elif guessed and outcome.shares_off is not None:
+        off = outcome.shares_off  # more numbers than a plan keeps errors of
+        before = judged(off, placed(lambda *_: [0.0, 1.0], off), rows=before.rows)
     edges = frozenset(edge.place for edge in outcome.edges)
-    judged = judged_release(before, meanings, outcome.value, errors, edges=edges)
-    return warned(judged, _read(plan)["details"], outcome).to_json()
+    after = judged_release(before, meanings, outcome.value, errors, edges=edges)
+    return warned(after, _read(plan)["details"], outcome).to_json()
+
+
+def _is_open(outcome: Outcome) -> bool:
+    """Return whether the noise of a number is known from an interval alone that says nothing."""
+    terms = () if outcome.inference is None else outcome.inference.terms
+    return any(term.open and at(outcome.shares_off, term.place) is None for term in terms)
 
 
 # The JSON of a release, as it is stored and answered byte for byte

@@ -129,6 +129,32 @@ class ReadFromCounts(Statistic, Protocol):
         """Return the answer of each group, and what compares them."""
 
 
+def shares_off(statistic: ReadFromCounts, noisy: NoisyCounts, schema: Schema) -> Sequence[Json]:
+    """Return each group's expected errors of the shares in its answer, by the noise alone.
+
+    The released counts stand for the exact ones: noise of the known law moves the answer about
+    them. Numbers that are no shares are left out, since their errors need no group's size.
+
+    **Privacy.** A function of the released counts: post-processing.
+    """
+    ranges = statistic.possible_ranges(schema, 2.0)  # those of counts differ from a share's
+    added = noisy.counts + noisy.noise(noisy.replicates, noisy.seed("errors"))
+    curves = statistic.curves(np.concatenate([noisy.counts[None], added]), schema)
+    return [_shares_off(curves, ranges, group) for group in range(len(noisy.counts))]
+
+
+def _shares_off(node: Any, possible: Any, group: int) -> Any:
+    """Return a group's mean errors of shares, None in place of other numbers."""
+    if isinstance(node, Mapping):
+        return {name: _shares_off(each, possible.get(name), group) for name, each in node.items()}
+    if isinstance(node, list):
+        return [_shares_off(*each, group) for each in zip(node, possible, strict=True)]
+    if isinstance(node, str):
+        return node
+    own = node[:, group]
+    return float(np.mean(np.abs(own[1:] - own[0]))) if possible == [0.0, 1.0] else None
+
+
 def about_counted(histogram: Histogram, schema: Schema) -> float:
     """Return about how many counts there are, whether or not the question fits the schema."""
     column = histogram.columns[0]
