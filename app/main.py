@@ -15,7 +15,7 @@ from app.api.application import bare_application, own_version
 from app.api.connections import stopping_in_order
 from app.api.pages.documents import documents_with
 from app.constants import CONSTANTS, HEAD_ROOM, Constants
-from app.desk.addresses import add_desk
+from app.desk.pages import add_desk
 from app.desk.routes import refused
 from app.logs import configure_logs
 from app.places import open_store, warn_of_shared_device, written_directories

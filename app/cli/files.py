@@ -153,8 +153,8 @@ def _tell(dataset: Dataset, spec: Mapping[str, Any] | None = None) -> None:
 @click.option(
     "--dictionary",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A Frictionless table schema, CSVW metadata, a DDI codebook, or FILE itself if it is of "
-    "SPSS, Stata or SAS.",
+    help="A table with a row for each column (Excel, CSV or Markdown), a Frictionless table "
+    "schema, CSVW metadata, a DDI codebook, or FILE itself if it is of SPSS, Stata or SAS.",
 )
 def datasets_draft(*, file: Path, dictionary: Path | None) -> None:
     """Print a spec for FILE to fill in: its columns with types, and how the file is written.

@@ -400,3 +400,19 @@ def _is_again(text: str, amount: Epsilon) -> bool:
     except InvalidEpsilonError:
         return False
     return read == amount and ("," not in text or text == grouped(str(amount)))
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a field for a data set offers.
+
+    Attributes
+    ----------
+    choices
+        All there are, as pairs of a value and a name; None: they are too many for a list.
+    suggested
+        Names of the newest ones.
+    """
+
+    choices: Sequence[tuple[str, str]] | None
+    suggested: Sequence[str]

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from app.desk.arranging import Arrangement, Numbers, numbers_of, pivot_file
 from app.desk.figures import Say
-from app.desk.pages.releases import Named
+from app.desk.forms import Named
 from app.desk.rendering import page, say_in
 from app.desk.routes import Page, State
 from app.domain.problems import Problem

@@ -194,7 +194,7 @@ OUTSIDE = '<!DOCTYPE a SYSTEM "file:///etc/passwd"><codeBook><var name="a"/></co
         (b"%PDF-1.7", "PDF"),
         (b"PK\x03\x04", "ZIP"),
         (b"$FL2 ...", "SPSS"),
-        (b"name,label\n", "Frictionless"),
+        (b"\x00name,label\n", "Frictionless"),
         (b"", "Frictionless"),
     ],
 )

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 
 from app.cli import main
 from app.client import Access, ReleaseDesk
-from app.desk.addresses import ROUTERS
+from app.desk.pages import ROUTERS
 from app.desk.routes import VisitorWith
 from tests.contract.routes import DOCUMENT, ROUTES, Call, example, send
 from tests.contract.service import (

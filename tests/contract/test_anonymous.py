@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.api.application import bare_application
 from app.api.dependencies import Endpoint
-from app.desk.addresses import add_desk
+from app.desk.pages import add_desk
 from app.desk.routes import Page
 from app.domain.problems import Problem
 from app.web.anonymous import Anonymous, OpenRoute, Rates, public_answer

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from starlette.routing import Match
 
-from app.desk.addresses import ROUTERS
+from app.desk.pages import ROUTERS
 from tests.desk.browsing import Browsing, Page
 
 _FILES = (".json", ".csv", ".svg", ".md", ".tex", ".docx", "/file", "/script", "{ending}", "{name}")

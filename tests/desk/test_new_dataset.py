@@ -188,6 +188,33 @@ def test_a_dictionary_fills_what_it_states(curator: Browsing) -> None:
     assert "entities" in _faults(wrong)["Dictionary"]
 
 
+def test_an_excel_dictionary_fills_what_it_states_and_names_its_sheet(curator: Browsing) -> None:
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    book.active.append(["The survey of the wards"])
+    sheet = book.create_sheet("Variables")
+    for row in (
+        ["Name", "Label", "Values", "Minimum", "Maximum"], ["age", "Age", None, 0, 120],
+        ["ward", "Ward", "north=The north; south", None, None],
+    ):  # fmt: skip
+        sheet.append(row)
+    book.save(file)
+    page = curator.send(
+        curator.open(NEW), "Draft", file=("people.csv", ROWS), dictionary=file.getvalue()
+    )
+    assert [_value(page, f"columns.0.{name}") for name in ("lower", "upper", "label")] == [
+        "0", "120", "Age",
+    ]  # fmt: skip
+    assert _value(page, "columns.2.values") == "north\nsouth"
+    assert _value(page, "columns.2.labels") == "north = The north"
+    assert "2 sheets or tables" in page.text
+    assert "read: Variables" in page.text
+    wrong = curator.send(
+        curator.open(NEW), "Draft", status=422, file=("people.csv", ROWS),
+        dictionary=b"Notes about the survey\n",
+    )  # fmt: skip
+    assert "name | label | type | values" in _faults(wrong)["Dictionary"]
+
+
 def test_a_dictionary_comes_before_guesses_and_after_what_was_filled_in(curator: Browsing) -> None:
     schema = {
         "fields": [

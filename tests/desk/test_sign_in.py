@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from app.desk.addresses import ROUTERS
+from app.desk.pages import ROUTERS
 from app.desk.routes import VisitorWith
 from tests.contract.service import ADMIN_KEY, Service, make_key, running, upload
 from tests.desk.browsing import Browsing, Page, signed_in, signed_out

@@ -17,6 +17,7 @@ from app.desk.forms import (
     Faults,
     Form,
     Irrevocable,
+    Named,
     act_once,
     confirm_page,
     faulted,
@@ -62,22 +63,6 @@ _COMPARED = 400
 _MOST_DIGITS = 20
 _RARE = ("inference", "purpose", "review")
 """Members that only some answers have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """What a field for a data set offers.
-
-    Attributes
-    ----------
-    choices
-        All there are, as pairs of a value and a name; None: they are too many for a list.
-    suggested
-        Names of the newest ones.
-    """
-
-    choices: Sequence[tuple[str, str]] | None
-    suggested: Sequence[str]
 
 
 def named(state: AppState, visitor: Caller, value_of: Callable[[Any], str]) -> Named:

@@ -9,6 +9,8 @@ elements and text alone. A document type, and with it every entity, is refused; 
 Frequencies and summaries, which many codebooks print, are counts of rows and are not read: bounds
 come from ``valrng`` alone.
 
+*Tables: Excel, CSV and Markdown* (:mod:`app.uploads.drafting.tables`).
+
 Frictionless: https://datapackage.org/standard/table-schema/. CSVW: W3C, *Metadata Vocabulary for
 Tabular Data*. DDI Alliance, *DDI Codebook 2.5*.
 """
@@ -29,7 +31,8 @@ from app.uploads.drafting.samples import (
     code_text,
     number_in,
 )
-from app.uploads.recognition import recognised
+from app.uploads.drafting.tables import table_dictionary
+from app.uploads.recognition import is_workbook, likely_encoding, recognised
 from mechanisms.words import worded
 
 _DEEPEST = 100
@@ -453,8 +456,11 @@ def _pattern(form: str) -> dict[str, str]:
     return {} if made in ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S") else {"format": made}
 
 
+def _is_binary(content: bytes) -> bool:
+    return b"\x00" in content and likely_encoding(content) != "utf-16"
+
+
 MAX_DICTIONARY_BYTES = 1 << 26
-KINDS = "a Frictionless table schema (JSON), CSVW metadata (JSON) or a DDI codebook (XML)"
 
 
 def dictionary_in(content: bytes) -> Dictionary:
@@ -473,9 +479,11 @@ def dictionary_in(content: bytes) -> Dictionary:
     if start.startswith(b"<") and not content.startswith(b"<stata_dta>"):
         return codebook(content.lstrip(b" \t\r\n"))
     kind = recognised(content)
+    if kind is None and (is_workbook(content) or (start and not _is_binary(content))):
+        return table_dictionary(content)
     said = worded(
-        "the dictionary is not a Frictionless table schema (JSON), CSVW metadata (JSON) or a DDI "
-        "codebook (XML)"
+        "the dictionary is not a Frictionless table schema (JSON), CSVW metadata (JSON), a DDI "
+        "codebook (XML) or a table (Excel .xlsx, CSV or Markdown)"
     )
     if kind is not None:
         said += "; " + worded("the file is %(kinds)s", kinds=kind.name)

@@ -115,13 +115,13 @@ def _of_text(content: bytes, *, whole: bool) -> Sample:
     if not content.strip(b" \t\r\n\x00"):
         raise UnreadableError("the file is empty")
     encoding = likely_encoding(content) or "utf-8"
-    text = _decoded(content, encoding)
+    text = decoded(content, encoding)
     if not text.strip("\ufeff\ufffd \t\r\n"):
         raise UnreadableError("the file has no header")
     if "\x00" in text:
         raise UnreadableError("the file holds NUL bytes, which no text has: it is no table of text")
     delimiter, skipped = _shape(text)
-    records = list(_records(_below(text, skipped), delimiter))
+    records = list(records_in(_below(text, skipped), delimiter))
     if not whole and len(records) > 1:
         records.pop()  # it may be cut
     if not records or not any(each.isprintable() for each in "".join(records[0]).strip()):
@@ -141,7 +141,8 @@ def _of_text(content: bytes, *, whole: bool) -> Sample:
     return Sample(header, pl.DataFrame(columns), dialect, whole, [*_notes(header, rows, records)])
 
 
-def _decoded(content: bytes, encoding: str) -> str:
+def decoded(content: bytes, encoding: str) -> str:
+    """Return a text in an encoding that a spec may name, with a sign for what is no text in it."""
     if encoding != "utf-16":
         return content.decode(_CODECS[encoding], "replace")
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -187,7 +188,8 @@ def _below(text: str, lines: int) -> str:
     return text.split("\n", lines)[-1]
 
 
-def _records(text: str, delimiter: str) -> Iterator[list[str]]:
+def records_in(text: str, delimiter: str) -> Iterator[list[str]]:
+    """Yield the records of a CSV text that are not empty."""
     csv.field_size_limit(_MOST_CELL)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
