@@ -236,12 +236,13 @@ class Numbers(Answer):
     filled in by column, and ``about_missing`` says both in sentences. ``about_weights`` says that
     records count once where the data set declares their weight. ``labels`` are what values
     of categories mean, by column. ``at_edge`` names numbers that cannot be said, as a variance
-    that was clamped to 0.
+    that was clamped to 0, and ``at_most`` those that are upper bounds, as the smallest p-values.
     """
 
     value: dict[str, Any] | None = None
     noise: dict[str, Any] | None = None
     at_edge: Sequence[Mapping[str, Any]] = ()
+    at_most: Sequence[Mapping[str, Any]] = ()
     excludes_missing: Sequence[str] = ()
     fills: Mapping[str, Any] | None = None
     about_missing: Sequence[str] = ()
@@ -261,7 +262,7 @@ class Numbers(Answer):
         of the noise: ``noise`` is its standard deviation, and 95% of it lies between
         ``noise_low`` and ``noise_high``. Inference adds ``std_error``,
         ``confidence_low`` and ``confidence_high``. Where a number cannot be said, ``value`` is
-        None and ``note`` says why.
+        None and ``note`` says why. A ``note`` next to a value says why it is an upper bound.
         """
         return rows_of(self.members)
 

@@ -52,7 +52,7 @@ def rows_of(answer: Mapping[str, Any]) -> list[Row]:
     conditions = any(row.key.where for row in found)
     answered = answer.get("value") is not None
     expected = answer.get("expected_error") is not None
-    inferred, noted = bool(answer.get("inference")), any(row.note for row in found)
+    inferred, noted = bool(answer.get("inference")), any(row.remark for row in found)
     rows = []
     for each in found:
         key = each.key
@@ -76,7 +76,7 @@ def rows_of(answer: Mapping[str, Any]) -> list[Row]:
             low, high = each.confidence or _MISSING
             row |= {"std_error": each.std_error, "confidence_low": low, "confidence_high": high}
         if noted:
-            row["note"] = each.note
+            row["note"] = each.remark
         rows.append(row)
     return rows
 
@@ -92,10 +92,14 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
 
 
 def cell(row: Row, name: str) -> str:
-    """Return a cell as people read it; one whose number cannot be said says so."""
-    if name == "value" and row.get("note"):
+    """Return a cell as people read it; one whose number cannot be said, or is a bound, says so.
+
+    A note is why there is no number, or why the number is an upper bound.
+    """
+    noted = name == "value" and bool(row.get("note"))
+    if noted and row[name] is None:
         return tidy.CANNOT_BE_SAID
-    return shown(row.get(name))
+    return tidy.bounded(shown(row.get(name)), bound=noted)
 
 
 def name_of(row: Row) -> str:
@@ -105,7 +109,7 @@ def name_of(row: Row) -> str:
 
 
 def notes_of(rows: Sequence[Row]) -> list[str]:
-    """Return why numbers cannot be said, each reason once."""
+    """Return why numbers cannot be said, or are upper bounds, each reason once."""
     return list(dict.fromkeys(row["note"] for row in rows if row.get("note")))
 
 

@@ -378,7 +378,10 @@ def _raw_table(pivot: Pivot) -> tuple[list[str], list[list[object]]]:
 
 
 def _raw(pivot: Pivot, cell: Row | None, ends: int) -> Iterator[object]:
-    yield "" if cell is None or cell.estimate is None else cell.estimate
+    if cell is None or cell.estimate is None:
+        yield ""
+    else:
+        yield cell.estimate if cell.at_most is None else cell.shown
     yield from (pivot.interval(cell) or ("", ""))[:ends]
 
 
@@ -415,6 +418,7 @@ IN_LATEX = str.maketrans(
         "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$",
         "#": r"\#", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
         "<": r"\textless{}", ">": r"\textgreater{}", "\n": " ", "\r": " ",
+        "≤": r"$\leq$", "−": "$-$", "×": r"$\times$",  # what pdfLaTeX has no letter for
         "[": "{[}",  # after the end of a line it would begin an option
     }
 )  # fmt: skip

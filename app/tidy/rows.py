@@ -106,6 +106,8 @@ class Row:
         Of a preview: how far the number is expected to be off.
     note
         Why there is no estimate, in a sentence.
+    at_most
+        Why the estimate is an upper bound, in a sentence; None where it is the number itself.
     """
 
     key: Key
@@ -116,6 +118,7 @@ class Row:
     confidence: Interval | None = None
     expected_error: Any = None
     note: str | None = None
+    at_most: str | None = None
 
     @property
     def term(self) -> str:
@@ -144,7 +147,23 @@ class Row:
     @property
     def shown(self) -> str:
         """Return the number as pages show it, or that it cannot be said."""
-        return within(self.estimate, self.interval) if self.note is None else CANNOT_BE_SAID
+        if self.note is not None:
+            return CANNOT_BE_SAID
+        return bounded(within(self.estimate, self.interval), bound=self.at_most is not None)
+
+    @property
+    def remark(self) -> str | None:
+        """Return what files say next to the number: why there is none, or why it is a bound."""
+        return self.note or self.at_most
+
+
+def bounded(text: str, *, bound: bool) -> str:
+    """Return a written number with the sign of an upper bound, where it is one.
+
+    >>> bounded("0.003", bound=True), bounded("0.003", bound=False)
+    ('≤ 0.003', '0.003')
+    """
+    return f"≤ {text}" if bound else text
 
 
 def rows_of(answer: Mapping[str, Any]) -> tuple[Row, ...]:
@@ -165,6 +184,7 @@ def rows_of(answer: Mapping[str, Any]) -> tuple[Row, ...]:
     inference = answer.get("inference") or {}
     inferred = {tuple(each.get("place") or ()): each for each in inference.get("terms") or ()}
     edges = {tuple(each["place"]): each["reason"] for each in answer.get("at_edge") or ()}
+    bounds = {tuple(each["place"]): each["reason"] for each in answer.get("at_most") or ()}
     rows = []
     for key in keys_of(shape, asked):
         number, known = at(value, key.place), inferred.get(key.place) or {}
@@ -179,6 +199,7 @@ def rows_of(answer: Mapping[str, Any]) -> tuple[Row, ...]:
                 confidence=_pair(known.get("confidence_95")),
                 expected_error=at(errors, key.place),
                 note=note,
+                at_most=bounds.get(key.place),
             )
         )
     return (*rows, *(_of_fit(each, asked) for each in inference.get("fit") or ()))
@@ -214,5 +235,5 @@ def with_intervals(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def notes_of(rows: Sequence[Row]) -> list[str]:
-    """Return why numbers are missing, each reason once."""
-    return list(dict.fromkeys(row.note for row in rows if row.note is not None))
+    """Return why numbers are missing, or upper bounds, each reason once."""
+    return list(dict.fromkeys(row.remark for row in rows if row.remark is not None))

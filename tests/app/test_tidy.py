@@ -12,6 +12,7 @@ from app.client.tables import rows_of as client_rows
 from app.desk.figures import figure
 from app.services.releases.public_moments import tidy_csv
 from app.tidy.names import said_of
+from app.tidy.pivots import as_csv, as_latex, as_markdown, pivots_of
 from app.tidy.printed import printed, printed_any
 from app.tidy.rows import Row, rows_of
 
@@ -211,6 +212,41 @@ def test_a_number_at_the_edge_of_what_is_possible_is_not_shown_as_one() -> None:
     bars = [float(y) for y in re.findall(r'class="noise" x1="[^"]*" y1="([\d.]+)"', str(drawn.svg))]
     assert said is not None
     assert min(abs(y - float(said[1])) for y in bars) >= 5, "a text on its interval"
+
+
+BOUND: dict[str, Any] = {
+    "statistic": {"kind": "test", "test": "welch", "columns": ["a"], "groups": "b", "by": ["sex"]},
+    "epsilon": "1",
+    "value": {"groups": [{"by": {"sex": sex}, "value": {"statistic": 9.0, "p_value": p}}
+                         for sex, p in (("f", 0.003), ("m", 0.25))]},
+    "noise": None,
+    "at_most": [{"place": ["groups", 0, "value", "p_value"], "reason": "At most this: why."}],
+}  # fmt: skip
+
+
+def test_an_upper_bound_has_its_sign_in_every_form_that_people_read() -> None:
+    first, bound, second, plain = rows_of(BOUND)
+    shown = ["9", "≤ 0.003", "9", "0.25"]
+    assert [row.shown for row in (first, bound, second, plain)] == shown
+    assert (bound.estimate, plain.at_most) == (0.003, None), "programs read the number"
+    lines = [*csv.DictReader(StringIO(tidy_csv(BOUND)))]
+    assert [line["estimate"] for line in lines] == ["9.0", "0.003", "9.0", "0.25"]
+    assert [line["note"] for line in lines] == ["", "At most this: why.", "", ""]
+    found = client_rows(BOUND)
+    assert [row["value"] for row in found] == [9.0, 0.003, 9.0, 0.25]
+    text = "\n".join(lines_of(found))
+    assert (text.count("≤ 0.003"), text.count("cannot be said")) == (1, 0)
+    assert text.endswith("At most this: why.")
+    assert "<td>≤ 0.003</td>" in html_of("test", found)
+    table = printed_any(BOUND)
+    assert table is not None
+    assert "≤ 0.003" in table.text()
+    assert "| ≤ 0.003 |" in table.markdown()
+    assert r"& $\leq$ 0.003" in table.latex(), "pdfLaTeX has no letter for it"
+    pivots = pivots_of(rows_of(BOUND), {})
+    assert "f,9.0,≤ 0.003" in as_csv(pivots)
+    assert "| f | 9 | ≤ 0.003 |" in as_markdown(pivots)
+    assert r"f & 9 & $\leq$ 0.003 \\" in as_latex(pivots)
 
 
 def test_every_form_has_the_same_numbers() -> None:

@@ -12,9 +12,19 @@ import httpx
 import pytest
 
 from app.client import ReleaseDesk
+from app.tidy.keys import at
 from app.tidy.office import WORD, word_document
 from app.tidy.rows import rows_of
-from tests.contract.service import COLUMNS, Service, ask, assert_problem, spent, upload
+from tests.contract.service import (
+    ADMIN_KEY,
+    COLUMNS,
+    Service,
+    ask,
+    assert_problem,
+    settled,
+    spent,
+    upload,
+)
 from tests.desk.browsing import signed_in
 
 TABLE: dict[str, Any] = {
@@ -278,3 +288,74 @@ def test_a_preview_says_what_is_left_of_the_power(curator: httpx.Client, dataset
     )
     assert run.status_code == 200, run.text
     assert 0 < run.json()["value"]["p_value"] <= 1
+
+
+CLEAR = {"pay": {"type": "number", "lower": 0, "upper": 100}, "hour": {"type": "number",
+         "lower": 0, "upper": 24}, "left": {"type": "boolean"}, "site": {"type": "boolean"},
+         "week": {"type": "boolean"}}  # fmt: skip
+EARNED: dict[str, Any] = {"kind": "test", "test": "welch", "columns": ["pay"], "groups": "site"}
+OF_TIME: dict[str, Any] = {
+    "kind": "kaplan_meier", "time": "hour", "event": "left", "edges": {"hour": {"step": 6}},
+    "by": ["site"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def clear(curator: httpx.Client) -> str:
+    """Return a data set whose two sites differ beyond all chance."""
+    rows = (
+        f"{20 + 50 * (row % 2) + row % 7},{1 + 20 * (row % 2) + row % 3},true,{row % 2},"
+        f"{row // 2 % 2}\n"
+        for row in range(2000)
+    )
+    csv = "pay,hour,left,site,week\n" + "".join(rows)
+    return str(upload(curator, csv, columns=CLEAR, budget={"epsilon": "1000"})["id"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "places"),
+    [
+        (EARNED, [["p_value"]]),
+        ({**EARNED, "by": ["week"]}, [["groups", group, "value", "p_value"] for group in range(2)]),
+        (OF_TIME, [["log_rank", "p_value"]]),
+        ({"kind": "stack", "parts": [{"statistic": {"kind": "mean", "columns": ["pay"]}},
+                                     {"statistic": OF_TIME}]},
+         [["parts", 1, "log_rank", "p_value"]]),
+    ],
+    ids=["test", "groups", "log-rank", "stack"],
+)  # fmt: skip
+def test_a_p_value_that_no_simulation_reaches_is_an_upper_bound(
+    curator: httpx.Client, clear: str, asked: dict[str, Any], places: list[list[str | int]]
+) -> None:
+    released = settled(curator, ask(curator, clear, asked, epsilon="10")).json()
+    assert [each["place"] for each in released["at_most"]] == places
+    assert [at(released["value"], each["place"]) for each in released["at_most"]] == [
+        0.003 for _ in places
+    ]
+    assert released["at_most"][0]["reason"].startswith("At most this")
+
+
+@pytest.mark.parametrize(
+    ("language", "shown"), [("en", "≤ 0.003"), ("de", "≤ 0,003"), ("fr", "≤ 0,003")]
+)
+def test_the_desk_and_its_files_show_that_it_is_one(
+    curator: httpx.Client, service: Service, clear: str, language: str, shown: str
+) -> None:
+    release = ask(curator, clear, {**EARNED, "by": ["week"]}, epsilon="10").json()["id"]
+    with signed_in(service, ADMIN_KEY) as browsing:
+        browsing.client.headers["Accept-Language"] = language
+        page = browsing.open(f"/desk/releases/{release}").tree
+        cells = [cell.text_content() for cell in page.xpath("//td[contains(@class, 'num')]")]
+        assert cells.count(shown) == 4, "in the pivot table and in the list"
+        said = {"en": "At most this", "de": "Höchstens", "fr": "Au plus"}[language]
+        assert said in page.text_content()
+        for ending in ("csv", "md"):
+            file = browsing.open(f"/desk/releases/{release}/pivot.{ending}").answer.text
+            assert file.count("≤ 0.003") == 2
+        assert "At most this" in browsing.open(f"/desk/releases/{release}/release.csv").answer.text
+
+
+def test_a_p_value_within_what_is_simulated_is_no_bound(curator: httpx.Client, clear: str) -> None:
+    poor = ask(curator, clear, EARNED, epsilon="0.001").json()
+    assert poor["value"]["p_value"] > 0.003
+    assert "at_most" not in poor

@@ -132,12 +132,12 @@ class NoiseAnswer(Answer):
 
 
 class EdgeAnswer(Answer):
-    """A number at the edge of what is possible: it says where the noise pushed it, and no more."""
+    """A number at the edge of what is possible, or of what was simulated: it is no estimate."""
 
     place: list[str | int]
     """The path of the number in `value`."""
     reason: str
-    """Why it is no estimate, in a sentence to be shown in its place."""
+    """Why it is none, in a sentence to be shown in its place, or next to an upper bound."""
 
 
 class UsefulnessAnswer(Answer):
@@ -292,6 +292,8 @@ class ReleaseAnswer(WordsAnswer):
     at_edge: list[EdgeAnswer] = Field(default=[], exclude_if=lambda edges: not edges)
     """Numbers of `value` that were clamped to what is possible, as a variance of 0: a reader shows
     the interval, or that they cannot be said. Left out where there is none."""
+    at_most: list[EdgeAnswer] = Field(default=[], exclude_if=lambda bounds: not bounds)
+    """Upper bounds in `value`, as the smallest p-values: `≤ 0.003`. Left out if there is none."""
     usefulness: UsefulnessAnswer | None = None
     """What the numbers are worth, from public facts and, once released, from themselves. Null where
     it is not known."""
@@ -344,6 +346,8 @@ class DerivationAnswer(WordsAnswer):
     at_edge: list[EdgeAnswer] = Field(default=[], exclude_if=lambda edges: not edges)
     """Numbers of `value` that were clamped to what is possible, as a variance of 0: a reader shows
     the interval, or that they cannot be said. Left out where there is none."""
+    at_most: list[EdgeAnswer] = Field(default=[], exclude_if=lambda bounds: not bounds)
+    """Upper bounds in `value`, as the smallest p-values: `≤ 0.003`. Left out if there is none."""
     inference: InferenceAnswer | None
     """Standard errors and confidence intervals of regressions, means and correlations that were
     derived from `moments`; null for others."""
@@ -569,6 +573,8 @@ class DryRunAnswer(WordsAnswer):
     at_edge: list[EdgeAnswer] = Field(default=[], exclude_if=lambda edges: not edges)
     """Numbers of `value` that were clamped to what is possible, as a variance of 0: a reader shows
     the interval, or that they cannot be said. Left out where there is none."""
+    at_most: list[EdgeAnswer] = Field(default=[], exclude_if=lambda bounds: not bounds)
+    """Upper bounds in `value`, as the smallest p-values: `≤ 0.003`. Left out if there is none."""
     usefulness: UsefulnessAnswer | None
     """What a release would be worth, judged by these numbers too."""
     inference: InferenceAnswer | None = Field(default=None, exclude_if=lambda made: made is None)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -48,6 +48,7 @@ from mechanisms.estimates.verdicts import (
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.presentation import shown
 from mechanisms.privacy import ONE_ROW, Epsilon, Guarantee
+from mechanisms.statistics.curves.hypotheses import is_smallest
 from mechanisms.statistics.questions import Question as RowQuestion
 from mechanisms.statistics.questions import viewed
 from mechanisms.statistics.stack import Stack
@@ -290,10 +291,31 @@ def noise_json(noise: Noise | None) -> dict[str, object] | None:
     return {"std": noise.std, "interval_95": noise.interval_95}
 
 
-def edges_json(outcome: Outcome) -> dict[str, object]:
-    """Return the member that names numbers at the edge of what is possible; often none."""
+AT_MOST = worded("At most this: no simulated statistic was as large.")
+"""Why a p-value is an upper bound."""
+
+
+def limits_json(outcome: Outcome) -> dict[str, object]:
+    """Return the members that name numbers which are no plain ones; often none.
+
+    Those at the edge of what is possible, and p-values that are upper bounds.
+    """
     edges = [{"place": list(edge.place), "reason": edge.reason} for edge in outcome.edges]
-    return {"at_edge": edges} if edges else {}
+    bounds = [{"place": place, "reason": AT_MOST} for place in _upper_bounds(outcome.value, [])]
+    return {name: found for name, found in (("at_edge", edges), ("at_most", bounds)) if found}
+
+
+def _upper_bounds(value: Any, path: list[str | int]) -> Iterator[list[str | int]]:
+    """Yield the places of p-values that are upper bounds: a test's also has its statistic."""
+    if {"p_value", "statistic"} <= value.keys() and is_smallest(value["p_value"]):
+        yield [*path, "p_value"]
+    if isinstance(test := value.get("log_rank"), Mapping):
+        yield from _upper_bounds(test, [*path, "log_rank"])
+    for name, step in (("groups", ["value"]), ("parts", [])):
+        inner = value.get(name)
+        for index, each in enumerate(inner if isinstance(inner, list) else ()):
+            own = each["value"] if step else each
+            yield from _upper_bounds(own, [*path, name, index, *step])
 
 
 def inference_json(inference: Inference | None) -> dict[str, object] | None:
@@ -378,7 +400,7 @@ def release_answer(
     members: dict[str, object] = {
         "value": answer.value,
         "noise": noise_json(answer.noise),
-        **edges_json(answer),
+        **limits_json(answer),
         "usefulness": usefulness_of(
             record.plan, question.kinds, replace(outcome, value=answer.value, edges=answer.edges)
         ),

@@ -22,9 +22,9 @@ from app.services.datasets.datasets import (
 )
 from app.services.people.keys import Caller
 from app.services.plans.answers import (
-    edges_json,
     inference_json,
     kept_json,
+    limits_json,
     noise_json,
     plan_json,
     usefulness_of,
@@ -126,7 +126,7 @@ def _dry_run(facts: DatasetFacts, question: Question, assumed: Assumptions) -> d
         **asked_json(question),
         "value": answer.value,
         "noise": noise_json(answer.noise),
-        **edges_json(answer),
+        **limits_json(answer),
         "inference": inference_json(answer.inference),
         "usefulness": usefulness_of(
             kept,

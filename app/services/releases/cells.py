@@ -228,7 +228,7 @@ def page_of_groups(record: ReleaseRecord, cut: Cut) -> CellPage:
 def _number(row: Row) -> dict[str, Any]:
     """Return what is shown of a number in a group."""
     low, high = row.noise or (None, None)
-    shown = (row.statistic, row.term, row.estimate, row.noise_std, low, high, row.note)
+    shown = (row.statistic, row.term, row.estimate, row.noise_std, low, high, row.remark)
     return dict(zip(_NUMBER, shown, strict=True))
 
 

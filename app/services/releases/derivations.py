@@ -16,7 +16,7 @@ from typing import Any
 from app.domain.problems import invalid_request
 from app.services.datasets.datasets import DatasetFacts, DatasetService
 from app.services.people.keys import Caller
-from app.services.plans.answers import edges_json, inference_json, noise_json
+from app.services.plans.answers import inference_json, limits_json, noise_json
 from app.services.plans.missing import joined_members
 from app.services.plans.plans import PlanService
 from app.services.plans.questions import read_question, statistic_json
@@ -173,7 +173,7 @@ def _told(
         "statistic": statistic_json(statistic),
         "value": outcome.value,
         "noise": noise_json(outcome.noise),
-        **edges_json(outcome),
+        **limits_json(outcome),
         "inference": inference_json(outcome.inference),
         "guarantee": guarantee,
         "cost": "0",

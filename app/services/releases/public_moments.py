@@ -77,7 +77,7 @@ def tidy_csv(answer: Mapping[str, Any]) -> str:
                 row.std_error,
                 *(row.confidence or _MISSING),
                 answer["epsilon"],
-                " ".join(filter(None, (row.note, *said))) or None,
+                " ".join(filter(None, (row.remark, *said))) or None,
             )
             for row in rows
         ),

@@ -24,15 +24,20 @@ print.desk_numbers <- function(x, digits = 5L, ...) {
   invisible(x)
 }
 
-# Return a table with words in place of missing estimates, and no column of notes.
+# Return a table with words in place of missing estimates, the sign of upper bounds, and no column of
+# notes.
 in_words <- function(table, digits) {
-  unsaid <- !is.na(table$note)
-  if (any(unsaid)) {
+  if (any(!is.na(table$note))) {
     known <- table$estimate
-    if (is.numeric(known)) known <- formatC(known, digits = digits, format = "g")
-    table$estimate <- ifelse(unsaid, .cannot_be_said, known)
+    if (is.numeric(known)) known <- trimws(formatC(known, digits = digits, format = "g"))
+    table$estimate <- with_notes(known, table$note, is.na(table$estimate))
   }
   table[names(table) != "note"]
+}
+
+# Return estimates as texts. A note says why one is missing, or why it is an upper bound.
+with_notes <- function(texts, notes, missing) {
+  ifelse(is.na(notes), texts, ifelse(missing, .cannot_be_said, paste("<=", texts)))
 }
 
 #' Summarise an answer
@@ -70,8 +75,9 @@ print.summary_desk_numbers <- function(x, digits = 4L, ...) {
   lines <- x$coefficients
   # dates and moments are texts, and so is then everything in the table
   if (is.numeric(lines)) lines <- signif(lines, digits)
-  unsaid <- !is.na(x$note)
-  if (any(unsaid)) lines[unsaid, "estimate"] <- .cannot_be_said
+  if (any(!is.na(x$note))) {
+    lines[, "estimate"] <- with_notes(lines[, "estimate"], x$note, is.na(x$coefficients[, "estimate"]))
+  }
   print(lines, na.print = "", quote = FALSE)
   for (each in x$fit) {
     lines <- if (is.null(each$estimate)) .cannot_be_said else signif(each$estimate, digits)

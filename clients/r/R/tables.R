@@ -18,7 +18,8 @@
 #' * `std.error`, `conf.low` and `conf.high`: with `inference`, where the population's number is,
 #'   sampling and privacy noise together;
 #' * `note`: why nothing can be said of a number, where that is so of any. Its `estimate` is then
-#'   missing, and its interval shows where it may be.
+#'   missing, and its interval shows where it may be. Next to an estimate it says why that is an
+#'   upper bound, as of the smallest p-value.
 #'
 #' A column with one of these names is called `by` and its name. Dates and moments are
 #' texts. `as.data.frame()` has the numbers of a fit too, such as `r_squared`, which `glance()` has
@@ -59,8 +60,9 @@ rows_of_numbers <- function(x) {
   }
   inferred <- by_place(x$inference$terms)
   edges <- by_place(x$at_edge)
+  bounds <- by_place(x$at_most)
   numbers <- with_labels(numbers_in(shape, x$statistic, number_at()), x$labels)
-  lapply(numbers, row_of, x = x, inferred = inferred, edges = edges)
+  lapply(numbers, row_of, x = x, inferred = inferred, edges = edges, bounds = bounds)
 }
 
 # Put the labels of categories next to their values: `sex label` after `sex`.
@@ -95,7 +97,7 @@ as.data.frame.desk_numbers <- function(x, row.names = NULL, optional = FALSE, ..
   frame_of_rows(c(rows_of_numbers(x), rows_of_fit(x)))
 }
 
-row_of <- function(number, x, inferred, edges) {
+row_of <- function(number, x, inferred, edges, bounds) {
   interval <- at(x$noise$interval_95, number$path)
   if (length(interval) != 2L) {
     interval <- list(NULL, NULL)
@@ -116,6 +118,9 @@ row_of <- function(number, x, inferred, edges) {
   place <- key_of(from_zero(number$path))
   if (length(inferred)) {
     row <- c(row, intervals_of(inferred[[place]]))
+  }
+  if (!is.null(bounds[[place]])) {
+    row$note <- bounds[[place]]$reason
   }
   noted(row, or_else(inferred[[place]]$reason, edges[[place]]$reason))
 }

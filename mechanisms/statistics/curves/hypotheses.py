@@ -123,6 +123,17 @@ class Simulation:
         return np.asarray(np.partition(drawn, -allowed, axis=-1)[..., -allowed])
 
 
+def is_smallest(p_value: float) -> bool:
+    """Return whether a p-value is an upper bound: no simulated statistic was as large.
+
+    It is the smallest that its number of replicates can give, and the other cannot give that one.
+
+    >>> is_smallest(0.003), is_smallest(0.0075), is_smallest(0.004)
+    (True, True, False)
+    """
+    return any(p_value == (1 + _OUTSIDE) / (each + 1) for each in (REPLICATES, _FEWER_REPLICATES))
+
+
 def corners(dimension: int) -> Iterator[tuple[int, ...]]:
     """Yield the centre of a box and its corners, as signs."""
     yield (0,) * dimension

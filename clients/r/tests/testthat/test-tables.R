@@ -309,6 +309,22 @@ test_that("a summary has a panel for each measure of a column", {
   expect_identical(graphics::par("mfrow"), c(1L, 1L))
 })
 
+test_that("an upper bound has its sign, and programs read the number", {
+  reason <- "At most this: why."
+  answer <- answered(
+    list(statistic = 9.5, p_value = 0.003, estimate = 1.5), statistic = list(kind = "test"),
+    at_most = list(list(place = list("p_value"), reason = reason))
+  )
+  frame <- tidy(answer)
+  expect_identical(frame$estimate, c(9.5, 0.003, 1.5))
+  expect_identical(frame$note, c(NA, reason, NA))
+  printed <- capture_output_lines(print(answer))
+  expect_match(printed, "<= 0.003", all = FALSE, fixed = TRUE)
+  expect_match(printed, reason, all = FALSE, fixed = TRUE)
+  summarised <- capture_output_lines(print(summary(answer)))
+  expect_match(summarised, "p_value .*<= 0.003", all = FALSE)
+})
+
 test_that("a test has its estimate alone on the axis", {
   own <- list(term = "estimate", place = list("estimate"), std_error = 1, confidence_95 = list(-1, 3))
   answer <- answered(
