@@ -360,15 +360,31 @@ def in_unit(text: Phrase, unit: str | None) -> Phrase:
 
 
 def as_csv(pivots: Sequence[Pivot]) -> str:
-    """Return tables as CSV with all digits, a line without cells between two of them."""
-    return "\r\n".join(csv_text(*_raw_table(each)) for each in pivots)
+    """Return tables as CSV with all digits, a line without cells between two of them.
+
+    The heads of columns name their numbers: a line above them would be read as the header.
+    """
+    return "\r\n".join(csv_text(*_raw_table(each, _with_title(each))) for each in pivots)
 
 
-def _raw_table(pivot: Pivot) -> tuple[list[str], list[list[object]]]:
+def _with_title(pivot: Pivot) -> list[str]:
+    """Return the heads of columns with the title in front; of one column it is the title anyway."""
+    if not pivot.across:
+        return [*pivot.heads]
+    return [f"{pivot.title}, {head}" for head in _said_heads(pivot)]
+
+
+def _said_heads(pivot: Pivot) -> list[str]:
+    """Return the heads of columns with the group that they are values of."""
+    prefix = f"{pivot.across}: " if pivot.across not in ("", NUMBER, WITH, COLUMN) else ""
+    return [f"{prefix}{each}" for each in pivot.heads]
+
+
+def _raw_table(pivot: Pivot, heads: Sequence[str]) -> tuple[list[str], list[list[object]]]:
     """Return a table's heads and rows with the ends of intervals in cells of their own."""
     ends = ("low", "high") if pivot.has_intervals else ()
     header = [*pivot.down]
-    for head in pivot.heads:
+    for head in heads:
         header += [head, *(f"{head}, {pivot.intervals}, {end}" for end in ends)]
     rows = [
         [*names, *(value for cell in cells for value in _raw(pivot, cell, len(ends)))]
@@ -428,8 +444,7 @@ IN_MARKDOWN = str.maketrans({each: f"\\{each}" for each in "\\`*_[]<>#|~"} | {"\
 def _written(pivot: Pivot, escaped: Mapping[int, str]) -> list[list[str]]:
     """Return a table's caption, header and rows with what is special in a language escaped."""
     shown = f"; in parentheses the {pivot.intervals}" if pivot.has_intervals else ""
-    prefix = f"{pivot.across}: " if pivot.across not in ("", NUMBER, WITH, COLUMN) else ""
-    header = [*pivot.down, *(f"{prefix}{each}" for each in pivot.heads)]
+    header = [*pivot.down, *_said_heads(pivot)]
     lines = [[*own, *(_both(pivot, cell) for cell in cells)] for own, cells in pivot.lines]
     return [
         [text.translate(escaped) for text in each]
@@ -445,7 +460,9 @@ def as_word(pivots: Sequence[Pivot]) -> bytes:
 
 def as_excel(pivots: Sequence[Pivot]) -> bytes:
     """Return tables as an Excel workbook, a sheet each with all digits, and one of their titles."""
-    return workbook([_raw_table(each) for each in pivots], [each.title for each in pivots])
+    return workbook(
+        [_raw_table(each, _said_heads(each)) for each in pivots], [each.title for each in pivots]
+    )
 
 
 def _text(write: Callable[[Sequence[Pivot]], str]) -> Callable[[Sequence[Pivot]], bytes]:

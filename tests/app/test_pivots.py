@@ -175,7 +175,8 @@ def test_files_have_every_number_and_nothing_that_their_language_reads_as_its_ow
     found = pivots_of(MEANS, COLUMNS)
     head, *lines = csv.reader(StringIO(as_csv(found)))
     assert head[:5] == [
-        "number", "sex", "x_1", "x_1, 95% noise interval, low", "x_1, 95% noise interval, high"
+        "number", "sex", "Mean, area: x_1",
+        "Mean, area: x_1, 95% noise interval, low", "Mean, area: x_1, 95% noise interval, high",
     ]  # fmt: skip
     assert lines[1][2:5] == ["100", "99", "101"]
     markdown = as_markdown(found).splitlines()
@@ -189,6 +190,24 @@ def test_files_have_every_number_and_nothing_that_their_language_reads_as_its_ow
     ]
     assert latex[4] == r"number & sex & area: x\_1 & area: y|2 & area: {[}z \\"
     assert not [line for line in latex if line.startswith("[")]
+
+
+def test_the_columns_of_a_csv_file_say_what_their_numbers_are() -> None:
+    """A file that is read by a program has its header in the first line."""
+    incomes = [row for row in MEANS if row.key.terms == ("income",)]
+    pivots = pivots_of(incomes, COLUMNS, "sex", "where wave is 3")
+    head, *lines = csv.reader(StringIO(as_csv(pivots)))
+    titled = f"{pivots[0].title}, sex: women"
+    assert titled == "Mean of income [EUR], where wave is 3, sex: women"
+    assert head[:2] == ["area", titled]
+    assert {len(line) for line in lines} == {len(head)} == {7}
+    assert len(set(head)) == len(head), "each column has a name of its own"
+    alone, *_ = csv.reader(StringIO(as_csv(pivots_of(incomes, COLUMNS, ""))))
+    assert alone[2] == "Mean of income [EUR]", "of one column the head is the title alone"
+    numbers, *_ = csv.reader(StringIO(as_csv(pivots_of(MEANS, COLUMNS, "number"))))
+    assert [each for each in numbers if "interval" not in each] == [
+        "sex", "area", "Mean, income [EUR]", "Mean, age"
+    ]  # fmt: skip
 
 
 def test_a_unit_is_said_once() -> None:
