@@ -53,7 +53,9 @@ _PLACE = re.compile(
 _ABOUT = re.compile(r" \(column \".*\"\)$", re.DOTALL)
 """What a message says of its column, where the field says it already."""
 _IN_DERIVE = re.compile(r"derive\b", re.ASCII)
-_IN_REDUCE = re.compile(r"^unit\.reduce\b.*", re.DOTALL)
+_IN_LIST = re.compile(r"(?P<list>unit\.reduce|design\.replicates|design\.rscales)\b.*", re.DOTALL)
+"""What a field has in lines, and is one field of the form."""
+_IN_DESIGN = re.compile(r"(?:spec\.)?design\.(?P<list>\w+)\[(?P<position>\d{1,5})\].*", re.DOTALL)
 _WITHIN = re.compile(r"\.typical\.(mean|std)$")
 _OF_WITHIN = re.compile(r"^\.?within\.of\b", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d{1,300}", re.ASCII)
@@ -81,6 +83,12 @@ _FIELDS: Mapping[str, str] = {
     "unit.max_rows": "unit_max_rows",
     "unit.id": "unit_id",
     "unit.reduce": "unit_reduce",
+    "design": "design_weight",
+    "design.weight": "design_weight",
+    "design.strata": "design_strata",
+    "design.replicates": "design_replicates",
+    "design.scale": "design_scale",
+    "design.rscales": "design_rscales",
     "overlap": "overlap",
     "overlap.reason": "overlap",
 }
@@ -95,6 +103,11 @@ _LABELS: Mapping[str, str] = {
     "unit_max_rows": marked("Maximum rows per person"),
     "unit_id": marked("Person ids"),
     "unit_reduce": marked("One row per person"),
+    "design_weight": marked("Weight"),
+    "design_strata": marked("Strata"),
+    "design_replicates": marked("Replicate weights"),
+    "design_scale": marked("Scale"),
+    "design_rscales": marked("Scale of each replicate"),
     "overlap": marked("Other people"),
     "reviewers": marked("Who decides"),
     "derive": marked("Derived columns"),
@@ -298,11 +311,12 @@ def form_of(spec: Mapping[str, Any], form: Form) -> Form:
 
 
 def with_people(form: Form, spec: Mapping[str, Any]) -> Form:
-    """Return a form with what an earlier spec says of people, bounds and derived columns.
+    """Return a form with what an earlier spec says of people, bounds, sampling and derived columns.
 
     What is filled in of it stays, the adjacency apart: a form always has one.
     """
-    earlier = {name: spec.get(name) for name in ("adjacency", "max_rows", "unit", "derive")}
+    copied = ("adjacency", "max_rows", "unit", "derive", "design")
+    earlier = {name: spec.get(name) for name in copied}
     filled = {
         name: text
         for name, text in _filled(earlier).items()
@@ -329,7 +343,7 @@ _PLAIN = (
     "name", "description", "adjacency", "max_rows", "delimiter", "encoding", "decimal",
     "thousands", "skip_rows", "same_people", "account", "na",
 )  # fmt: skip
-_OF_SPECS = {*_PLAIN, "columns", "derive", "budget", "policy", "unit", "overlap"}
+_OF_SPECS = {*_PLAIN, "columns", "derive", "budget", "policy", "unit", "overlap", "design"}
 
 
 def _inside(spec: Mapping[str, Any], place: str) -> Any:
@@ -408,6 +422,8 @@ def spec_of(form: Form) -> dict[str, Any]:
         spec["na"] = markers
     if lines := form.text("derive"):
         spec["derive"] = derived_of(lines)
+    if design := dict(_design(form, [*spec["columns"], *spec.get("derive", ())])):
+        spec["design"] = design
     return spec
 
 
@@ -419,6 +435,34 @@ def _unit(form: Form) -> Iterator[tuple[str, Any]]:
         yield "id", kind
     if reduced := _lines(form.text("unit_reduce")):
         yield "reduce", dict(map(_label, reduced))
+
+
+def _design(form: Form, columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield what a form says of how the rows of a survey were sampled."""
+    weight = form.text("design_weight")
+    for name in ("weight", "strata"):
+        if column := form.text(f"design_{name}"):
+            yield name, column
+    if lines := _lines(form.text("design_replicates")):
+        others = [name for name in columns if name != weight]
+        yield "replicates", [name for line in lines for name in _matching(line, others)]
+    if scale := form.text("design_scale"):
+        yield "scale", number_of(scale)
+    if scales := _lines(form.text("design_rscales")):
+        yield "rscales", [*map(number_of, scales)]
+
+
+def _matching(pattern: str, names: Sequence[str]) -> Sequence[str]:
+    """Return the names that a text with one star stands for; without one, or none, the text.
+
+    >>> [_matching(each, ["w", "rep_1", "rep_2"]) for each in ("rep_*", "rep_1", "x*")]
+    [['rep_1', 'rep_2'], ['rep_1'], ['x*']]
+    """
+    head, star, tail = pattern.partition("*")
+    shortest = len(head) + len(tail)
+    fits = [each for each in names if each.startswith(head) and each.endswith(tail)]
+    fits = [each for each in fits if len(each) >= shortest]
+    return fits if star and fits and pattern not in names else [pattern]
 
 
 def _header(form: Form, name: str) -> str:
@@ -562,7 +606,11 @@ def at_cells(problem: Problem, form: Form) -> Problem:
     for each in errors:
         place, words = str(each["field"]), str(each["message"])
         field = _field(place, names)
-        faults.append((above.get(field, field), _message(place, words)))
+        words = _message(place, words)
+        if match := _IN_DESIGN.fullmatch(place):
+            listed = spec_of(form)["design"].get(match["list"], ())
+            words = ": ".join([*map(str, listed[int(match["position"]) :][:1]), words])
+        faults.append((above.get(field, field), words))
     return invalid_requests(faults)
 
 
@@ -599,7 +647,7 @@ def _field(place: str, names: Sequence[tuple[int, str]]) -> str:
 
     A column is given by its position, or by its name where a field of specs has that name too.
     """
-    place = _IN_REDUCE.sub("unit.reduce", place.removeprefix("spec."))
+    place = _IN_LIST.sub(r"\g<list>", place.removeprefix("spec."))
     if _IN_DERIVE.match(place):
         return "derive"
     if (match := _PLACE.fullmatch(place)) is None:

@@ -319,7 +319,13 @@ def test_everybody_can_declare_columns(visits: Visits, desk: Desk, look: dict[st
         page.get_by_label("File").set_input_files(ENGEL)
         expect(page.get_by_role("textbox", name="income lower")).to_be_visible()
         assert faults_of(page) == []
-        page.get_by_role("navigation", name="Steps").get_by_role("link", name="Check").click()
+        steps = page.get_by_role("navigation", name="Steps")
+        steps.get_by_role("link", name="People and bounds").click()
+        page.get_by_text("More: how the rows of a survey were sampled").click()
+        page.get_by_role("combobox", name="Weight").fill("income")
+        page.get_by_role("textbox", name="Replicate weights").fill("food*")
+        assert faults_of(page) == []
+        steps.get_by_role("link", name="Check").click()
         page.get_by_role("button", name="Check").click()
         expect(page.get_by_role("alert")).to_contain_text("income lower")
         assert faults_of(page) == []

@@ -60,6 +60,10 @@ SPEC: dict[str, Any] = {
     "max_rows": 1000,
     "unit": {"column": "id", "max_rows": 3, "id": "text", "reduce": {"age": "max"}},
     "overlap": {"reason": "other people"},
+    "design": {
+        "weight": "pay", "strata": "ward", "replicates": ["rent", "half", "a*b"], "scale": 0.125,
+        "rscales": [0.5, 1, 0.75],
+    },
     "delimiter": ";", "encoding": "windows-1252", "decimal": ",", "thousands": ".",
     "skip_rows": 2, "same_people": "no", "na": ["NA", "-99"],
 }  # fmt: skip

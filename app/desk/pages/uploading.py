@@ -35,7 +35,7 @@ from app.desk.forms import (
 )
 from app.desk.rendering import address, page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of
-from app.domain.datasets import SAME_PEOPLE, columns_json, derived_json
+from app.domain.datasets import SAME_PEOPLE, columns_json, derived_json, design_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.sources import Source
 from app.domain.units import unit_json
@@ -309,13 +309,14 @@ async def _changed(state: AppState, visitor: Caller, form: Form, change: str) ->
 
 
 def _people(facts: DatasetFacts) -> dict[str, Any]:
-    """Return what a data set declares of people, bounds and derived columns, as its spec had it."""
-    unit = facts.columns.unit
+    """Return what a data set declares of people, bounds, sampling and derived columns."""
+    unit, design = facts.columns.unit, facts.columns.design
     return {
         "adjacency": facts.columns.adjacency.value,
         "max_rows": facts.columns.max_rows,
         "unit": None if unit is None else unit_json(unit),
         "derive": derived_json(facts.columns),
+        "design": None if design is None else design_json(design),
     }
 
 
