@@ -370,6 +370,34 @@ def test_quantiles_of_whole_numbers_err_as_draws_do(
         assert 2 / 3 <= error / mean <= 3 / 2, (error, mean)
 
 
+@pytest.mark.parametrize("kind", ["quantile", "interquartile_range"])
+def test_quantiles_of_numbers_that_were_rounded_err_by_half_a_step(kind: str) -> None:
+    """A declared number may be recorded to three digits: then noise of few ranks has a step."""
+    fields = {"quantile": {"levels": [0.25]}, "interquartile_range": {}}[kind]
+    asked = question({"kind": kind, "column": "age", **fields})
+    rows, spread = 20_000, Spread(mean=50.0, std=10.0)
+    found = estimate_error(
+        asked, schema_of(Adjacency.REPLACE_ONE, rows), Epsilon.parse("3"), mechanism="auto",
+        norm="auto", assumptions=Assumptions(population=(("age", spread),)),
+    )  # fmt: skip
+    assert found.usefulness.verdict == "good"
+    assert found.low is not None
+    assert found.high is not None
+    generator, errors = np.random.default_rng(8), []
+    schema = Schema({"age": COLUMNS["age"]}, Adjacency.REPLACE_ONE, rows)
+    plan, sure = (calibrate(asked, schema, Epsilon.parse(each)) for each in ("3", "10000"))
+    values = {"age": np.round(20 * generator.normal(50, 10, rows).clip(0, 100)) / 20}
+    data = ArrayData.from_values(schema, values)
+    for turn in range(40):
+        value, true = (each.draw(data, seeded_randomness(turn)).value for each in (plan, sure))
+        errors.append([abs(at(value, path) - number) for path, number in numbers(true)])
+    ((_, error),) = numbers(found.low)
+    ((_, most),) = numbers(found.high)
+    (seen,) = np.mean(errors, axis=0)
+    assert seen > 3 * error  # what smooth values would have
+    assert seen <= 3 * most
+
+
 def test_a_simulation_describes_no_noise_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     def describe(*arguments: object, **more: object) -> None:
         raise ZeroDivisionError("it is read")
