@@ -127,8 +127,7 @@ from app.store.ledger.records import (
 )
 from app.store.ledger.releases import ReleasePage
 from app.store.ledger.signing import RECEIPT_KEY, KeySource, ReceiptKey, SigningKey, base64url
-from app.store.merkle_log.parts import LogTree
-from app.store.merkle_log.stamps import KeptStamp
+from app.store.merkle_log import KeptStamp, LogTree
 from app.store.opening import back_up
 from app.store.reconciliation import (
     DigestHistory,

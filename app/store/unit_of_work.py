@@ -52,8 +52,7 @@ from app.store.ledger.reviewing.votes import (
     VotesWriter,
 )
 from app.store.ledger.reviews import APPROVED, Reviews, ReviewsWriter
-from app.store.merkle_log.parts import CHECKPOINT, Log, LogWriter
-from app.store.merkle_log.stamps import Stamps, StampsWriter
+from app.store.merkle_log import CHECKPOINT, Log, LogWriter, Stamps, StampsWriter
 from app.store.publishing import Publications, PublicationsWriter
 from app.store.verification.marks import Mark
 from app.store.verification.verify import Progress, Verification, verify

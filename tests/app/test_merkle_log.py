@@ -25,7 +25,7 @@ from app.domain.ledger import (
 )
 from app.domain.problems import Problem
 from app.store import LogTree, Store
-from app.store.merkle_log.parts import MOST_OF_PART
+from app.store.merkle_log import MOST_OF_PART
 from app.store.verification.log import Checkpoints
 from tests.app.ledgers import CURATOR, Ledger, Place, opened, raw
 from tests.app.logs import is_consistent, log_of, root_of_path, signed

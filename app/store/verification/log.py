@@ -27,7 +27,7 @@ from sqlalchemy import Connection, text
 from app.domain.checkpoints import Checkpoint, origin_of, read_checkpoint
 from app.domain.ledger import HASH_BYTES, SYSTEM_ACCOUNT, Peaks, tree_root
 from app.store.ledger.releases import RESULT
-from app.store.merkle_log.parts import CHECKPOINT
+from app.store.merkle_log import CHECKPOINT
 from app.store.verification.blocks import ENTRY_COLUMNS, Row, leaf_hashes, rows
 from app.store.verification.walks import place_of
 

@@ -45,7 +45,7 @@ from app.store.database.migrate import reference_faults, schema_faults
 from app.store.errors import UnsupportedDatabaseError
 from app.store.ledger.records import AccountRecord
 from app.store.ledger.releases import RESULT
-from app.store.merkle_log.parts import CHECKPOINT
+from app.store.merkle_log import CHECKPOINT
 from app.store.verification.log import Checkpoints, cut_log, cut_seals
 from app.store.verification.marks import Mark, mark_of, records_digest, tasks_since
 from app.store.verification.ranges import cut_entries, cut_releases
