@@ -198,24 +198,45 @@ def numbers_of(
         rows = drawn = rows_of(answer)
         more = max(0, len(rows) - MOST_ROWS)
     table, said = printed(answer, columns), narrowed(answer.get("statistic") or {})
-    pivots = pivots_of(drawn, columns, wanted.across, said) if table is None else ()
-    return Numbers(
+    found = numbers_in(drawn, name, columns, wanted, say=say, said=said)
+    return replace(
+        found,
         rows=rows[:MOST_ROWS],
         more=more,
-        figure=figure(drawn, say(name), columns, say, said),
+        confident=any(row.confidence is not None for row in rows),
+        notes=notes_of(rows),
+        table=table,
+        pivots=found.pivots if table is None else (),
+        browser=browser,
+    )
+
+
+def numbers_in(
+    rows: Sequence[Row],
+    name: str,
+    columns: Columns,
+    wanted: Arrangement,
+    *,
+    say: Say = str,
+    said: str = "",
+) -> Numbers:
+    """Return numbers arranged; ``said`` is which records they are about, as titles say it."""
+    pivots = pivots_of(rows, columns, wanted.across, said)
+    return Numbers(
+        rows=rows[:MOST_ROWS],
+        more=max(0, len(rows) - MOST_ROWS),
+        figure=figure(rows, say(name), columns, say, said),
         confident=any(row.confidence is not None for row in rows),
         notes=notes_of(rows),
         labels=labels_of(columns),
-        table=table,
+        table=None,
         pivots=[each.sorted_by(wanted.sort) for each in pivots],
-        browser=browser,
+        browser=None,
         arrangement=wanted,
     )
 
 
-def pivot_file(
-    answer: Mapping[str, Any], columns: Columns, ending: str, wanted: Arrangement
-) -> tuple[str, bytes]:
+def pivot_file(numbers: Numbers | None, ending: str) -> tuple[str, bytes]:
     """Return tables of numbers as a file: its media type and its content.
 
     Raises
@@ -223,11 +244,10 @@ def pivot_file(
     Problem
         ``not-found``: there are none, or not as such a file.
     """
-    pivots = numbers_of(answer, "", columns, wanted).pivots if ending in FILES else ()
-    if not pivots:
+    if numbers is None or not numbers.pivots or ending not in FILES:
         raise Problem("not-found")
     kind, written = FILES[ending]
-    return kind, written(pivots)
+    return kind, written(numbers.pivots)
 
 
 # One table of many

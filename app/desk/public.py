@@ -104,7 +104,9 @@ def show_chart(request: Request, state: State, release: Id) -> Response:
 def show_pivot(request: Request, state: State, release: Id, ending: str) -> Response:
     """Send a public release's numbers as tables of rows and columns."""
     found = state.services.publications.find(release)
-    kind, content = pivot_file(found.answer, found.columns, ending, Arrangement.of(request))
+    kind, content = pivot_file(
+        numbers_of(found.answer, "", found.columns, Arrangement.of(request)), ending
+    )
     return public_answer(content, kind, status=200, headers={})
 
 

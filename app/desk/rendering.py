@@ -282,6 +282,19 @@ _NAVIGATION = (
 """What the pages are called, where they are, for whom, and the key that leads there after "g"."""
 
 
+def attached(content: bytes, kind: str, name: str) -> Response:
+    """Return a file, which a browser stores and no cache does; ``kind`` is its media type."""
+    return Response(content, media_type=kind, headers=headers_of_file(name))
+
+
+def headers_of_file(name: str) -> dict[str, str]:
+    """Return the headers that a file is sent with."""
+    return {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Cache-Control": "no-store",
+    }
+
+
 def page(
     request: Request,
     template: str,

@@ -381,7 +381,7 @@ def first_tables(answer: Mapping[str, Any], cells: int) -> Mapping[str, Any]:
 def is_long(answer: Mapping[str, Any]) -> bool:
     """Return whether an answer has so many cells that a file of them is made page by page."""
     tables = at(answer, ("value", "tables"))
-    return isinstance(tables, StoredTables) and sum(map(cells_in, tables)) > MOST_LINES
+    return isinstance(tables, list | StoredTables) and sum(map(cells_in, tables)) > MOST_LINES
 
 
 def cells_in(table: Mapping[str, Any]) -> int:

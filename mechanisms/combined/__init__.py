@@ -4,6 +4,6 @@ May enter: what releases have in common, and the weights of their noise. May imp
 whose releases it reads, and all below it.
 """
 
-from mechanisms.combined.squares import combine, combining_ms
+from mechanisms.combined.squares import KINDS, combine, combining_ms
 
-__all__ = ["combine", "combining_ms"]
+__all__ = ["KINDS", "combine", "combining_ms"]

@@ -183,8 +183,8 @@ def test_thousands_of_tables_are_listed_in_pages() -> None:
 
 def test_a_file_is_of_the_table_that_is_shown() -> None:
     wanted = Arrangement(rows="a", across="", slice="")
-    kind, content = pivot_file(answer(1), {}, "csv", wanted)
+    kind, content = pivot_file(numbers_of(answer(1), "", {}, wanted), "csv")
     assert kind == "text/csv; charset=utf-8"
     assert content.decode().splitlines()[1:] == ["x,1,0,2", "y,11,10,12"]
     with pytest.raises(Problem):
-        pivot_file(answer(1), {}, "ods", wanted)
+        pivot_file(numbers_of(answer(1), "", {}, wanted), "ods")

@@ -66,6 +66,7 @@ def _pages(curator: httpx.Client, analyst: httpx.Client) -> Mapping[str, str]:
     )["id"]
     public = _released(analyst, dataset, _LINE, "Figure 2 of the yearly report")
     gone = _released(analyst, dataset, _MEDIAN, "A first look")
+    other = _released(analyst, dataset, _LINE, "At a tenth", epsilon="0.1")
     for release in (public, gone):
         _publish(curator, release)
     note = {"note": "Asked of the wrong column; see the figure of the yearly report."}
@@ -88,6 +89,8 @@ def _pages(curator: httpx.Client, analyst: httpx.Client) -> Mapping[str, str]:
         "ask": f"{here}/ask", "preview": f"{here}/ask?{ASKED}",
         "grant": f"{here}/grants", "caps": f"{here}/caps", "access": f"{here}/access",
         "archive": f"{here}/archive", "archived": f"/desk/datasets/{old}",
+        "derive": f"/desk/releases/{public}/derive",
+        "comparison": f"/desk/releases/{public}/comparison/{other}",
         "release": f"/desk/releases/{public}", "waiting": f"/desk/releases/{reserved[0]}",
         "changes": f"/desk/reviews/{reserved[1]}",
         "revision": f"/desk/reviews/{reserved[1]}/revision",
@@ -148,8 +151,10 @@ def _wages(part: int) -> bytes:
     return b"wage\n" + b"".join(b"%d\n" % (1000 * part + 7 * at) for at in range(100))
 
 
-def _released(analyst: httpx.Client, dataset: str, question: Any, purpose: str) -> str:
-    answer = settled(analyst, ask(analyst, dataset, question, epsilon="0.5", purpose=purpose))
+def _released(
+    analyst: httpx.Client, dataset: str, question: Any, purpose: str, epsilon: str = "0.5"
+) -> str:
+    answer = settled(analyst, ask(analyst, dataset, question, epsilon=epsilon, purpose=purpose))
     assert answer.json()["status"] == "released", answer.text
     return str(answer.json()["id"])
 

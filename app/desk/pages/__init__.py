@@ -19,6 +19,7 @@ from app.desk.pages import (
     keys,
     plans,
     releases,
+    reuse,
     reviews,
     uploading,
 )
@@ -34,6 +35,7 @@ ROUTERS = (
     asking.router,
     plans.router,
     releases.router,
+    reuse.router,
     reviews.router,
     public.router,
     home.nowhere,  # last: it answers for every other address

@@ -1,7 +1,8 @@
 """Asking: the form of a question, its preview, and the last step before it is paid for.
 
 A preview, a dry run and the step before a question is sent change nothing, so they have addresses:
-they can be gone back to, and kept. A resubmission is the same form (:class:`Asking`).
+they can be gone back to, and kept. A resubmission is the same form (:class:`Asking`), and so is a
+derivation: a question that released numbers answer, free.
 
 *A preview* is what the API's preview says, arranged for reading: what a release would cost, what it
 would leave, and what it would be worth. It is a function of the question and of public facts alone.
@@ -10,7 +11,7 @@ would leave, and what it would be worth. It is a function of the question and of
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -18,7 +19,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.desk.arranging import numbers_of
+from app.desk.arranging import Numbers, numbers_of
 from app.desk.building import (
     CHANGE,
     OPEN,
@@ -49,7 +50,7 @@ from app.desk.questions import (
     summary_of,
     survivors,
 )
-from app.desk.rendering import new_form_key, page, path_of, say_in
+from app.desk.rendering import attached, new_form_key, page, path_of, say_in
 from app.desk.routes import AskingVisitor, State, router_of, state_of
 from app.domain.datasets import columns_json, derived_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
@@ -71,6 +72,8 @@ router = router_of("asking")
 _BY_EPSILON, _BY_ACCURACY = "epsilon", "accuracy"
 _ANY_ACCURACY = 1.0
 """Stands for one that cannot be read, so that other faults are reported with it."""
+_ANY_EPSILON = "1"
+"""Stands for a price where there is none."""
 REPLACES = "replaces"
 """The field with the study plan and the fingerprint of the question of it that is to be changed."""
 _NOT_KEPT = ("act", "part", "before", "fresh", "seen", REPLACES, CHANGE, OPEN, FORM_KEY)
@@ -79,6 +82,7 @@ FRESH = "fresh"
 """The field that asks for a new draw, and a new charge, of what was asked before."""
 SEEN = "seen"
 """The field with the tag of the version that another one is put in the place of."""
+_CSV = "csv"
 _MOST_DRAFTS = 50
 _OF_ANY_KIND = ("wanted", "epsilon", "accuracy", "purpose", "inference", MISSING_SHARES)
 """Fields that stay as they are when another statistic is chosen."""
@@ -111,6 +115,29 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """What released numbers answer.
+
+    Attributes
+    ----------
+    answer
+        The derivation, as the API answers it.
+    numbers
+        Its numbers, arranged for the page.
+    csv
+        They as a file; empty where they are too many for one.
+    """
+
+    answer: Mapping[str, Any]
+    numbers: Numbers
+    csv: str
+
+
+Derive = Callable[[PreviewRequest], Coroutine[Any, Any, Derived]]
+"""What answers a question from released numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """Who fills the form in, about which data set, and what sending it does."""
 
@@ -137,6 +164,10 @@ class Asking:
     """What is set aside for that version, in the account's smallest units."""
     reviewed: bool = False
     """Whether it waits for a review, whatever it costs."""
+    derive: Derive | None = None
+    """What answers the question from released numbers; None: the data answer it, for a charge."""
+    others: Field | None = None
+    """What chooses further releases that it is derived from; None: there are none."""
 
     async def shown(self) -> Response:
         """Show the form as the address fills it in, and what was asked to be seen."""
@@ -146,12 +177,9 @@ class Asking:
         if not form.text("act"):
             return self._form(form)
         try:
-            found, form = await while_there(self.request, self._estimated(form))
-            if form.text("act") == "release":
-                return await self._confirmed(form, found)
-            tried = None
-            if form.text("act") == "try":
-                tried = await while_there(self.request, self._tried(form))
+            if self.derive is not None:
+                return await self._derived(form, self.derive, fragment=fragment)
+            return await self._previewed(form, fragment=fragment)
         except Problem as problem:
             if not fragment:
                 return self.refused(form, problem)
@@ -161,18 +189,39 @@ class Asking:
             return page(
                 self.request,
                 "preview.html",
+                asking=self,
                 seen=None,
                 problem=failed,
                 faults=faults,
                 labels=labels,
             )
+
+    async def _previewed(self, form: Form, *, fragment: bool) -> Response:
+        """Show what a release would be like, the last step before it, or a dry run."""
+        found, form = await while_there(self.request, self._estimated(form))
+        if form.text("act") == "release":
+            return await self._confirmed(form, found)
+        tried = None
+        if form.text("act") == "try":
+            tried = await while_there(self.request, self._tried(form))
         if fragment:
             return page(self.request, "preview.html", asking=self, seen=found, problem=None)
         return self._form(form, seen=found, tried=tried)
 
+    async def _derived(self, form: Form, derive: Derive, *, fragment: bool) -> Response:
+        """Show what released numbers answer, or send that as a file."""
+        asked = await self._read(form.changed(wanted=_BY_EPSILON, epsilon=_ANY_EPSILON))
+        found = await while_there(self.request, derive(asked))
+        if form.text("act") == _CSV:
+            return attached(found.csv.encode(), "text/csv; charset=utf-8", "derived.csv")
+        file = f"{self.request.url.path}?{urlencode(self._kept(form))}&act={_CSV}"
+        if fragment:
+            return page(self.request, "preview.html", derived=found, file=file)
+        return self._form(form, derived=found, file=file)
+
     def _keep(self, form: Form) -> None:
         """Keep what is filled in as the visitor's draft, unless nothing is or it is a revision."""
-        if self.seen or form.text(REPLACES) or len(self.request.query_params) < 2:
+        if self.seen or self.derive or form.text(REPLACES) or len(self.request.query_params) < 2:
             return
         kept = [pair for pair in form.pairs if pair[0] not in _NOT_KEPT and pair[1]]
         address = f"{self.request.url.path}?{urlencode(kept)}"
@@ -284,15 +333,24 @@ class Asking:
 
     def _of_parts(self) -> list[str]:
         """Return the statistics that a question of a stack may be of."""
-        allowed = [each for each in _allowed(self.facts) if each in SINGLE_STATISTICS]
+        allowed = [each for each in self._allowed() if each in SINGLE_STATISTICS]
         return allowed or [*SINGLE_STATISTICS]
+
+    def _allowed(self) -> list[str]:
+        """Return the statistics that may be asked; a policy limits what leaves the data alone."""
+        if self.derive is not None:
+            return [each for each in KINDS if not stacks(each)]
+        allowed = self.facts.policy.allowed
+        return [
+            kind for kind in KINDS if allowed is None or kind in allowed or kind not in POLICY_KINDS
+        ]
 
     def _kind_of(self, form: Form) -> str:
         """Return the statistic whose fields are shown: the form's, or the first one allowed."""
         kind, before = form.text("statistic"), self.first.text("statistic")
         if kind in KINDS:
             return kind
-        allowed = _allowed(self.facts)
+        allowed = self._allowed()
         suggested = [each for each in allowed if STATISTICS[each].suggested]
         return before or (suggested or allowed)[0]
 
@@ -363,10 +421,12 @@ class Asking:
         *,
         seen: Estimated | None = None,
         tried: Mapping[str, Any] | None = None,
+        derived: Derived | None = None,
+        file: str = "",
         faults: Faults = NONE,
         status: int = 200,
     ) -> Response:
-        allowed, draft = _allowed(self.facts), None
+        allowed, draft = self._allowed(), None
         wrong = [place for place, _ in faults.all]
         if not self.request.url.query and not self.seen:
             sessions = state_of(self.request).services.sessions
@@ -383,6 +443,8 @@ class Asking:
             "operators": _OPERATORS,
             "seen": seen,
             "tried": tried,
+            "derived": derived,
+            "file": file,
             "faults": faults,
         }
         return page(self.request, "ask.html", status=status, **shown)
@@ -445,13 +507,6 @@ def _accuracy(form: Form) -> float:
     if isinstance(number, str):
         raise invalid_request("accuracy", "must be a number")
     return float(number)
-
-
-def _allowed(facts: DatasetFacts) -> list[str]:
-    allowed = facts.policy.allowed
-    return [
-        kind for kind in KINDS if allowed is None or kind in allowed or kind not in POLICY_KINDS
-    ]
 
 
 @router.get("/datasets/{dataset}/ask")

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from app.desk.forms import act_once, read_form
 from app.desk.pages.releases import named
-from app.desk.rendering import address, number_in, page
+from app.desk.rendering import address, headers_of_file, number_in, page
 from app.desk.routes import OverseeingVisitor, State, Visitor, router_of
 from app.domain.policies import Right
 from app.services.audit import DECISIONS, MOST_REPORTED, Line, Wanted
@@ -162,10 +162,7 @@ async def export(
     written = _as_csv(rows) if ending == "csv" else _as_json(rows)
     name = f"{which}-{_now()[:10]}.{ending}"
     kind = "text/csv; charset=utf-8" if ending == "csv" else "application/json"
-    headers = {
-        "Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store",
-    }  # fmt: skip
-    return StreamingResponse(written, media_type=kind, headers=headers)
+    return StreamingResponse(written, media_type=kind, headers=headers_of_file(name))
 
 
 def _again(request: Request) -> str:

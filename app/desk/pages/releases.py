@@ -25,7 +25,14 @@ from app.desk.forms import (
     read_as,
     read_form,
 )
-from app.desk.rendering import address, page, path_of, say_in
+from app.desk.rendering import (
+    address,
+    attached,
+    headers_of_file,
+    page,
+    path_of,
+    say_in,
+)
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of, state_of
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -168,7 +175,7 @@ async def download_json(visitor: Visitor, state: State, release: str) -> Respons
     """Send a release as the API answers it, byte for byte."""
     record = await state.services.releases.get(release, caller=visitor)
     state.services.views.note([record], "downloaded", caller=visitor)
-    return _file(answer_of(record), "application/json", f"{record.id}.json")
+    return attached(answer_of(record), "application/json", f"{record.id}.json")
 
 
 @router.get("/releases/{release}/release.csv")
@@ -180,9 +187,9 @@ async def download_csv(visitor: Visitor, state: State, release: str) -> Response
     state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
     if is_long(answer):
         lines = state.services.cells.whole(release, "csv", caller=visitor)
-        headers = _headers(f"{answer['id']}.csv")
+        headers = headers_of_file(f"{answer['id']}.csv")
         return StreamingResponse(lines, media_type=CELLS["csv"], headers=headers)
-    return _file(tidy_csv(answer).encode(), "text/csv; charset=utf-8", f"{answer['id']}.csv")
+    return attached(tidy_csv(answer).encode(), "text/csv; charset=utf-8", f"{answer['id']}.csv")
 
 
 @router.get("/releases/{release}/chart.svg")
@@ -198,7 +205,7 @@ async def download_chart(
     if numbers is None or numbers.figure is None:
         raise Problem("not-found")
     state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
-    return _file(numbers.figure.alone.encode(), "image/svg+xml", f"{answer['id']}.svg")
+    return attached(numbers.figure.alone.encode(), "image/svg+xml", f"{answer['id']}.svg")
 
 
 @router.get("/releases/{release}/pivot.{ending}")
@@ -209,30 +216,30 @@ async def download_pivot(
     answer, _, _ = await _answer(visitor, state, release)
     facts = await state.services.datasets.present(answer["dataset"])
     columns = columns_of(facts, answer["statistic"])
-    kind, content = pivot_file(answer, columns, ending, Arrangement.of(request))
+    kind, content = pivot_file(numbers_of(answer, "", columns, Arrangement.of(request)), ending)
     state.services.views.note_id(answer["id"], "downloaded", caller=visitor)
-    return _file(content, kind, f"{answer['id']}.{ending}")
+    return attached(content, kind, f"{answer['id']}.{ending}")
 
 
 @router.get("/releases/{release}/table.md")
 async def download_markdown(visitor: Visitor, state: State, release: str) -> Response:
     """Send a release's numbers as a table that journals print, in Markdown."""
     table, name = await _table(visitor, state, release)
-    return _file(table.markdown().encode(), "text/markdown; charset=utf-8", f"{name}.md")
+    return attached(table.markdown().encode(), "text/markdown; charset=utf-8", f"{name}.md")
 
 
 @router.get("/releases/{release}/table.tex")
 async def download_latex(visitor: Visitor, state: State, release: str) -> Response:
     """Send a release's numbers as a table that journals print, in LaTeX."""
     table, name = await _table(visitor, state, release)
-    return _file(table.latex().encode(), "application/x-tex; charset=utf-8", f"{name}.tex")
+    return attached(table.latex().encode(), "application/x-tex; charset=utf-8", f"{name}.tex")
 
 
 @router.get("/releases/{release}/table.docx")
 async def download_word(visitor: Visitor, state: State, release: str) -> Response:
     """Send a release's numbers as a table that journals print, as a Word document."""
     table, name = await _table(visitor, state, release)
-    return _file(table.word(), WORD, f"{name}.docx")
+    return attached(table.word(), WORD, f"{name}.docx")
 
 
 async def _table(visitor: Caller, state: AppState, release: str) -> tuple[Printed, str]:
@@ -257,7 +264,7 @@ async def download_script(
         caller=visitor,
         service=base_of(request, state.settings.public_url),
     )
-    return _file(script.text.encode(), f"{script.media_type}; charset=utf-8", script.name)
+    return attached(script.text.encode(), f"{script.media_type}; charset=utf-8", script.name)
 
 
 @router.get("/releases/{release}/synthetic")
@@ -310,7 +317,7 @@ async def download_synthetic(
     making = state.services.synthetic.rows(release, wanted, caller=visitor)
     made = await while_there(request, making)
     state.services.views.note_id(release, "downloaded", caller=visitor)
-    return _file(made.content, MEDIA_TYPES[wanted.format], wanted.name(release))
+    return attached(made.content, MEDIA_TYPES[wanted.format], wanted.name(release))
 
 
 def _wanted(rows: str, seed: str, form: str) -> Wanted:
@@ -493,14 +500,3 @@ async def _answer(
     unfinished = record.state in (ReleaseState.RESERVED, ReleaseState.DEBITED)
     answer = {**dict.fromkeys(_RARE), **read_answer(answer_of(record))}
     return answer, releases.moments.retry_after_s(record) if unfinished else None, etag_of(record)
-
-
-def _file(content: bytes, kind: str, name: str) -> Response:
-    return Response(content, media_type=kind, headers=_headers(name))
-
-
-def _headers(name: str) -> dict[str, str]:
-    return {
-        "Content-Disposition": f'attachment; filename="{name}"',
-        "Cache-Control": "no-store",
-    }

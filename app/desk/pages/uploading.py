@@ -33,7 +33,7 @@ from app.desk.forms import (
     require_own_site,
     see,
 )
-from app.desk.rendering import address, page, path_of
+from app.desk.rendering import address, headers_of_file, page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of
 from app.domain.datasets import SAME_PEOPLE, columns_json, derived_json, design_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
@@ -281,8 +281,7 @@ async def change_columns(request: Request, visitor: CuratorVisitor, state: State
 
 def _exported(form: Form) -> Response:
     """Return the spec that a form declares, as a file for programs."""
-    headers = {"Content-Disposition": 'attachment; filename="spec.json"', **_NOT_STORED}
-    return JSONResponse(declaring.spec_of(form), headers=headers)
+    return JSONResponse(declaring.spec_of(form), headers=headers_of_file("spec.json"))
 
 
 async def _changed(state: AppState, visitor: Caller, form: Form, change: str) -> Form:

@@ -81,7 +81,8 @@ if (question) {
     rest(turn);
     asking = new AbortController();
     const filled = new URLSearchParams(new FormData(question));
-    if (!button && !filled.get("epsilon") && !filled.get("accuracy")) return;
+    const priced = filled.has("wanted") && !filled.get("epsilon") && !filled.get("accuracy");
+    if (!button && priced) return;
     filled.delete("form_key");
     filled.set("act", "preview");
     const address = `${question.dataset.preview}?${filled}`;
