@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from markupsafe import Markup
 from pydantic import AfterValidator
 from starlette.requests import Request
@@ -16,7 +15,7 @@ from starlette.responses import Response
 from app.desk.arranging import Arrangement, Numbers, numbers_of, pivot_file
 from app.desk.figures import Say
 from app.desk.forms import Named
-from app.desk.rendering import page, say_in
+from app.desk.rendering import DATE, Listing, page, say_in
 from app.desk.routes import Page, State
 from app.domain.problems import Problem
 from app.services.plans.questions import KINDS
@@ -26,6 +25,7 @@ from app.services.publishing.publications import Published, wanted
 from app.services.publishing.published import badge_text, guarantee, meaning, methods
 from app.tidy.names import marked
 from app.web.anonymous import base_of, public_answer
+from app.web.languages import PARAMETER, language_of
 
 router = APIRouter(prefix="/public", tags=["public"], route_class=Page)
 
@@ -57,24 +57,23 @@ def show_public(
     q: Said = "",
     dataset: Said = "",
     statistic: Said = "",
-    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
 ) -> Response:
-    """Show what is public, newest first, with a search for everyone."""
+    """Show what is public, with a search for everyone."""
     publications = state.services.publications
     dataset, called = publications.called(dataset) if dataset else ("", "")
-    found = publications.search(wanted(q, dataset, statistic), before=before, limit=_ON_A_PAGE)
     sets = publications.datasets(_SUGGESTED + 1)
     many = len(sets) > _SUGGESTED
     asked = {"q": q, "dataset": dataset, "statistic": statistic}
     asked = {name: text for name, text in asked.items() if text}
-    more = None
-    if found.more:
-        last = found.items[-1].publication.number
-        more = f"/public?{urlencode({**asked, 'before': last})}"
-    first = f"/public?{urlencode(asked)}" if before is not None else None
+    kept = {
+        **asked,
+        PARAMETER: language_of(request.scope) if PARAMETER in request.query_params else "",
+    }
+    listing = Listing.of(request, "/public", size=_ON_A_PAGE, filters=kept, sorts=(DATE,))
+    found = publications.search(wanted(q, dataset, statistic), listing.span)
     return _kept(
         request, "public_list.html", {},
-        items=found.items, more=more, first=first, asked=asked, kinds=KINDS,
+        part=listing.cut(found, lambda each: each.publication.number), asked=asked, kinds=KINDS,
         named=Named(None if many else sets, [name for _, name in sets]), called=called,
     )  # fmt: skip
 

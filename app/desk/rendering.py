@@ -2,6 +2,10 @@
 
 Every page is a template that extends ``base.html``. What it is given is shown as text: the
 environment escapes it, and nothing is marked as HTML but what :mod:`app.desk` itself has drawn.
+
+*A page of a list: what its address asks for, and the addresses next to it.* Next and previous
+pages, and heads that sort, are links: every list works without script, and keeps its filters. A
+list reads a span of rows (:class:`app.domain.access.Span`) with one more than it shows.
 """
 
 from __future__ import annotations
@@ -10,10 +14,11 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 from zlib import crc32
 
@@ -22,6 +27,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from app.domain.access import Span
 from app.domain.policies import Right
 from app.domain.problems import Problem
 from app.services.people.keys import Caller
@@ -458,3 +464,154 @@ def address(path: str, **parameters: str | int | None) -> str:
         name: value for name, value in parameters.items() if value not in (None, "")
     }
     return f"{path}?{urlencode(query)}" if query else path
+
+
+# A page of a list: what its address asks for, and the addresses next to it
+
+T = TypeVar("T")
+
+DATE = "date"
+"""Sorted by when rows were made, which is by their numbers; without a word, newest first."""
+_BY: Mapping[str, str] = {DATE: ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A list as an address asks for it.
+
+    Attributes
+    ----------
+    path, filters
+        What every address of the list has, a name's empty text apart.
+    size
+        How many rows a page shows.
+    column, ascending
+        What it is sorted by, and in which order.
+    sorts
+        What it may be sorted by.
+    prefix
+        Begins the names of this list's own parameters, where a page has several lists.
+    anchor
+        Where on the page it is.
+    """
+
+    path: str
+    filters: Mapping[str, str]
+    size: int
+    column: str = DATE
+    ascending: bool = False
+    sorts: Sequence[str] = ()
+    prefix: str = ""
+    anchor: str = ""
+    before: int | None = None
+    after: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        path: str,
+        *,
+        size: int,
+        filters: Mapping[str, str] | None = None,
+        sorts: Sequence[str] = (),
+        oldest: bool = False,
+        prefix: str = "",
+        anchor: str = "",
+    ) -> Listing:
+        """Return the list that a request asks for; ``oldest``: it has no other order than that.
+
+        Raises
+        ------
+        Problem
+            ``not-found``: a position is no number.
+        """
+        asked = request.query_params.get(f"{prefix}sort", "")
+        column = asked.removeprefix("-")
+        known = column in sorts
+        return cls(
+            path=path,
+            filters=filters or {},
+            size=size,
+            column=column if known else DATE,
+            ascending=not asked.startswith("-") if known else oldest,
+            sorts=sorts,
+            prefix=prefix,
+            anchor=anchor,
+            before=number_in(request, f"{prefix}before"),
+            after=number_in(request, f"{prefix}after"),
+        )
+
+    @property
+    def span(self) -> Span:
+        """Return what is read for the page: a row more shows whether there are more."""
+        return Span(
+            limit=self.size + 1,
+            before=self.before,
+            after=self.after,
+            by=_BY.get(self.column, self.column),
+            ascending=self.ascending,
+        )
+
+    def cut(self, found: Sequence[T], number: Callable[[T], int], *, more: bool = False) -> Part[T]:
+        """Return the page of rows that were read; ``more``: there are, though none was read."""
+        back, begins = self.span.back, self.span.start is None
+        further = more or len(found) > self.size
+        shown = found[: self.size][:: -1 if back else 1]
+        earlier, later = (further, True) if back else (not begins, further)
+        up, down = ("before", "after") if self.ascending else ("after", "before")
+        here = self._sorted(self.column, ascending=self.ascending)
+        return Part(
+            items=shown,
+            previous=self._at(here, **{up: number(shown[0])}) if shown and earlier else None,
+            next=self._at(here, **{down: number(shown[-1])}) if shown and later else None,
+            first=self._at(here) if earlier or not (shown or begins) else None,
+            orders={self.column: "ascending" if self.ascending else "descending"},
+            links={each: self._at(self._turned(each)) for each in self.sorts},
+            sort=here,
+        )
+
+    def _turned(self, column: str) -> str:
+        """Return the order that a click on a head leads to: the other one of the present column."""
+        own = column == self.column
+        return self._sorted(column, ascending=not self.ascending if own else column != DATE)
+
+    def _sorted(self, column: str, *, ascending: bool) -> str:
+        """Return an order as addresses have it; the usual one is not said."""
+        if column not in self.sorts or (column == DATE and not ascending):
+            return ""
+        return column if ascending else f"-{column}"
+
+    def _at(self, order: str, **position: int) -> str:
+        own: Mapping[str, str | int] = {"sort": order, **position}
+        named = {f"{self.prefix}{name}": value for name, value in own.items()}
+        return address(self.path, **self.filters, **named) + self.anchor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part(Generic[T]):
+    """What a page shows of a list, and the addresses of what is next to it.
+
+    ``orders`` has the order of the column that rows are sorted by, ``links`` what heads lead to,
+    and ``sort`` what a form sends that keeps the order.
+    """
+
+    items: Sequence[T] = ()
+    previous: str | None = None
+    next: str | None = None
+    first: str | None = None
+    orders: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    sort: str = ""
+
+
+def numbered(at: int, addressed: Callable[[int | None], str], *, more: bool) -> Part[object]:
+    """Return the addresses around a page that is found by its place, counted from 1.
+
+    Entries of the ledger have no number of their own over all accounts.
+    """
+    return Part(
+        previous=addressed(at - 1 if at > 2 else None) if at > 1 else None,
+        next=addressed(at + 1) if more else None,
+        first=addressed(None) if at > 1 else None,
+    )

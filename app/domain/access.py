@@ -11,14 +11,23 @@ verification finds it.
 
 A group is made by an admin, or comes from a provider of identities when somebody signs in there.
 A provider's groups begin with its id and a colon, which no other group's name has.
+
+*A part of a long list: in which order its rows are, and from which row on.*
+
+    shown, newest first:    [9 8 7] [6 5 4] [3 2 1]
+    next page after 7:      rows before 7, read downwards:  6 5 4
+    previous page of 3:     rows after 3, read upwards:     4 5 6, and then turned round
+
+Lists of numbered rows are cut so. The position is the number of a row, and no count of rows: rows
+that are added while somebody turns pages move nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 ACCESS_SET = "access_set"
 """The kind of the entry about an account's list: its note is JSON."""
@@ -115,3 +124,65 @@ def note_of(kind: str, **said: object) -> str:
     """Return the note of an entry of a kind, which says all that it changes."""
     assert kind in KINDS
     return json.dumps(said)
+
+
+# A part of a long list: in which order its rows are, and from which row on
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """At most ``limit`` rows of a list, those nearest to a row first.
+
+    Attributes
+    ----------
+    limit
+        How many rows are read.
+    before, after
+        The number of a row: those that come before it in ascending order, or after it. Without
+        either the list is read from its beginning.
+    by
+        The column that rows are sorted by; an empty text: by their numbers, as they were made.
+    ascending
+        The order in which the list is shown.
+    """
+
+    limit: int
+    before: int | None = None
+    after: int | None = None
+    by: str = ""
+    ascending: bool = False
+
+    @property
+    def start(self) -> int | None:
+        """Return the number of the row that the span is next to; None at the beginning."""
+        return self.after if self.before is None else self.before
+
+    @property
+    def upwards(self) -> bool:
+        """Return whether rows are read in ascending order."""
+        return self.ascending if self.start is None else self.before is None
+
+    @property
+    def back(self) -> bool:
+        """Return whether rows are read against the order in which they are shown."""
+        return self.upwards != self.ascending
+
+    def beyond(self, number: int) -> Span:
+        """Return the span that goes on beyond a row, in the same direction."""
+        if self.upwards:
+            return replace(self, before=None, after=number)
+        return replace(self, before=number, after=None)
+
+    def of(self, rows: Iterable[T], number: Callable[[T], int]) -> Sequence[T]:
+        """Return the span of rows that are not in a database, by their numbers."""
+        start, way = self.start, 1 if self.upwards else -1
+        ordered = sorted(rows, key=number, reverse=way < 0)
+        if start is not None:
+            ordered = [each for each in ordered if way * (number(each) - start) > 0]
+        return ordered[: self.limit]
+
+
+FIRST, OLDEST = Span(limit=100), Span(limit=100, ascending=True)
+"""The beginning of a list, with the newest or the oldest row first."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from app.domain.access import Span
 from app.domain.policies import Right
 from app.services.people.keys import Caller
 from app.services.plans.answers import Heading, heading_of
@@ -68,8 +69,7 @@ class SearchService:
             plans = reader.study_plans.page(
                 person=caller.person,
                 overseer=caller.role.may(Right.OVERSEE),
-                before=None,
-                limit=limit,
+                span=Span(limit=limit),
                 words=words,
                 hidden=caller.hidden,
             )

@@ -13,7 +13,7 @@ refused; a PostgreSQL database may be open in many processes (``store.shared``):
         r.accounts.get(account_id)                    -> AccountRecord | None
         r.accounts.balance(account_id)                -> Balance without grants that are over
         r.accounts.spent_by(account_id, principal)    -> int, in its unit ("yours")
-        r.accounts.cap(account_id, person) / .caps(account_id, after=number, limit=)
+        r.accounts.cap(account_id, person) / .caps(account_id, Span(after=number, limit=))
         r.entries.list(account_id, after=seq, limit=) -> list[Entry], oldest first
         r.journal.page(Wanted(account=, kind=, person=, until=), skip=, limit=)   newest first
         r.releases.get(id) / .known({(principal, idem), ...}) without results

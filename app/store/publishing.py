@@ -14,10 +14,11 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, select, text, update
 
+from app.domain.access import FIRST, Span
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
-from app.store.ledger.records import now, shown
+from app.store.ledger.records import now, shown, spanned
 
 PUBLISHED = "release_published"
 WITHDRAWN = "publication_withdrawn"
@@ -118,20 +119,17 @@ class Publications:
         )
         return frozenset(self._connection.execute(query).scalars())
 
-    def list(
-        self, wanted: Wanted, *, before: int | None = None, limit: int = 100
-    ) -> tuple[PublicationRecord, ...]:
-        """Return what is public and fits, newest first, numbered below ``before``."""
-        query = _PUBLIC.limit(limit)
+    def list(self, wanted: Wanted, span: Span = FIRST) -> tuple[PublicationRecord, ...]:
+        """Return what is public and fits, of a span."""
+        query = _PUBLIC
         if wanted.dataset is not None:
             query = query.where(_publication.dataset == wanted.dataset)
         if wanted.kind is not None:
             query = query.where(_publication.kinds.contains(f" {wanted.kind} ", autoescape=True))
         for word in wanted.words:
             query = query.where(_publication.words.contains(word, autoescape=True))
-        if before is not None:
-            query = query.where(_publication.number < before)
-        return tuple(PublicationRecord(**row._mapping) for row in self._connection.execute(query))
+        rows = self._connection.execute(spanned(self._connection, query, span, _publication.number))
+        return tuple(PublicationRecord(**row._mapping) for row in rows)
 
     def marks(self) -> tuple[int | None, ...]:
         """Return numbers of which one changes with all that a public page shows."""

@@ -166,6 +166,8 @@ CREATE TABLE api_key (
     CONSTRAINT ck_api_key_role CHECK (role IN ('metrics', 'auditor', 'analyst', 'reviewer', 'curator', 'admin'))
 )
 
+CREATE INDEX ix_api_key_sorted ON api_key (name, number)
+
 CREATE TABLE key_use (
     key TEXT COLLATE "C" NOT NULL,
     used_at TEXT COLLATE "C" NOT NULL,
@@ -232,6 +234,8 @@ CREATE TABLE dataset (
 )
 
 CREATE INDEX ix_dataset_account ON dataset (account, number)
+
+CREATE INDEX ix_dataset_sorted ON dataset (name, number)
 
 CREATE UNIQUE INDEX ix_dataset_name ON dataset (name) WHERE status = 'active'
 
@@ -404,6 +408,8 @@ CREATE TABLE study_plan (
 CREATE INDEX ix_study_plan_person ON study_plan (person, number)
 
 CREATE INDEX ix_study_plan_state ON study_plan (state, number)
+
+CREATE INDEX ix_study_plan_sorted ON study_plan (name, number)
 
 CREATE TABLE plan_revision (
     study_plan TEXT COLLATE "C" NOT NULL,

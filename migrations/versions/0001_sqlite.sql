@@ -189,6 +189,8 @@ CREATE TABLE api_key (
 )
  STRICT
 
+CREATE INDEX ix_api_key_sorted ON api_key (name, number)
+
 CREATE TABLE key_use (
     "key" TEXT NOT NULL,
     used_at TEXT NOT NULL,
@@ -263,6 +265,8 @@ CREATE TABLE dataset (
  STRICT
 
 CREATE INDEX ix_dataset_account ON dataset (account, number)
+
+CREATE INDEX ix_dataset_sorted ON dataset (name, number)
 
 CREATE UNIQUE INDEX ix_dataset_name ON dataset (name) WHERE status = 'active'
 
@@ -450,6 +454,8 @@ CREATE TABLE study_plan (
 CREATE INDEX ix_study_plan_person ON study_plan (person, number)
 
 CREATE INDEX ix_study_plan_state ON study_plan (state, number)
+
+CREATE INDEX ix_study_plan_sorted ON study_plan (name, number)
 
 CREATE TABLE plan_revision (
     study_plan TEXT NOT NULL,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from app.domain.access import Span
 from app.domain.policies import Acting, Role
 from app.domain.problems import Problem
 from app.services.people import keys as keys_module
@@ -149,14 +150,14 @@ def test_the_first_key_is_made_once(place: Place) -> None:
         made = keys.bootstrap(None)
         assert made is not None
         assert keys.authenticate(made.encode()) == Caller(
-            key=keys.list(before=None, limit=2)[0].record.id, person=BOOTSTRAP_NAME, role=Role.ADMIN
+            key=keys.list(Span(limit=2))[0].record.id, person=BOOTSTRAP_NAME, role=Role.ADMIN
         )
         assert keys.bootstrap(None) is None
         given = "ключ из тридцати двух знаков и более"
         assert keys.bootstrap(given) is None
         assert keys.bootstrap(given) is None
         assert keys.authenticate(given.encode()).role is Role.ADMIN
-        assert len(keys.list(before=None, limit=9)) == 2
+        assert len(keys.list(Span(limit=9))) == 2
         with pytest.raises(Problem, match="unauthorized"):  # the one that was made up before
             keys.authenticate(made.encode())
         with pytest.raises(Problem, match="unauthorized"):

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from app.domain.access import Span
 from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.services.people.keys import (
@@ -123,7 +124,7 @@ def test_a_new_person_is_no_duplicate(place: Place) -> None:
                 await make(keys, "ADA #2", caller=BOB)
 
         asyncio.run(scenario())
-        assert {known.record.person for known in keys.list(before=None, limit=100)} == {
+        assert {known.record.person for known in keys.list(Span(limit=100))} == {
             ADA.person,
             BOB.person,
             "Ada",
@@ -147,9 +148,7 @@ def test_duplicates_of_earlier_versions_are_listed(place: Place) -> None:
         keys = KeyService(ledger.store)
 
         def listed() -> dict[str, list[str]]:
-            return {
-                each.record.person: [*each.duplicates] for each in keys.list(before=None, limit=9)
-            }
+            return {each.record.person: [*each.duplicates] for each in keys.list(Span(limit=9))}
 
         duplicates = {"Ada": ["Ada ", f"{CYRILLIC_A}da"], "Ada ": ["Ada", f"{CYRILLIC_A}da"]}
         assert listed() == duplicates | {
@@ -161,7 +160,7 @@ def test_duplicates_of_earlier_versions_are_listed(place: Place) -> None:
         async def mend() -> None:
             exact = await make(keys, "other", person="Ada ")
             assert (exact.record.person, [*exact.duplicates]) == ("Ada ", duplicates["Ada "])
-            for known in keys.list(before=None, limit=9):
+            for known in keys.list(Span(limit=9)):
                 if known.record.person not in ("Ada", "Bob", ADA.person):
                     await keys.revoke(known.record.id, caller=ADA)
 

@@ -17,7 +17,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet, OctKey, RSAKey
 
-from app.domain.access import AccessList
+from app.domain.access import AccessList, Span
 from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.services.people.keys import Caller, KeyService
@@ -157,7 +157,7 @@ def test_one_person_has_a_key_for_each_role_and_sessions_of_one(world: World) ->
     with pytest.raises(Problem):
         world.who(before)
     assert world.signed_in(groups=["data"]).key != analyst.key
-    assert len(world.keys.list(before=None, limit=9)) == 3
+    assert len(world.keys.list(Span(limit=9))) == 3
 
 
 def test_who_has_left_every_group_is_out_and_whom_an_admin_ended_too(world: World) -> None:
@@ -177,14 +177,14 @@ def test_whom_an_admin_ended_an_admin_lets_in_again_with_another_key(world: Worl
     other = world.signed_in(groups=["staff"])
     for key in (first.key, other.key):
         asyncio.run(world.keys.revoke(key, caller=ADMIN))
-    assert [each.barred for each in world.keys.list(before=None, limit=9)] == [True, True, False]
+    assert [each.barred for each in world.keys.list(Span(limit=9))] == [True, True, False]
     assert "An admin has ended" in str(world.refused().detail)
     for key in ("key_root", "key_0"):
         with pytest.raises(Problem, match="not-found"):
             asyncio.run(world.keys.allow_sign_in(key, caller=ADMIN))
     for _ in range(2):
         asyncio.run(world.keys.allow_sign_in(first.key, caller=ADMIN))
-    assert not any(each.barred for each in world.keys.list(before=None, limit=9))
+    assert not any(each.barred for each in world.keys.list(Span(limit=9)))
     again = world.signed_in(email="new@example.org")
     assert (again.person, again.role) == (first.person, first.role)
     assert again.key not in (first.key, other.key)

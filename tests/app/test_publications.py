@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.access import Span
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.store.publishing import PUBLISHED, WITHDRAWN, PublicationRecord, Wanted
 from tests.app.conftest import ON_BOTH
@@ -34,7 +35,10 @@ def found(
     ledger: Ledger, before: int | None = None, limit: int = 10, **wanted: object
 ) -> list[str]:
     with ledger.store.reading() as reader:
-        page = reader.publications.list(Wanted(**wanted), before=before, limit=limit)  # type: ignore[arg-type]
+        page = reader.publications.list(
+            Wanted(**wanted),  # type: ignore[arg-type]
+            Span(before=before, limit=limit),
+        )
     return [each.release for each in page]
 
 

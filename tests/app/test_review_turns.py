@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.access import Span
 from app.domain.ledger import EntryKind
 from app.domain.problems import Problem
 from app.domain.releases import GIVEN_BACK, TRANSITIONS, UNDECIDED, ReleaseState
@@ -229,7 +230,7 @@ def test_a_conflict_is_told_and_keeps_the_turn(ledger: Ledger) -> None:
     assert (before.shown, after.shown) == (1, 2)
     assert (after.state, after.turn, after.version) == (ReleaseState.RESERVED, 1, 1)
     with ledger.store.reading() as r:
-        reported = r.notices.inbox("person_bob", reviewer=True, before=None, limit=9)
+        reported = r.notices.inbox("person_bob", reviewer=True, span=Span(limit=9))
     assert [each.event for each in reported[:2]] == [Event.CONFLICT, Event.CONFLICT]
     assert ledger.store.verify().ok
 
@@ -283,8 +284,8 @@ def test_every_step_has_a_notice(ledger: Ledger) -> None:
         for step in (*WAYS[before], after):
             ledger.store.write(lambda u, s=step, r=release: STEPS[s](u, r))
         with ledger.store.reading() as r:
-            own = r.notices.inbox(ANALYST, reviewer=False, before=None, limit=99)
-            theirs = r.notices.inbox(CURATOR, reviewer=True, before=None, limit=99)
+            own = r.notices.inbox(ANALYST, reviewer=False, span=Span(limit=99))
+            theirs = r.notices.inbox(CURATOR, reviewer=True, span=Span(limit=99))
         assert {each.id for each in own} == {each.id for each in theirs}
         events = [each.event for each in reversed(own) if each.release == release]
         assert events[0] is Event.ASKED
@@ -297,12 +298,12 @@ def test_an_inbox_has_pages_and_what_was_read(ledger: Ledger) -> None:
     releases = [reserved(ledger, f"{number}", 1) for number in range(3)]
     ledger.store.write(lambda u: end(ReleaseState.REJECTED)(u, releases[0]))
     with ledger.store.reading() as r:
-        everything = r.notices.inbox(ANALYST, reviewer=False, before=None, limit=9)
+        everything = r.notices.inbox(ANALYST, reviewer=False, span=Span(limit=9))
         rest = r.notices.inbox(
-            ANALYST, reviewer=False, before=everything[1].number, limit=9, unread=False
+            ANALYST, reviewer=False, span=Span(before=everything[1].number, limit=9)
         )
-        unread = r.notices.inbox(ANALYST, reviewer=False, before=None, limit=9, unread=True)
-        assert r.notices.inbox("person_bob", reviewer=False, before=None, limit=9) == ()
+        unread = r.notices.inbox(ANALYST, reviewer=False, span=Span(limit=9), unread=True)
+        assert r.notices.inbox("person_bob", reviewer=False, span=Span(limit=9)) == ()
         numbers = r.notices.numbered([unread[0].id], ANALYST, reviewer=False)
         assert r.notices.numbered([unread[0].id], "person_bob", reviewer=False) == {}
     assert [*rest] == [*everything[2:]]
@@ -311,7 +312,7 @@ def test_an_inbox_has_pages_and_what_was_read(ledger: Ledger) -> None:
     for _ in range(2):
         ledger.store.write(lambda u: u.notices.mark_read([*numbers.values()], ANALYST))
     with ledger.store.reading() as r:
-        assert r.notices.inbox(ANALYST, reviewer=False, before=None, limit=9, unread=True) == ()
+        assert r.notices.inbox(ANALYST, reviewer=False, span=Span(limit=9), unread=True) == ()
 
 
 def test_a_notice_is_sent_until_it_has_arrived(ledger: Ledger) -> None:
@@ -349,9 +350,9 @@ def test_what_is_seen_is_noted_once_a_day(ledger: Ledger) -> None:
         look(releases[0], at)
     look(releases[1], "2026-01-02T02")
     with ledger.store.reading() as r:
-        every = r.views.list(before=None, limit=9)
-        assert r.views.list(before=every[0].number, limit=1) == every[1:2]
-        own = r.views.list(before=None, limit=9, release=releases[0])
+        every = r.views.list(span=Span(limit=9))
+        assert r.views.list(span=Span(before=every[0].number, limit=1)) == every[1:2]
+        own = r.views.list(span=Span(limit=9), release=releases[0])
     assert [each.at for each in every] == ["2026-01-02T02", "2026-01-02T01", "2026-01-01T01"]
     assert [each.at for each in own] == ["2026-01-02T01", "2026-01-01T01"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event
 
+from app.domain.access import Span
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
 from app.services.build import Services
@@ -203,15 +204,21 @@ def test_requests_count_too_and_are_not_read_beyond_a_page(ledger: Ledger) -> No
 def test_a_page_of_heads_reads_no_results(ledger: Ledger) -> None:
     released = [ledger.release(f"k{n}", result=b"x" * 1000).id for n in range(3)][::-1]
     with ledger.store.reading() as r, heard(ledger.store) as statements:
-        first = r.releases.page_of_heads(limit=2, shown=hidden)
-        rest = r.releases.page_of_heads(limit=2, before=first.records[-1].number)
-    assert [[each.id for each in page.records] for page in (first, rest)] == [
-        released[:2],
-        released[2:],
-    ]
-    assert (first.more, rest.more) == (True, False)
-    assert {each.state for each in first.records} == {ReleaseState.DEBITED}
-    assert as_asked(rest) == [None]
+        first = r.releases.page_of_heads(span=Span(limit=2), shown=hidden)
+        rest = r.releases.page_of_heads(span=Span(limit=2, before=first[-1].number))
+        back = r.releases.page_of_heads(span=Span(limit=2, after=rest[0].number))
+        oldest = r.releases.page_of_heads(span=Span(limit=2, ascending=True))
+    assert (
+        [[each.id for each in page] for page in (first, rest, back, oldest)]
+        == [
+            released[:2],
+            released[2:],
+            released[:2][::-1],  # as they are read: those next to the row first
+            released[1:][::-1],
+        ]
+    )
+    assert {each.state for each in first} == {ReleaseState.DEBITED}
+    assert [each.result for each in rest] == [None]
     assert not [each for each in statements if reads_a_result(each)]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from app.domain.access import Span
 from app.domain.ledger import SYSTEM_ACCOUNT, Balance, EntryKind
 from app.domain.policies import Role
 from app.domain.problems import Problem
@@ -223,12 +225,27 @@ def test_data_sets_are_listed_and_found(place: Place) -> None:
             rest = r.datasets.list(before=page[-1].number)
             assert [x.name for x in (*page, *rest)] == ["d2", "d1", "d0", "people"]
             for most, names in ((1, ["d2"]), (2 * 1_031, ["d2", "d1"]), (10**6, ["d2", "d1"])):
-                shown = r.datasets.page(before=None, limit=2, most_bytes=most)
+                shown = r.datasets.page(span=Span(limit=2), most_bytes=most)
                 assert ([x.name for x in shown.records], shown.more) == (names, True)
-            last = r.datasets.page(before=page[-1].number, limit=2, most_bytes=10**6)
+            last = r.datasets.page(span=Span(before=page[-1].number, limit=2), most_bytes=10**6)
             assert ([x.name for x in last.records], last.more) == (["d0", "people"], False)
-            none = r.datasets.page(before=rest[-1].number, limit=2, most_bytes=10**6)
+            none = r.datasets.page(span=Span(before=rest[-1].number, limit=2), most_bytes=10**6)
             assert (none.records, none.more) == ((), False)
+
+            def named(hidden: tuple[str, ...] = (), **asked: Any) -> list[str]:
+                span = Span(**{"limit": 2, "by": "name", "ascending": True, **asked})
+                shown = r.datasets.page(span=span, most_bytes=10**6, hidden=hidden)
+                return [each.name for each in shown.records]
+
+            at = {each.name: each.number for each in (*page, *rest)}
+            assert named() == ["d0", "d1"]
+            assert named(after=at["d1"]) == ["d2", "people"]
+            assert named(before=at["d2"]) == ["d1", "d0"], "read backwards"
+            assert named(ascending=False) == ["people", "d2"]
+            assert named(ascending=False, before=at["d1"]) == ["d0"]
+            # where a data set that is hidden comes among the others is hidden, too
+            own = (page[0].account,)
+            assert named(hidden=own) == named(hidden=own, after=at["d1"]) == []
             assert r.datasets.by_name("d1") == added[1] == r.datasets.get("ds_1")
             assert r.datasets.by_name("D1") is None
 
@@ -249,7 +266,8 @@ def test_keys_are_found_by_their_secret_and_revoked_once(place: Place) -> None:
             assert r.keys.by_secret_hash("ab" * 32) == key == r.keys.get(key.id)
             assert r.keys.by_secret_hash("cd" * 32) is None
             assert (r.keys.count(), r.keys.list()) == (1, (key,))
-            assert r.keys.list(before=key.number) == ()
+            assert r.keys.list(Span(before=key.number, limit=9)) == ()
+            assert r.keys.list(Span(by="name", limit=9)) == (key,)
         revoked = [
             ledger.store.write(lambda u: u.keys.revoke(key.id, principal="person_ada"))
             for _ in range(2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.access import Span
 from app.domain.problems import Problem
 from app.domain.reviews import Decision, PlanState, plan_key
 from app.store import UnitOfWork, inspecting
@@ -128,10 +129,11 @@ def test_lists_hide_drafts_and_accounts(ledger: Ledger) -> None:
 
         def listed(person: str, *, overseer: bool, **more: Any) -> list[str]:
             page = r.study_plans.page(
-                person=person, overseer=overseer, limit=9, **{"before": None, **more}
+                person=person, overseer=overseer, **{"span": Span(limit=9), **more}
             )
             return [each.id for each in page]
 
+        before = Span(limit=9, before=found(ledger, plan).number)
         assert listed(ANALYST, overseer=False) == [plan, draft]
         assert listed(CURATOR, overseer=True) == [plan]
         assert listed(CURATOR, overseer=False) == []
@@ -139,16 +141,16 @@ def test_lists_hide_drafts_and_accounts(ledger: Ledger) -> None:
         assert listed(ANALYST, overseer=False, words=["plan"]) == [plan, draft]
         assert listed(ANALYST, overseer=False, words=["the", "draft"]) == [draft]
         assert listed(ANALYST, overseer=False, dataset="ds_none") == []
-        assert listed(ANALYST, overseer=False, before=found(ledger, plan).number) == [draft]
+        assert listed(ANALYST, overseer=False, span=before) == [draft]
+        by_name = Span(limit=9, by="name", ascending=True)
+        assert listed(ANALYST, overseer=False, span=by_name) == [draft, plan]
         assert listed(CURATOR, overseer=True, hidden={ledger.account}) == []
         whose = r.study_plans.account_for
         assert whose(plan, person=CURATOR, overseer=True) == ledger.account
         assert whose(draft, person=CURATOR, overseer=True) is None
-        inbox = r.notices.inbox(CURATOR, reviewer=True, before=None, limit=9)
+        inbox = r.notices.inbox(CURATOR, reviewer=True, span=Span(limit=9))
         assert [each.study_plan for each in inbox] == [plan]
-        shown = r.notices.inbox(
-            CURATOR, reviewer=True, before=None, limit=9, hidden={ledger.account}
-        )
+        shown = r.notices.inbox(CURATOR, reviewer=True, span=Span(limit=9), hidden={ledger.account})
         assert shown == ()
     assert ledger.store.verify().ok
 
@@ -168,7 +170,7 @@ def test_a_conflict_is_reported_to_reviewers(ledger: Ledger) -> None:
     ledger.store.write(lambda u: u.study_plans.show_conflict(record, actor="person_rev"))
     with ledger.store.reading() as r:
         assert [each.person for each in r.study_plans.votes_of(plan)] == [CURATOR, "person_rev"]
-        assert r.notices.inbox(CURATOR, reviewer=True, before=None, limit=1)[0].event == "conflict"
+        assert r.notices.inbox(CURATOR, reviewer=True, span=Span(limit=1))[0].event == "conflict"
     assert ledger.store.verify().ok
 
 
@@ -209,7 +211,7 @@ def test_a_returned_plan_is_edited_and_sent_again(ledger: Ledger) -> None:
     assert (again.decided_by, again.reason) == (None, None)
     with ledger.store.reading() as r:
         versions = r.study_plans.versions(again)
-        inbox = r.notices.inbox(CURATOR, reviewer=True, before=None, limit=9)
+        inbox = r.notices.inbox(CURATOR, reviewer=True, span=Span(limit=9))
     assert [(each.version, each.amount) for each in versions] == [(1, 5), (2, 2)]
     assert [each.event for each in inbox] == ["revised", "changes_requested", "asked"]
     assert ledger.store.verify().ok
@@ -225,7 +227,7 @@ def test_an_answer_is_sent_with_the_plan_as_it_was(ledger: Ledger) -> None:
     made = ledger.store.write(lambda u: u.study_plans.give_turn_back(plan, answer="for a report"))
     assert (made.state, made.turn, made.questions) == (PlanState.REQUESTED, 2, PLANNED)
     with ledger.store.reading() as r:
-        latest, *_ = r.notices.inbox(CURATOR, reviewer=True, before=None, limit=9)
+        latest, *_ = r.notices.inbox(CURATOR, reviewer=True, span=Span(limit=9))
     assert (latest.event, latest.reason) == ("answered", "for a report")
     assert ledger.store.verify().ok
     ledger.store.write(

@@ -144,7 +144,10 @@ def test_a_long_ledger_is_paged(admin: httpx.Client, curator: Browsing) -> None:
     # the list of who saw what has a way of its own
     rest = curator.open(page.tree.xpath("//nav[@aria-label='Pages']/a[@rel='next']")[0].get("href"))
     assert [row[1] for row in _rows(rest)] == ["2 grant", "1 open"]
-    assert rest.links()["First page"] == f"/desk/audit?account={dataset['account']}"
+    own = f"/desk/audit?account={dataset['account']}"
+    assert (rest.links()["First page"], rest.links()["Previous page"]) == (own, own)
+    third = curator.open(f"{own}&page=3")
+    assert third.links()["Previous page"] == f"{own}&page=2"
     curator.open("/desk/audit?page=x", status=404)
 
 

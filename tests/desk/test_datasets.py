@@ -84,6 +84,52 @@ def test_the_list_goes_on(admin: httpx.Client, curator: Browsing) -> None:
     curator.open("/desk/datasets?before=x", status=404)
 
 
+def test_a_list_is_sorted_by_the_heads_of_its_columns(
+    admin: httpx.Client, curator: Browsing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without script, with the filters, and both ways through its pages."""
+    monkeypatch.setattr("app.desk.pages.datasets.ON_A_PAGE", 2)
+    word = f"Sorted{uuid4().hex}"
+    made = [upload(admin, name=f"{name} {word}")["name"] for name in "bcaed"]
+
+    def shown(page: Page) -> list[str]:
+        return [row[0] for row in _rows(page)]
+
+    def order(page: Page) -> dict[str, str | None]:
+        heads = page.tree.xpath("//main//table//th[a]")
+        return {head.text_content(): head.get("aria-sort") for head in heads}
+
+    page = curator.open(f"/desk/datasets?q={word}")
+    assert (shown(page), order(page)) == (
+        made[:2:-1], {"Name": None, "Uploaded": "descending"}
+    )  # fmt: skip
+    page = curator.open(page.links()["Name"])
+    assert page.form("Show").fields["q"] == word
+    assert order(page) == {"Name": "ascending", "Uploaded": None}
+    assert "Previous page" not in page.links()
+    seen = [shown(page)]
+    while "Next page" in page.links():
+        page = curator.open(page.links()["Next page"])
+        seen.append(shown(page))
+    assert seen == [[f"{name} {word}" for name in each] for each in ("ab", "cd", "e")]
+    assert page.links()["First page"] == f"/desk/datasets?q={word}&sort=name"
+    back = [shown(page)]
+    while "Previous page" in page.links():
+        page = curator.open(page.links()["Previous page"])
+        back.append(shown(page))
+    assert back == seen[::-1]
+    assert "First page" not in page.links(), "it is the first page"
+    page = curator.open(page.links()["Name"])
+    assert shown(page) == [f"e {word}", f"d {word}"]
+    assert order(page)["Name"] == "descending"
+    kept = curator.send(page, "Show", q=f"a {word}")
+    assert order(kept)["Name"] == "descending", "a filter keeps the order"
+    page = curator.open(page.links()["Uploaded"])
+    assert shown(page) == made[:2:-1]
+    assert shown(curator.open(page.links()["Uploaded"])) == made[:2], "the oldest first"
+    assert shown(curator.open(f"/desk/datasets?q={word}&sort=rows")) == made[:2:-1]
+
+
 def test_a_page_of_a_data_set_says_what_is_public_and_what_may_be_done(
     admin: httpx.Client, curator: Browsing, analyst: Browsing
 ) -> None:
@@ -343,6 +389,12 @@ def test_many_releases_are_paged(admin: httpx.Client, curator: Browsing) -> None
     assert len(rest.tree.xpath(rows)) == 2
     assert "Next page" not in rest.links()
     assert rest.links()["First page"] == f"{page.path}#releases"
+    before = curator.open(rest.links()["Previous page"])
+    assert before.tree.xpath(f"{rows}//a/@href") == page.tree.xpath(f"{rows}//a/@href")
+    assert "Previous page" not in before.links()
+    oldest = curator.open(page.links()["Asked"])
+    assert len(oldest.tree.xpath("//th[@aria-sort='ascending'][.='Asked']")) == 1
+    assert len(oldest.tree.xpath(rows)) == 50
 
 
 def test_nobody_sees_a_data_set_without_signing_in(service: Service, admin: httpx.Client) -> None:

@@ -32,7 +32,7 @@ def test_every_choice_of_a_list_leads_to_a_page(
         shown = curator.open(f"/desk/{name}?{urlencode({field: value})}")
         assert shown.heading == page.heading
         oldest = curator.open(
-            f"/desk/{name}?{urlencode({field: value, 'order': 'oldest', 'after': 0})}"
+            f"/desk/{name}?{urlencode({field: value, 'sort': 'date', 'after': 0})}"
         )
         assert oldest.heading == page.heading
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.contract.service import ADMIN_KEY, Service, running
-from tests.desk.browsing import Browsing, signed_in, signed_out
+from tests.desk.browsing import Browsing, Page, signed_in, signed_out
 from tests.desk.furnished import DATASETS, RELEASES, RETURNED, WAITING, fill
 from tests.speed import in_time
 
@@ -60,6 +60,8 @@ PAGES = [
     ("curator", "/desk"),
     ("curator", "/desk/datasets"),
     ("curator", "/desk/datasets?q=wave+3&status=archived"),
+    ("curator", "/desk/datasets?sort=name"),
+    ("curator", "/desk/datasets?sort=-name&after=500"),
     ("curator", "/desk/datasets/new"),
     ("curator", "/desk/datasets/{dataset}"),
     ("curator", "/desk/datasets/{dataset}/ask"),
@@ -67,6 +69,8 @@ PAGES = [
     ("curator", "/desk/datasets/{dataset}/access"),
     ("curator", "/desk/datasets/{dataset}/edit"),
     ("curator", "/desk/releases"),
+    ("curator", "/desk/releases?sort=date"),
+    ("curator", "/desk/releases?after=5000"),
     ("curator", "/desk/releases?dataset={dataset}&person=person+2"),
     ("curator", "/desk/releases?status=awaiting_review"),
     ("curator", "/desk/releases?status=rejected"),
@@ -77,6 +81,7 @@ PAGES = [
     ("curator", "/desk/reviews/{review}"),
     ("curator", "/desk/reviews/{returned}"),
     ("curator", "/desk/study-plans"),
+    ("curator", "/desk/study-plans?sort=name"),
     ("curator", "/desk/study-plans/{plan}"),
     ("curator", "/desk/audit"),
     ("curator", "/desk/audit?page=50"),
@@ -97,9 +102,11 @@ PAGES = [
     ("analyst", "/desk/search?q=mean"),
     ("analyst", "/desk/study-plans"),
     ("admin", "/desk/keys"),
+    ("admin", "/desk/keys?sort=name"),
     ("admin", "/desk/groups"),
     ("everyone", "/public"),
     ("everyone", "/public?q=mean"),
+    ("everyone", "/public?sort=date&after=300"),
     ("everyone", "/public?dataset={dataset}"),
     ("everyone", "/public?statistic=count"),
     ("everyone", "/public/releases/{public}"),
@@ -136,21 +143,27 @@ def cpu_s(browsing: Browsing, path: str) -> float:
     [
         ("/desk/releases?status=awaiting_review", WAITING - RETURNED),
         ("/desk/reviews", WAITING),
-        ("/desk/reviews?order=oldest", WAITING),
+        ("/desk/reviews?sort=date", WAITING),
         ("/desk/datasets?status=archived", 99),
         ("/desk/datasets?q=Households+77", 19),
+        ("/desk/datasets?sort=name", DATASETS),
     ],
 )
-def test_a_list_goes_on_to_its_end(full: Full, path: str, count: int) -> None:
+def test_a_list_goes_on_to_its_end_and_back_to_its_beginning(
+    full: Full, path: str, count: int
+) -> None:
     with somebody(full, "curator") as browsing:
         found = links_of(browsing, path)
         assert len(found) == len(set(found)) == count
+        last = [path, *_pages(browsing, path)][-1]
+        back = links_of(browsing, last, way="prev")
+        assert {*back} == {*found}, "no row is left out on the way back"
 
 
 def test_a_queue_may_begin_with_what_has_waited_longest(full: Full) -> None:
     with somebody(full, "curator") as browsing:
         newest = links_of(browsing, "/desk/reviews")
-        assert links_of(browsing, "/desk/reviews?order=oldest") == newest[::-1]
+        assert links_of(browsing, "/desk/reviews?sort=date") == newest[::-1]
 
 
 @pytest.mark.parametrize(
@@ -178,12 +191,25 @@ def test_any_of_a_thousand_data_sets_is_found_by_its_name(
         assert nothing.tree.xpath(f"//input[@name='{name}']/@value") == ["no such name"]
 
 
-def links_of(browsing: Browsing, address: str | None) -> list[str]:
-    """Return what the first column of a list leads to, on all of its pages."""
+def links_of(browsing: Browsing, address: str | None, way: str = "next") -> list[str]:
+    """Return what the first column of a list leads to, on all of its pages one way."""
     found: list[str] = []
     while address is not None:
         page = browsing.open(address)
         found += page.tree.xpath("(//table)[1]/tbody//td[1]/a/@href")
-        address = next(iter(page.tree.xpath("(//a[@rel='next'])[1]/@href")), None)
-        address = None if address is None or "inbox_before" in address else address
+        address = _beside(page, way)
     return found
+
+
+def _pages(browsing: Browsing, address: str) -> list[str]:
+    """Return the addresses of the pages after the first one."""
+    found: list[str] = []
+    following: str | None = address
+    while (following := _beside(browsing.open(following), "next")) is not None:
+        found.append(following)
+    return found
+
+
+def _beside(page: Page, way: str) -> str | None:
+    links = page.tree.xpath(f"//nav[@aria-label='Pages']/a[@rel='{way}']/@href")
+    return next(iter(links), None)

@@ -411,6 +411,13 @@ def test_what_is_public_is_found_by_filling_in_a_form(
     rest = anybody.open(many.links()["Next page"])
     assert len(rest.tree.xpath("//tbody/tr")) == 1
     assert rest.links()["First page"]
+    before = anybody.open(rest.links()["Previous page"])
+    titles = "//tbody/tr/td[1]/a/@href"
+    assert before.tree.xpath(titles) == many.tree.xpath(titles), "the words are kept"
+    oldest = anybody.open(many.links()["Published"])
+    assert oldest.tree.xpath(titles)[0] == rest.tree.xpath(titles)[0]
+    french = anybody.open("/public?q=lighthouse+mean&lang=fr")
+    assert "Page précédente" in anybody.open(french.links()["Page suivante"]).links()
     none = anybody.send(page, "Search", q="nothing of the kind")
     assert "Nothing that is public fits." in none.text
 

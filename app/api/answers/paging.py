@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from app.api.middleware import Counts
+from app.domain.access import Span
 from app.domain.problems import invalid_request
 from app.services.health import Readiness
 from app.services.people.keys import KnownKey, NewKey
@@ -68,6 +69,11 @@ class Cut:
 
     position: int | None
     limit: int
+
+    def span(self, *, ascending: bool = False) -> Span:
+        """Return what is read of the list for the page: a row more shows whether there are more."""
+        before, after = (None, self.position) if ascending else (self.position, None)
+        return Span(limit=self.limit + 1, before=before, after=after, ascending=ascending)
 
 
 def encode_cursor(position: int) -> str:

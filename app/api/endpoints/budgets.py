@@ -89,7 +89,7 @@ async def cap_person(
 def list_caps(caller: Overseer, dataset: Id, cut: Paging, state: State) -> Page[CapAnswer]:
     """List the caps on a data set's budget (curators)."""
     del caller
-    records = state.services.budgets.caps(dataset, after=cut.position, limit=cut.limit + 1)
+    records = state.services.budgets.caps(dataset, cut.span(ascending=True))
     meter = state.services.datasets.facts(dataset).meter
     return page_of([(record.number, cap_answer(record, meter)) for record in records], cut)
 
@@ -159,7 +159,7 @@ groups = router_of("/v1/groups", "access")
 def list_groups(caller: Curator, cut: Paging, state: State) -> Page[GroupAnswer]:
     """List the groups that admins have made, in the order they were first made (curators)."""
     del caller
-    found = state.services.access.groups(after=cut.position, limit=cut.limit + 1)
+    found = state.services.access.groups(cut.span(ascending=True))
     return page_of([(group.number, group_answer(group)) for group in found], cut)
 
 

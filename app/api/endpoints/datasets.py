@@ -35,6 +35,7 @@ from app.api.dependencies import (
     router_of,
     untimed,
 )
+from app.domain.access import Span
 from app.domain.sources import Source
 from app.services.datasets.admitting import NewDataset
 from app.services.datasets.extending import NewRows
@@ -192,9 +193,8 @@ async def _registered(
 )
 def list_datasets(caller: Reader, cut: Paging, state: State) -> Response:
     """List the public facts of every data set that you may see, newest first."""
-    views, more = state.services.datasets.list(
-        caller=caller, before=cut.position, limit=cut.limit, most_bytes=MOST_BYTES
-    )
+    span = Span(limit=cut.limit, before=cut.position)
+    views, more = state.services.datasets.list(caller=caller, span=span, most_bytes=MOST_BYTES)
     return datasets_answer(views, more=more)
 
 

@@ -59,7 +59,7 @@ async def allow_sign_in(caller: Admin, key: Id, state: State) -> Response:
 def list_keys(caller: Admin, cut: Paging, state: State) -> Page[KeyAnswer]:
     """List every key, newest first, revoked ones too (admins)."""
     del caller
-    known = state.services.keys.list(before=cut.position, limit=cut.limit + 1)
+    known = state.services.keys.list(cut.span())
     return page_of([(each.record.number, key_answer(each)) for each in known], cut)
 
 

@@ -260,8 +260,7 @@ def list_study_plans(
     """List your study plans, newest first; reviewers and curators see everyone's requests."""
     views = state.services.study_plans.list(
         caller=caller,
-        before=cut.position,
-        limit=cut.limit + 1,
+        span=cut.span(),
         dataset=dataset,
         states=[] if status is None else [PlanState.called(status)],
     )

@@ -255,9 +255,7 @@ def list_inbox(
 
     What somebody has done themselves is read already.
     """
-    notices = state.services.inbox.list(
-        caller=caller, before=cut.position, limit=cut.limit + 1, unread=unread
-    )
+    notices = state.services.inbox.list(caller=caller, span=cut.span(), unread=unread)
     return page_of([(each.number, notice_answer(each)) for each in notices], cut)
 
 
@@ -283,7 +281,5 @@ async def list_audit(
 
     Each person, release, way and day has one line.
     """
-    records = await state.services.views.list(
-        caller=caller, before=cut.position, limit=cut.limit + 1, release=release
-    )
+    records = await state.services.views.list(caller=caller, span=cut.span(), release=release)
     return page_of([(each.number, view_answer(each)) for each in records], cut)

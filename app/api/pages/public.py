@@ -13,8 +13,9 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.api.answers.paging import Paging, encode_cursor
+from app.api.answers.paging import Paging, page_of
 from app.api.dependencies import Id, IdFilter, State
+from app.domain.access import Span
 from app.domain.problems import Problem
 from app.services.publishing.citations import FORMS
 from app.services.publishing.linked_data import EXPORTS, atom, back
@@ -39,22 +40,16 @@ def list_public(
     statistic: Words = None,
 ) -> Response:
     """List what is public, newest first: by words, data set and kind of statistic."""
-    page = state.services.publications.search(
-        wanted(q or "", dataset, statistic), before=cut.position, limit=cut.limit
-    )
-    last = page.items[-1].publication.number if page.more else None
-    body = {
-        "items": [_item(item) for item in page.items],
-        "next": None if last is None else encode_cursor(last),
-    }
-    return public_answer(_encoded(body), "application/json")
+    found = state.services.publications.search(wanted(q or "", dataset, statistic), cut.span())
+    page = page_of([(each.publication.number, _item(each)) for each in found], cut)
+    return public_answer(_encoded({"items": page.items, "next": page.next}), "application/json")
 
 
 @router.get("/public/feed.atom")
 def get_feed(request: Request, state: State) -> Response:
     """Show what was made public last, as an Atom feed."""
-    page = state.services.publications.search(wanted(), before=None, limit=_MOST_IN_FEED)
-    feed = atom(page.items, base_of(request, state.settings.public_url))
+    found = state.services.publications.search(wanted(), Span(limit=_MOST_IN_FEED))
+    feed = atom(found, base_of(request, state.settings.public_url))
     return public_answer(feed.encode(), "application/atom+xml")
 
 

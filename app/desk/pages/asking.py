@@ -52,6 +52,7 @@ from app.desk.questions import (
 )
 from app.desk.rendering import attached, new_form_key, page, path_of, say_in
 from app.desk.routes import AskingVisitor, State, router_of, state_of
+from app.domain.access import Span
 from app.domain.datasets import columns_json, derived_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.reviews import PlanState
@@ -238,8 +239,7 @@ class Asking:
             )
             drafts = services.study_plans.list(
                 caller=self.visitor,
-                before=None,
-                limit=_MOST_DRAFTS,
+                span=Span(limit=_MOST_DRAFTS),
                 dataset=self.facts.id,
                 states=[each for each in PlanState if each.is_edited],
             )

@@ -14,8 +14,9 @@ from starlette.responses import Response, StreamingResponse
 
 from app.desk.forms import act_once, read_form
 from app.desk.pages.releases import named
-from app.desk.rendering import address, headers_of_file, number_in, page
+from app.desk.rendering import DATE, Listing, address, headers_of_file, number_in, numbered, page
 from app.desk.routes import OverseeingVisitor, State, Visitor, router_of
+from app.domain.access import Span
 from app.domain.policies import Right
 from app.services.audit import DECISIONS, MOST_REPORTED, Line, Wanted
 from app.services.datasets.accounting import in_epsilons
@@ -59,27 +60,22 @@ KINDS: Sequence[str] = (
 async def show_audit(request: Request, visitor: Visitor, state: State) -> Response:
     """Show a curator the ledger of every account, and an analyst what their own releases cost."""
     if not visitor.role.may(Right.OVERSEE):
-        before = number_in(request, "before")
+        listing = Listing.of(request, _HERE, size=_PAGE, sorts=(DATE,))
         found = await run_in_threadpool(
-            lambda: state.services.releases.heads(caller=visitor, before=before, limit=_PAGE)
+            lambda: state.services.releases.heads(caller=visitor, span=listing.span)
         )
-        rows = [heading_of(each) for each in found.records]
-        more = address(_HERE, before=rows[-1].number) if found.more else None
-        first = None if before is None else _HERE
-        return page(request, "audit_own.html", rows=rows, more=more, first=first)
+        part = listing.cut(found, lambda each: each.number)
+        rows = [heading_of(each) for each in part.items]
+        return page(request, "audit_own.html", rows=rows, part=part)
     shown = await run_in_threadpool(_ledger, request, visitor, state)
-    seen_before = number_in(request, "seen_before")
-    seen = await state.services.views.list(
-        caller=visitor, before=seen_before, limit=_SEEN + 1, release=None
-    )
+    listing = Listing.of(request, _HERE, size=_SEEN, prefix="seen_", anchor="#seen")
+    seen = await state.services.views.list(caller=visitor, span=listing.span, release=None)
     return page(
         request,
         "audit.html",
         look=await state.services.audit.look(wait_s=_WAIT_S),
         again=_again(request),
-        seen=seen[:_SEEN],
-        seen_more=address(_HERE, seen_before=seen[_SEEN - 1].number) if len(seen) > _SEEN else None,
-        seen_first=None if seen_before is None else _HERE,
+        seen=listing.cut(seen, lambda each: each.number),
         said=await run_in_threadpool(
             lambda: state.services.comments.page(caller=visitor, before=None, limit=_SEEN)
         ),
@@ -136,8 +132,11 @@ def _pages(path: str, account: str, at: int, *, more: bool, whole: bool) -> Mapp
     several = not whole and (more or at > 1)
     return {
         "whole": address(path, account=account, whole="yes") if several else None,
-        "more": address(path, account=account, page=at + 1) if several and more else None,
-        "first": address(path, account=account) if whole or at > 1 else None,
+        "part": numbered(
+            at,
+            lambda page: address(path, account=account, page=page),
+            more=several and more,
+        ),
     }
 
 
@@ -217,7 +216,9 @@ def _exported(line: Line) -> Mapping[str, object]:
 def _views(state: AppState, visitor: Caller) -> Iterator[Sequence[Mapping[str, object]]]:
     """Yield who has seen results that were not public, in parts, newest first."""
     before: int | None = None
-    while seen := state.services.views.written(caller=visitor, before=before, limit=_PART):
+    while seen := state.services.views.written(
+        caller=visitor, span=Span(before=before, limit=_PART)
+    ):
         yield [
             {
                 "at": each.at, "person": each.person, "how": each.how, "key": each.key,
@@ -304,6 +305,5 @@ def _ledger(request: Request, visitor: Caller, state: AppState) -> Mapping[str, 
             *((kind, _CALLED.get(kind, kind.replace("_", " "))) for kind in KINDS),
         ],
         "query": address("", **filters),
-        "more": address(_HERE, **filters, page=at + 1) if more else None,
-        "first": address(_HERE, **filters) if at > 1 else None,
+        "part": numbered(at, lambda page: address(_HERE, **filters, page=page), more=more),
     }

@@ -23,7 +23,7 @@ from app.desk.forms import (
     read_form,
     require_sentence,
 )
-from app.desk.rendering import about, address, grouped, number_in, page, path_of
+from app.desk.rendering import Listing, about, address, grouped, page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of, state_of
 from app.domain.problems import Problem
 from app.services.datasets.accounting import in_epsilons
@@ -210,16 +210,17 @@ def _caps_page(
 ) -> Response:
     state = state_of(request)
     facts = state.services.datasets.facts(dataset)
-    after = number_in(request, "after")
-    found = state.services.budgets.caps(dataset, after=after, limit=_PAGE + 1)
-    shown, meter, here = found[:_PAGE], facts.meter, path_of("datasets", dataset, "caps")
+    here, meter = path_of("datasets", dataset, "caps"), facts.meter
+    listing = Listing.of(request, here, size=_PAGE, oldest=True)
+    found = state.services.budgets.caps(dataset, listing.span)
+    part = listing.cut(found, lambda each: each.number)
     rows = [
         (
             each.person,
             str(meter.epsilon(each.amount or 0)),  # a cap that is lifted is not listed
             str(meter.epsilon(each.used)),
         )
-        for each in shown
+        for each in part.items
     ]
     return page(
         request,
@@ -227,8 +228,7 @@ def _caps_page(
         status=faulted(request, faults),
         facts=facts,
         rows=rows,
-        more=address(here, after=shown[-1].number) if len(found) > _PAGE else None,
-        first=None if after is None else here,
+        part=part,
         form=form,
         lifts=form.text(_LIFT) != "",
         faults=faults,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -16,7 +17,7 @@ from starlette.responses import Response
 
 from app.desk import charts, cookies
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, lacking, read_as, read_form
-from app.desk.rendering import address, number_in, page, path_of
+from app.desk.rendering import DATE, Listing, address, page, path_of
 from app.desk.routes import CuratorVisitor, State, Visitor, router_of, state_of
 from app.domain.datasets import SAME_PEOPLE, columns_json, derived_json
 from app.domain.policies import Right, policy_json
@@ -36,7 +37,9 @@ from app.web.state import AppState
 router = router_of("data sets")
 
 _HERE = "/desk/datasets"
-_PAGE, _MOST_BYTES = 50, 1 << 21
+ON_A_PAGE = 50
+"""As many rows of a list are on a page."""
+_MOST_BYTES = 1 << 21
 _MOST_WORDS = 8
 _ENTRIES = 10
 _COLUMNS = 100
@@ -47,30 +50,30 @@ _VERSIONS = 12
 def show_datasets(
     request: Request, visitor: Visitor, state: State, *, q: str = "", status: str = ""
 ) -> Response:
-    """Show the data sets, newest first, and once for each account what the visitor may spend."""
-    before, words = number_in(request, "before"), q.strip()[:MOST_CHARACTERS]
-    chosen = status if status in STATUSES else ""
-    views, more = state.services.datasets.list(
+    """Show the data sets, and once for each account what the visitor may spend."""
+    words, chosen = q.strip()[:MOST_CHARACTERS], status if status in STATUSES else ""
+    filters = {"q": words, "status": chosen}
+    listing = Listing.of(request, _HERE, size=ON_A_PAGE, filters=filters, sorts=("name", DATE))
+    found, more = state.services.datasets.list(
         caller=visitor,
-        before=before,
-        limit=_PAGE,
+        span=replace(listing.span, limit=ON_A_PAGE),
         most_bytes=_MOST_BYTES,
         words=words.split()[:_MOST_WORDS],
         status=chosen or None,
     )
+    part = listing.cut(found, lambda each: each.facts.record.number, more=more)
+    views = part.items
     left = state.services.budgets.spendable(views, caller=visitor)
     first_of, rows = dict[str, str](), []
     for each in views:
         record = each.facts.record
         rows.append((each, left[record.account], first_of.get(record.account)))
         first_of.setdefault(record.account, record.name)
-    filters = {"q": words, "status": chosen}
     return page(
         request,
         "datasets.html",
         rows=rows,
-        more=address(_HERE, **filters, before=views[-1].facts.record.number) if more else None,
-        first=None if before is None else address(_HERE, **filters),
+        part=part,
         words=words,
         chosen=chosen,
         waiting=state.services.datasets.waiting(caller=visitor),
@@ -130,16 +133,11 @@ def _releases(
     request: Request, state: AppState, facts: DatasetFacts, *, caller: Caller
 ) -> Mapping[str, Any]:
     """Return a page of releases, as far as the caller may see them."""
-    before, here = number_in(request, "before"), path_of("datasets", facts.id)
-    found = state.services.releases.heads(
-        caller=caller, dataset=facts.id, state=None, before=before, limit=_PAGE
-    )
-    rows = [heading_of(each) for each in found.records]
-    return {
-        "releases": rows,
-        "more": address(here, before=rows[-1].number) + "#releases" if found.more else None,
-        "first": None if before is None else f"{here}#releases",
-    }
+    here = path_of("datasets", facts.id)
+    listing = Listing.of(request, here, size=ON_A_PAGE, sorts=(DATE,), anchor="#releases")
+    found = state.services.releases.heads(caller=caller, dataset=facts.id, span=listing.span)
+    part = listing.cut(found, lambda each: each.number)
+    return {"releases": [heading_of(each) for each in part.items], "part": part}
 
 
 _NO_HISTORY: Mapping[str, Any] = {"course": None, "moments": (), "entries": ()}

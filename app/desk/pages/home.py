@@ -18,6 +18,7 @@ from app.desk import cookies
 from app.desk.forms import read_form, require_own_site, see
 from app.desk.rendering import STATIC, keep_language, page, static_address
 from app.desk.routes import SIGN_IN, State, Visitor, router_of, state_of
+from app.domain.access import Span
 from app.domain.policies import Right
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -46,30 +47,28 @@ _PLANS_WAITING = (PlanState.CHANGES_REQUESTED, PlanState.REQUESTED)
 @router.get("")
 def show_home(request: Request, visitor: Visitor, state: State) -> Response:
     """Show what waits, the visitor's own turn first, what was opened last, and what is new."""
-    services = state.services
-    found = [services.releases.heads(caller=visitor, state=each, limit=_SHOWN) for each in _WAITING]
-    rows = [_row(record, visitor) for heads in found for record in heads.records]
+    services, more = state.services, Span(limit=_SHOWN + 1)
+    found = [services.releases.heads(caller=visitor, state=each, span=more) for each in _WAITING]
+    rows = [_row(record, visitor) for heads in found for record in heads[:_SHOWN]]
     rows.sort(key=lambda row: not row["mine"])  # a stable order: newest first in each part
     asked = {row["of"].dataset for row in rows}
     names = {each: services.datasets.facts(each).record.name for each in asked}
-    views, _ = services.datasets.list(
-        caller=visitor, before=None, limit=_LATEST, most_bytes=1 << 20
-    )
+    views, _ = services.datasets.list(caller=visitor, span=Span(limit=_LATEST), most_bytes=1 << 20)
     recent = list(_opened(request, visitor, state))
     pending = {row["of"].id for row in rows}
-    latest = services.releases.heads(caller=visitor, state=None, limit=_LATEST_RELEASES)
+    latest = services.releases.heads(caller=visitor, span=Span(limit=_LATEST_RELEASES))
     return page(
         request,
         "home.html",
         rows=rows,
-        more=any(heads.more for heads in found),
+        more=any(len(heads) > _SHOWN for heads in found),
         names=names,
         recent=recent,
         waiting=services.datasets.waiting(caller=visitor),
         datasets=[each.facts for each in views if each.facts.id not in {r.id for r in recent}],
-        releases=[heading_of(each) for each in latest.records if each.id not in pending],
+        releases=[heading_of(each) for each in latest if each.id not in pending],
         plans=services.study_plans.list(
-            caller=visitor, before=None, limit=_SHOWN, states=_PLANS_WAITING
+            caller=visitor, span=Span(limit=_SHOWN), states=_PLANS_WAITING
         ),
     )
 

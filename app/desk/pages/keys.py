@@ -11,8 +11,9 @@ from starlette.responses import Response
 
 from app.desk.cookies import ShownOnce
 from app.desk.forms import EMPTY, NONE, Faults, Form, act_once, faulted, lacking, read_as, read_form
-from app.desk.rendering import address, number_in, page, path_of
+from app.desk.rendering import DATE, Listing, address, page, path_of
 from app.desk.routes import AdminVisitor, CuratorVisitor, State, router_of, state_of
+from app.domain.access import Span
 from app.domain.policies import Role
 from app.domain.problems import Problem
 from app.services.people.keys import NewKey
@@ -117,17 +118,14 @@ def _revocation(request: Request, key: str, faults: Faults = NONE, form: Form = 
 def _shown(
     request: Request, form: Form = EMPTY, faults: Faults = NONE, *, made: NewKey | None = None
 ) -> Response:
-    before = number_in(request, "before")
-    found = state_of(request).services.keys.list(before=before, limit=_PAGE + 1)
-    shown = found[:_PAGE]
-    more = address(_HERE, before=shown[-1].record.number) if len(found) > _PAGE else None
+    listing = Listing.of(request, _HERE, size=_PAGE, sorts=("name", DATE))
+    found = state_of(request).services.keys.list(listing.span)
+    part = listing.cut(found, lambda each: each.record.number)
     return page(
         request,
         "keys.html",
         status=faulted(request, faults),
-        keys=shown,
-        more=more,
-        first=None if before is None else _HERE,
+        part=part,
         roles=[(role.value, role.value) for role in Role],
         form=form,
         faults=faults,
@@ -180,7 +178,7 @@ def _access_page(
     services = state_of(request).services
     listed = services.access.list_of(dataset)
     persons, groups = ((), ()) if listed is None else (listed.persons, listed.groups)
-    known = services.access.groups(after=None, limit=_MOST_GROUPS)
+    known = services.access.groups(Span(limit=_MOST_GROUPS, ascending=True))
     return page(
         request,
         "access.html",
@@ -223,16 +221,13 @@ async def set_group(request: Request, visitor: AdminVisitor, state: State) -> Re
 
 
 def _groups_page(request: Request, form: Form = EMPTY, faults: Faults = NONE) -> Response:
-    after = number_in(request, "after")
-    found = state_of(request).services.access.groups(after=after, limit=_PAGE + 1)
-    shown = found[:_PAGE]
+    listing = Listing.of(request, _GROUPS, size=_PAGE, oldest=True)
+    found = state_of(request).services.access.groups(listing.span)
     return page(
         request,
         "groups.html",
         status=faulted(request, faults),
-        groups=shown,
-        more=address(_GROUPS, after=shown[-1].number) if len(found) > _PAGE else None,
-        first=None if after is None else _GROUPS,
+        part=listing.cut(found, lambda each: each.number),
         form=form,
         faults=faults,
     )

@@ -33,7 +33,7 @@ from app.desk.forms import (
 )
 from app.desk.pages.asking import REPLACES, asking_about
 from app.desk.pages.releases import Filters
-from app.desk.rendering import address, number_in, page, path_of
+from app.desk.rendering import DATE, Listing, page, path_of
 from app.desk.routes import AskingVisitor, DecidingVisitor, State, Visitor, router_of
 from app.domain.datasets import SAME_PEOPLE
 from app.domain.policies import Right
@@ -74,30 +74,27 @@ def list_plans(
     status: str = "",
 ) -> Response:
     """List the visitor's plans; reviewers and curators see everyone's requests."""
-    chosen, before = status if status in _STATES else "", number_in(request, "before")
+    chosen = status if status in _STATES else ""
     filters = Filters.of(state, visitor, dataset=dataset, person=person)
+    here = {**filters.query, "status": chosen}
+    listing = Listing.of(request, _HERE, size=_PAGE, filters=here, sorts=("name", DATE))
     views = state.services.study_plans.list(
         caller=visitor,
-        before=before,
-        limit=_PAGE + 1,
+        span=listing.span,
         dataset=filters.dataset or None,
         owner=filters.person or None,
         states=[_STATES[chosen]] if chosen else [],
     )
-    last = views[_PAGE - 1].record.number if len(views) > _PAGE else None
-    here = {**filters.query, "status": chosen}
     return page(
         request,
         "study_plans.html",
-        plans=views[:_PAGE],
+        part=listing.cut(views, lambda each: each.record.number),
         chosen=chosen,
         filters=filters,
         statuses=[
             ("", marked("all states")),
             *((each, each.replace("_", " ")) for each in _STATES),
         ],
-        more=None if last is None else address(_HERE, **here, before=last),
-        first=None if before is None else address(_HERE, **here),
     )
 
 

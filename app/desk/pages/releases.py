@@ -26,7 +26,8 @@ from app.desk.forms import (
     read_form,
 )
 from app.desk.rendering import (
-    address,
+    DATE,
+    Listing,
     attached,
     headers_of_file,
     page,
@@ -63,7 +64,6 @@ _ACTIVE = "active"
 _LONGEST = 200
 _REVIEWED = ("awaiting_review", "changes_requested", "rejected", "withdrawn", "expired")
 """What a list may be limited to: when a draw ends is not public before its deadline."""
-_LATEST = 2**62  # above every release's number, so that the first page is one like others
 _CHART = marked("The released numbers")
 _COMPARED = 400
 """Cells of a table that are shown next to synthetic ones."""
@@ -122,28 +122,27 @@ def list_releases(
     dataset: str = "",
     status: str = "",
     person: str = "",
-    before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
 ) -> Response:
-    """List the visitor's releases, newest first; a curator sees everyone's."""
+    """List the visitor's releases; a curator sees everyone's."""
     filters = Filters.of(state, visitor, dataset=dataset, person=person)
+    here = {**filters.query, "status": status}
+    listing = Listing.of(request, _HERE, size=_SHOWN, filters=here, sorts=(DATE,))
     found = state.services.releases.heads(
         caller=visitor,
         dataset=filters.dataset or None,
         person=filters.person or None,
         state=state_called(status) if status in _REVIEWED else None,
-        before=before,
-        limit=_SHOWN,
+        span=listing.span,
     )
-    rows = [heading_of(record) for record in found.records]
+    part = listing.cut(found, lambda record: record.number)
+    rows = [heading_of(record) for record in part.items]
     facts = state.services.datasets.facts
-    here = {**filters.query, "status": status}
     return page(
         request,
         "releases.html",
         rows=rows,
         names={each: _told(facts(each)) for each in {row.dataset for row in rows}},
-        more=address(_HERE, **here, before=rows[-1].number) if found.more else None,
-        first=address(_HERE, **here) if before != _LATEST else None,
+        part=part,
         filters=filters,
         chosen=status,
         statuses=[

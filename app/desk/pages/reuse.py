@@ -29,6 +29,7 @@ from app.desk.forms import see
 from app.desk.pages.asking import Asking, Derived
 from app.desk.rendering import attached, page, path_of, say_in
 from app.desk.routes import AskingVisitor, State, Visitor, router_of, state_of
+from app.domain.access import Span
 from app.domain.problems import Problem, invalid_request
 from app.services.people.keys import Caller
 from app.services.plans.answers import Heading, answer_of, heading_of
@@ -50,7 +51,7 @@ WITH = "with"
 """The field with further releases."""
 MOST = 6
 """At most this many releases are compared."""
-_OFFERED = 60
+_NEWEST = Span(limit=60)
 _RELEASED = "released"
 _DERIVED = marked("The derived numbers")
 _RELEASE = marked("release")
@@ -142,10 +143,10 @@ def _choices(others: Options) -> Field | None:
 
 def _combined_with(state: AppState, visitor: Caller, record: ReleaseRecord) -> Options:
     """Return the newest other releases of the data set whose numbers may be combined."""
-    found = state.services.releases.heads(caller=visitor, dataset=record.dataset, limit=_OFFERED)
+    found = state.services.releases.heads(caller=visitor, dataset=record.dataset, span=_NEWEST)
     return [
         (each.id, _said(each))
-        for each in found.records
+        for each in found
         if each.id != record.id and _is_combined(heading_of(each))
     ]
 
@@ -307,8 +308,8 @@ def _others(state: AppState, visitor: Caller, first: Heading) -> Sequence[tuple[
     """Return releases of the same statistic: the newest of the data set, then those of others."""
     heads = state.services.releases.heads
     found = [
-        *heads(caller=visitor, dataset=first.dataset, limit=_OFFERED).records,
-        *heads(caller=visitor, limit=_OFFERED).records,
+        *heads(caller=visitor, dataset=first.dataset, span=_NEWEST),
+        *heads(caller=visitor, span=_NEWEST),
     ]
     alike = {
         each.id: each

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -27,7 +26,7 @@ from app.desk.forms import (
 )
 from app.desk.pages.asking import SEEN, Asking
 from app.desk.pages.releases import Filters
-from app.desk.rendering import about, address, page, path_of
+from app.desk.rendering import DATE, Listing, Part, about, page, path_of
 from app.desk.routes import DecidingVisitor, State, Visitor, router_of
 from app.domain.datasets import SAME_PEOPLE
 from app.domain.policies import Right
@@ -38,6 +37,7 @@ from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, heading_of
 from app.services.plans.questions import read_question, spelled
 from app.services.releases.releases import ReleaseRecord
+from app.services.reviewing.notices import Notice
 from app.tidy.names import marked
 from app.web.requests.schemas import CommentRequest, DecisionRequest
 from app.web.state import AppState
@@ -46,7 +46,6 @@ router = router_of("reviews")
 
 _HERE = "/desk/reviews"
 _SHOWN = 60
-_OLDEST, _INBOX = "oldest", "#inbox"
 _NOTICES = 20  # a page of both is smaller than 60 kB
 _WAITING = ""
 _STATES: Mapping[str, Sequence[ReleaseState]] = {
@@ -64,7 +63,6 @@ _PARTED = (
 )
 _GONE_ON = ("precondition", "not-your-turn", "not-found", "forbidden", "unauthorized")
 """What an act is refused for that came too late, or to nothing."""
-_LATEST = 2**62  # above every release's number, so that the first page is one like others
 
 
 @router.get("/reviews")
@@ -76,33 +74,26 @@ def list_reviews(
     dataset: str = "",
     person: str = "",
     status: str = _WAITING,
-    order: str = "",
-    before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
-    after: Annotated[int, Query(ge=0, le=_LATEST)] = 0,
-    inbox_before: Annotated[int, Query(ge=1, le=_LATEST)] = _LATEST,
 ) -> Response:
     """List what waits for somebody, and what has happened; an analyst sees their own."""
-    services, oldest = state.services, order == _OLDEST
+    services = state.services
     filters = Filters.of(state, visitor, dataset=dataset, person=person)
     chosen = status if status in _STATES else _WAITING
+    here = {**filters.query, "status": chosen}
+    listing = Listing.of(request, _HERE, size=_SHOWN, filters=here, sorts=(DATE,))
     found = [
-        services.releases.heads(
+        record
+        for each in _STATES[chosen]
+        for record in services.releases.heads(
             caller=visitor,
             dataset=filters.dataset or None,
             person=filters.person or None,
-            before=before,
-            after=after if oldest else None,
-            limit=_SHOWN,
+            span=listing.span,
             state=each,
         )
-        for each in _STATES[chosen]
     ]
-    every = [heading_of(record) for heads in found for record in heads.records]
-    rows = sorted(every, key=lambda row: row.number, reverse=not oldest)[:_SHOWN]
-    here = {**filters.query, "status": chosen, "order": _OLDEST if oldest else ""}
-    more = None
-    if len(every) > len(rows) or any(heads.more for heads in found):
-        more = address(_HERE, **here, **{"after" if oldest else "before": rows[-1].number})
+    part = listing.cut(listing.span.of(found, _number), _number)
+    rows = [heading_of(record) for record in part.items]
     asked = {row.dataset for row in rows}
     return page(
         request,
@@ -112,25 +103,19 @@ def list_reviews(
         filters=filters,
         chosen=chosen,
         statuses=[(each, each.replace("_", " ") or marked("all pending")) for each in _STATES],
-        order=here["order"],
-        orders=[("", marked("newest first")), (_OLDEST, marked("oldest first"))],
-        more=more,
-        first=address(_HERE, **here) if before != _LATEST or after else None,
-        **_inbox(state, visitor, inbox_before),
+        part=part,
+        inbox=_inbox(request, state, visitor),
     )
 
 
-def _inbox(state: AppState, visitor: Caller, before: int) -> Mapping[str, Any]:
+def _number(numbered: ReleaseRecord | Notice) -> int:
+    return numbered.number
+
+
+def _inbox(request: Request, state: AppState, visitor: Caller) -> Part[Notice]:
     """Return a page of the visitor's messages, newest first."""
-    found = state.services.inbox.list(caller=visitor, before=before, limit=_NOTICES + 1)
-    more = None
-    if len(found) > _NOTICES:
-        more = address(_HERE, inbox_before=found[_NOTICES - 1].number) + _INBOX
-    return {
-        "notices": found[:_NOTICES],
-        "inbox_more": more,
-        "inbox_first": f"{_HERE}{_INBOX}" if before != _LATEST else None,
-    }
+    listing = Listing.of(request, _HERE, size=_NOTICES, prefix="inbox_", anchor="#inbox")
+    return listing.cut(state.services.inbox.list(caller=visitor, span=listing.span), _number)
 
 
 @router.post("/reviews/read")

@@ -35,6 +35,7 @@ from app.desk.forms import (
 )
 from app.desk.rendering import address, headers_of_file, page, path_of
 from app.desk.routes import CuratorVisitor, State, router_of
+from app.domain.access import Span
 from app.domain.datasets import SAME_PEOPLE, columns_json, derived_json, design_json
 from app.domain.problems import Problem, invalid_request, invalid_requests
 from app.domain.sources import Source
@@ -455,8 +456,7 @@ def _names_of_earlier(request: Request) -> list[tuple[str, str]]:
     state, caller = request.state.app, request.scope["caller"]
     found, _ = state.services.datasets.list(
         caller=caller,
-        before=None,
-        limit=_MOST_EARLIER,
+        span=Span(limit=_MOST_EARLIER),
         most_bytes=state.constants.max_request_bytes,
     )
     return [("", "–"), *((each.facts.id, each.facts.record.name) for each in found)]

@@ -10,6 +10,7 @@ from datetime import datetime
 import anyio
 import anyio.to_thread
 
+from app.domain.access import Span
 from app.domain.ledger import Balance, Entry
 from app.domain.problems import Problem, invalid_request
 from app.logs import describe
@@ -171,8 +172,8 @@ class BudgetService:
 
         return await self._store.awrite(write)
 
-    def caps(self, dataset: str, *, after: int | None, limit: int) -> Sequence[CapRecord]:
-        """Return the caps on a data set's account, in the order they were first set.
+    def caps(self, dataset: str, span: Span) -> Sequence[CapRecord]:
+        """Return the caps of a span on a data set's account, numbered as they were first set.
 
         Raises
         ------
@@ -181,7 +182,7 @@ class BudgetService:
         """
         account = self._datasets.facts(dataset).record.account
         with self._store.reading() as reader:
-            return reader.accounts.caps(account, after=after or 0, limit=limit)
+            return reader.accounts.caps(account, span)
 
     async def keep_expiring(self) -> None:
         """Enter the ends of grants as they come, and those that came while no server was running.

@@ -13,6 +13,7 @@ from typing import BinaryIO
 import anyio
 import anyio.to_thread
 
+from app.domain.access import Span
 from app.domain.datasets import ColumnsSpec, StatedPeople, parse_columns
 from app.domain.ledger import Balance
 from app.domain.policies import Ask, Policy, Right, enforce, read_policy
@@ -516,21 +517,19 @@ class DatasetService:
         self,
         *,
         caller: Caller,
-        before: int | None,
-        limit: int,
+        span: Span,
         most_bytes: int,
         words: Sequence[str] = (),
         status: str | None = None,
     ) -> tuple[Sequence[DatasetView], bool]:
-        """Return the data sets that a caller may see, newest first, and whether there are more.
+        """Return the data sets of a span that a caller may see, and whether there are more.
 
         They are limited by size. With ``words``, those whose name has each of them; with
         ``status``, those in that one of :data:`STATUSES`.
         """
         with self._store.reading() as reader:
             records, more = reader.datasets.page(
-                before=before,
-                limit=limit,
+                span=span,
                 most_bytes=most_bytes,
                 hidden=caller.hidden,
                 words=words,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 import anyio.to_thread
 
-from app.domain.access import OF_PROVIDER, AccessList, Group
+from app.domain.access import OF_PROVIDER, AccessList, Group, Span
 from app.domain.policies import Right
 from app.domain.problems import Problem, invalid_request
 from app.services.people.keys import Caller, KeyService, known_person, spelled
@@ -87,10 +87,10 @@ class AccessService:
                 raise invalid_request("access.groups", "names a group that is not there")
         return AccessList(persons, tuple(sorted(set(access.groups))))
 
-    def groups(self, *, after: int | None, limit: int) -> Sequence[Group]:
-        """Return the groups that admins have made, in the order they were first made."""
-        made = sorted(self._keys.access.now().groups.values(), key=lambda group: group.number)
-        return [group for group in made if group.number > (after or 0)][:limit]
+    def groups(self, span: Span) -> Sequence[Group]:
+        """Return the groups of a span that admins have made, numbered as they were first made."""
+        made = self._keys.access.now().groups.values()
+        return span.of(made, lambda group: group.number)
 
     async def set_group(
         self, name: str, persons: Sequence[str], reason: str, *, caller: Caller

@@ -34,7 +34,7 @@ from functools import lru_cache, partial
 import anyio.to_thread
 from confusable_homoglyphs.confusables import confusables_data
 
-from app.domain.access import Access
+from app.domain.access import Access, Span
 from app.domain.policies import Acting, Right, Role
 from app.domain.problems import Problem, invalid_request
 from app.store import Reader, Store, UnitOfWork
@@ -541,10 +541,10 @@ class KeyService:
 
         await self._store.awrite(write)
 
-    def list(self, *, before: int | None, limit: int) -> Sequence[KnownKey]:
-        """Return keys, newest first, each with the persons that its person may be taken for."""
+    def list(self, span: Span) -> Sequence[KnownKey]:
+        """Return keys of a span, each with the persons that its person may be taken for."""
         with self._store.reading() as reader:
-            records = reader.keys.list(before=before, limit=limit)
+            records = reader.keys.list(span)
             lookalikes = duplicates_of(reader.keys.holders())
             allowed = {entry.note for entry in reader.entries.of_system(SIGN_IN_ALLOWED)}
         return [

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import anyio.to_thread
 
+from app.domain.access import Span
 from app.domain.ledger import sha256_hex
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -29,21 +29,13 @@ from app.store import Reader, ReleaseRecord, Store, UnitOfWork
 from app.store.publishing import PublicationRecord, Wanted
 from app.tidy.names import words
 
-__all__ = ["PublicPage", "PublicationRecord", "PublicationService", "Published", "Wanted"]
+__all__ = ["PublicationRecord", "PublicationService", "Published", "Wanted"]
 
 MOST_EXPORTED = 100
 """How many releases the description of a data set holds: the newest."""
 _MOST_BYTES = 2**22
 """How large they may be together: everyone may ask, and each is read and hashed."""
 _MOST_WORDS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class PublicPage:
-    """Some of what is public, newest first, and whether there is more after it."""
-
-    items: Sequence[Published]
-    more: bool
 
 
 class PublicationService:
@@ -187,16 +179,13 @@ class PublicationService:
         assert found is not None
         return self._shown(reader, record, found)
 
-    def search(self, wanted: Wanted, *, before: int | None, limit: int) -> PublicPage:
-        """Return what is public and fits, newest first; the numbers are not read."""
+    def search(self, wanted: Wanted, span: Span) -> Sequence[Published]:
+        """Return what is public and fits, of a span; the numbers are not read."""
 
-        def read(reader: Reader) -> PublicPage:
-            records = reader.publications.list(wanted, before=before, limit=limit + 1)
-            heads = reader.releases.heads([record.release for record in records[:limit]])
-            items = [
-                self._shown(reader, record, heads[record.release]) for record in records[:limit]
-            ]
-            return PublicPage(items, more=len(records) > limit)
+        def read(reader: Reader) -> Sequence[Published]:
+            records = reader.publications.list(wanted, span)
+            heads = reader.releases.heads([record.release for record in records])
+            return [self._shown(reader, record, heads[record.release]) for record in records]
 
         return self._store.read_public(read)
 
@@ -261,7 +250,7 @@ class PublicationService:
         """
         found: list[Published] = []
         size = 0
-        for record in reader.publications.list(Wanted(dataset=dataset), limit=MOST_EXPORTED):
+        for record in reader.publications.list(Wanted(dataset=dataset), Span(limit=MOST_EXPORTED)):
             release = reader.releases.get(record.release)
             assert release is not None
             size += len(release.result or b"")

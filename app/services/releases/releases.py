@@ -9,12 +9,13 @@ durable first and is replayed for ever. A client that goes away stops nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio.to_thread
 
+from app.domain.access import Span
 from app.domain.policies import Review, Right
 from app.domain.problems import Problem, StorageError
 from app.domain.releases import ReleaseState
@@ -436,16 +437,13 @@ class ReleaseService:
         *,
         caller: Caller,
         dataset: str | None = None,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int,
+        span: Span,
         state: ReleaseState | None = None,
         person: str | None = None,
-    ) -> ReleasePage:
-        """Return what :meth:`list` does, without results: what a long list shows.
+    ) -> Sequence[ReleaseRecord]:
+        """Return what :meth:`list` does, of a span and without results: what a long list shows.
 
-        A curator may limit it to what one ``person`` has asked for. With ``after`` the oldest come
-        first, of those whose number is above it.
+        A curator may limit it to what one ``person`` has asked for.
         """
         everyone = caller.role.may(Right.OVERSEE)
         with self._store.reading() as reader:
@@ -453,9 +451,7 @@ class ReleaseService:
                 principal=person if everyone else caller.person,
                 dataset=dataset,
                 state=state,
-                before=before,
-                after=after,
-                limit=limit,
+                span=span,
                 shown=self.moments.publicly,
                 hidden=caller.hidden,
             )

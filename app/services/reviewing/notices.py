@@ -45,6 +45,7 @@ from urllib.parse import unquote, urlsplit
 import anyio
 import anyio.to_thread
 
+from app.domain.access import Span
 from app.domain.policies import Right
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -116,30 +117,27 @@ class InboxService:
         self._store = store
         self._moments = moments
 
-    def list(
-        self, *, caller: Caller, before: int | None, limit: int, unread: bool = False
-    ) -> Sequence[Notice]:
-        """Return what has happened to the caller's releases, newest first.
+    def list(self, *, caller: Caller, span: Span, unread: bool = False) -> Sequence[Notice]:
+        """Return what has happened to the caller's releases, of a span.
 
         A curator's are those of everyone.
         """
         found: list[Notice] = []
         with self._store.reading() as reader:
             # What is not public yet is left out, so that one look may not fill the page.
-            while len(found) < limit:
+            while len(found) < span.limit:
                 records = reader.notices.inbox(
                     caller.person,
                     reviewer=caller.role.may(Right.DECIDE),
-                    before=before,
-                    limit=limit,
+                    span=span,
                     unread=unread,
                     hidden=caller.hidden,
                 )
                 if not records:
                     break
-                before = records[-1].number
+                span = span.beyond(records[-1].number)
                 found += notices_of(reader, records, self._moments, caller.person)
-        return found[:limit]
+        return found[: span.limit]
 
     async def mark_read(self, ids: Sequence[str], *, caller: Caller) -> int:
         """Mark notices as read, and return how many of these are the caller's to read."""
@@ -575,22 +573,20 @@ class ViewService:
             raise
 
     async def list(
-        self, *, caller: Caller, before: int | None, limit: int, release: str | None
+        self, *, caller: Caller, span: Span, release: str | None
     ) -> Sequence[ViewRecord]:
-        """Return who has seen what, as far as a caller may see it, newest first."""
+        """Return who has seen what, of a span, as far as a caller may see it."""
         await self.write()
         return await anyio.to_thread.run_sync(
-            partial(self.written, caller=caller, before=before, limit=limit, release=release)
+            partial(self.written, caller=caller, span=span, release=release)
         )
 
     def written(
-        self, *, caller: Caller, before: int | None, limit: int, release: str | None = None
+        self, *, caller: Caller, span: Span, release: str | None = None
     ) -> Sequence[ViewRecord]:
-        """Return what has been written down, newest first; in a thread of the caller's."""
+        """Return what has been written down, of a span; in a thread of the caller's."""
         with self._store.reading() as reader:
-            return reader.views.list(
-                before=before, limit=limit, release=release, hidden=caller.hidden
-            )
+            return reader.views.list(span=span, release=release, hidden=caller.hidden)
 
     async def keep_writing(self) -> None:
         """Write down what has been noted, while somebody serves."""

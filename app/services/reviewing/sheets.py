@@ -19,6 +19,7 @@ from typing import Any
 
 import anyio.to_thread
 
+from app.domain.access import Span
 from app.domain.policies import Policy, Right, policy_json
 from app.domain.problems import Problem, invalid_request
 from app.domain.releases import GIVEN_BACK, UNDECIDED, ReleaseState
@@ -527,10 +528,8 @@ class SheetService:
 
     def _heads(self, reader: Reader, dataset: str) -> Sequence[ReleaseRecord]:
         """Return the newest releases of a data set, without their results."""
-        page = reader.releases.page_of_heads(
-            dataset=dataset, limit=MOST_EARLIER, shown=self._releases.moments.publicly
-        )
-        return page.records
+        span, shown = Span(limit=MOST_EARLIER), self._releases.moments.publicly
+        return reader.releases.page_of_heads(dataset=dataset, span=span, shown=shown)
 
 
 def _linked(

@@ -22,6 +22,7 @@ from typing import Any
 
 import anyio.to_thread
 
+from app.domain.access import Span
 from app.domain.policies import Right
 from app.domain.problems import Problem, invalid_request
 from app.domain.reviews import Count, Decision, PlannedRequest, PlanState
@@ -423,14 +424,13 @@ class StudyPlanService:
         self,
         *,
         caller: Caller,
-        before: int | None,
-        limit: int,
+        span: Span,
         dataset: str | None = None,
         owner: str | None = None,
         states: Collection[PlanState] = (),
         words: Sequence[str] = (),
     ) -> Sequence[PlanView]:
-        """Return the caller's plans, or everyone's requests for those who see all, newest first.
+        """Return the caller's plans, or everyone's requests for those who see all, of a span.
 
         With ``owner``, those of one person; with ``states``, those in one of them; with ``words``,
         those that have every one of them in their name, purpose or questions.
@@ -439,8 +439,7 @@ class StudyPlanService:
             records = reader.study_plans.page(
                 person=caller.person,
                 overseer=caller.role.may(Right.OVERSEE),
-                before=before,
-                limit=limit,
+                span=span,
                 dataset=dataset,
                 owner=owner,
                 states=states,

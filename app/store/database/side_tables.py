@@ -263,6 +263,7 @@ study_plan = Table(
 )
 Index("ix_study_plan_person", study_plan.c.person, study_plan.c.number)
 Index("ix_study_plan_state", study_plan.c.state, study_plan.c.number)
+Index("ix_study_plan_sorted", study_plan.c.name, study_plan.c.number)
 
 # Versions of a study plan that later ones have taken the place of, by the turn they were sent in.
 plan_revision = Table(

@@ -342,6 +342,9 @@ Index(
     sqlite_where=text("status = 'active'"),
     postgresql_where=text("status = 'active'"),
 )
+# Lists that people sort by name.
+Index("ix_dataset_sorted", dataset.c.name, dataset.c.number)
+Index("ix_api_key_sorted", api_key.c.name, api_key.c.number)
 Index("ix_release_principal", release.c.principal, release.c.number)
 Index(
     "ix_expiring_due",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from sqlalchemy import Connection, bindparam, exists, select
 
+from app.domain.access import OLDEST, Span
 from app.domain.ledger import SYSTEM_ACCOUNT, Balance, Entry, EntryKind
 from app.domain.problems import Problem
 from app.store.database import tables
@@ -99,9 +100,9 @@ class Accounts:
         """Return a person's slices of some accounts, by account: those that there are."""
         return caps.caps_of_person(self._connection, person, accounts)
 
-    def caps(self, account: str, *, after: int = 0, limit: int = 100) -> tuple[CapRecord, ...]:
-        """Return an account's caps numbered above ``after``."""
-        return caps.caps_of(self._connection, account, after=after, limit=limit)
+    def caps(self, account: str, span: Span = OLDEST) -> tuple[CapRecord, ...]:
+        """Return an account's caps of a span."""
+        return caps.caps_of(self._connection, account, span)
 
 
 class AccountsWriter(Accounts):

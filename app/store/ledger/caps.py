@@ -14,12 +14,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, func, insert, select, update
 
+from app.domain.access import Span
 from app.domain.ledger import EntryKind
 from app.domain.problems import BudgetExceededError
 from app.domain.releases import ReleaseState
 from app.store.database import tables
 from app.store.ledger.entries import change_rows
-from app.store.ledger.records import CapRecord, shown
+from app.store.ledger.records import CapRecord, shown, spanned
 
 CAP_SET = "cap_set"
 """The kind of the system account's entry about a cap; its note is JSON."""
@@ -41,16 +42,7 @@ _RESERVED = (
     )
 )
 _GET = select(tables.cap).where(_cap.account == bindparam("of"), _cap.person == bindparam("by"))
-_LIST = (
-    select(tables.cap)
-    .where(
-        _cap.account == bindparam("of"),
-        _cap.amount.is_not(None),
-        _cap.number > bindparam("after"),
-    )
-    .order_by(_cap.number)
-    .limit(bindparam("most"))
-)
+_LIST = select(tables.cap).where(_cap.account == bindparam("of"), _cap.amount.is_not(None))
 _OF_ACCOUNTS = select(tables.cap).where(
     _cap.account.in_(bindparam("wanted", expanding=True)), _cap.amount.is_not(None)
 )
@@ -95,11 +87,9 @@ def cap_of(connection: Connection, account: str, person: str) -> CapRecord | Non
     return None if row is None else _record(row)
 
 
-def caps_of(
-    connection: Connection, account: str, *, after: int = 0, limit: int = 100
-) -> tuple[CapRecord, ...]:
-    """Return an account's caps numbered above ``after``, in the order they were first set."""
-    rows = connection.execute(_LIST, {"of": account, "after": after, "most": limit})
+def caps_of(connection: Connection, account: str, span: Span) -> tuple[CapRecord, ...]:
+    """Return an account's caps of a span, numbered in the order they were first set."""
+    rows = connection.execute(spanned(connection, _LIST, span, _cap.number), {"of": account})
     return tuple(_record(row) for row in rows)
 
 

@@ -9,10 +9,11 @@ is left here of a dead server is to be removed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Row,
     Select,
@@ -26,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 
+from app.domain.access import Span
 from app.domain.ledger import SYSTEM_ACCOUNT, digest_of
 from app.domain.problems import Problem
 from app.store.database import tables
@@ -43,6 +45,7 @@ from app.store.ledger.records import (
     new_id,
     now,
     shown,
+    spanned,
 )
 
 # Uploads under way: each belongs to the server that takes it in, until it is registered or gone
@@ -232,6 +235,10 @@ class DatasetName(NamedTuple):
     status: str
 
 
+_SORTED: Mapping[str, ColumnElement[Any]] = {"name": _dataset.name}
+"""What lists may be sorted by but their numbers: each has an index."""
+
+
 def _below(
     query: Select[Any],
     before: int | None,
@@ -282,23 +289,28 @@ class Datasets:
     def page(
         self,
         *,
-        before: int | None,
-        limit: int,
+        span: Span,
         most_bytes: int,
         hidden: Collection[str] = (),
         words: Sequence[str] = (),
         status: DatasetStatus | None = None,
     ) -> DatasetPage:
-        """Return what :meth:`list` does, limited to a number of bytes, but at least one.
+        """Return data sets of a span, limited to a number of bytes, but at least one.
 
-        With ``words``, those whose name has each of them; with ``status``, those in that one.
-        Lengths are asked for first, so no more than that is read.
+        With ``words``, those whose name has each of them; with ``status``, those in that one. They
+        are sorted by ``name`` where the span says so. Lengths are asked for first, so no more than
+        that is read.
         """
-        wanted = (before, hidden, words, status)
-        sizes = self._connection.execute(_below(select(_SIZE), *wanted).limit(limit + 1))
+
+        def query(columns: Select[Any], limit: int) -> Select[Any]:
+            listed = _below(columns, None, hidden, words, status)
+            own = replace(span, limit=limit)
+            return spanned(self._connection, listed, own, _dataset.number, _SORTED.get(span.by))
+
+        sizes = self._connection.execute(query(select(_SIZE), span.limit + 1))
         found = sizes.scalars().all()
-        shown = min(fitting(found, most_bytes), limit)
-        rows = self._connection.execute(_below(_DATASETS, *wanted).limit(shown))
+        shown = min(fitting(found, most_bytes), span.limit)
+        rows = self._connection.execute(query(_DATASETS, shown))
         return DatasetPage(tuple(map(dataset_of, rows)), more=shown < len(found))
 
     def named(

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import chain, count
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
+from app.domain.access import FIRST, Span
 from app.domain.policies import Role
 from app.domain.problems import Problem, invalid_request
 from app.store.database import tables
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.entries import SYSTEM
-from app.store.ledger.records import KeyRecord, new_id, now
+from app.store.ledger.records import KeyRecord, new_id, now, spanned
 
 _key, _OTHER = tables.api_key.c, tables.api_key.alias("other")
 
@@ -67,6 +80,9 @@ _HOLDERS = _PERSONS.where(_key.revoked_at.is_(None))
 _IS_PERSON = select(_key.number).where(_key.person == bindparam("wanted")).limit(1)
 
 
+_SORTED: Mapping[str, ColumnElement[Any]] = {"name": _key.name}
+
+
 class Keys:
     """Keys by id, by their secret's hash, or newest first."""
 
@@ -84,11 +100,9 @@ class Keys:
         found = self._connection.execute(_BY_SECRET, {"wanted": secret_hash})
         return _record(found.one_or_none())
 
-    def list(self, *, before: int | None = None, limit: int = 100) -> tuple[KeyRecord, ...]:
-        """Return keys, newest first, whose number is below ``before``."""
-        query = _WITH_USE.order_by(_key.number.desc()).limit(limit)
-        if before is not None:
-            query = query.where(_key.number < before)
+    def list(self, span: Span = FIRST) -> tuple[KeyRecord, ...]:
+        """Return keys of a span, sorted by ``name`` where it says so."""
+        query = spanned(self._connection, _WITH_USE, span, _key.number, _SORTED.get(span.by))
         return tuple(key_of(row) for row in self._connection.execute(query))
 
     def valid_of(self, name: str, *, role: Role) -> tuple[KeyRecord, ...]:

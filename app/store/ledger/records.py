@@ -17,16 +17,19 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     Row,
     Select,
     and_,
     case,
+    false,
     func,
     literal_column,
     or_,
     select,
 )
 
+from app.domain.access import Span
 from app.domain.ledger import SYSTEM_ACCOUNT, Balance, digest_of
 from app.domain.policies import Role
 from app.domain.releases import GIVEN_BACK, ReleaseState
@@ -349,6 +352,34 @@ def has_word(word: str, *columns: ColumnElement[Any]) -> ColumnElement[bool]:
             for each in sorted(spelled)
         )
     )
+
+
+def spanned(
+    connection: Connection,
+    query: Select[Any],
+    span: Span,
+    number: ColumnElement[int],
+    key: ColumnElement[Any] | None = None,
+) -> Select[Any]:
+    """Return a query's rows in a span, in the order in which they are read.
+
+    They are sorted by ``key`` and then by ``number``; by the number alone without a key. A row that
+    is not among those of the query is no place to begin at: its key would be revealed.
+    """
+    columns = [number] if key is None else [key, number]
+    order = [each.asc() if span.upwards else each.desc() for each in columns]
+    rows = query.order_by(None).order_by(*order).limit(span.limit)
+    if span.start is None:
+        return rows
+    beyond = number > span.start if span.upwards else number < span.start
+    if key is None:
+        return rows.where(beyond)
+    of_start = query.with_only_columns(key, maintain_column_froms=True).order_by(None)
+    at = connection.execute(of_start.where(number == span.start)).scalar_one_or_none()
+    if at is None:
+        return rows.where(false())
+    reaches, further = (key >= at, key > at) if span.upwards else (key <= at, key < at)
+    return rows.where(reaches, or_(further, beyond))
 
 
 def are_newest(number: ColumnElement[int], newest: int) -> ColumnElement[bool]:

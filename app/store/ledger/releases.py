@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, Update, bindparam, func, select, text, update
 
+from app.domain.access import Span
 from app.domain.ledger import SYSTEM_ACCOUNT, result_leaves, tree_root
 from app.domain.problems import Problem
 from app.domain.releases import (
@@ -55,6 +56,7 @@ from app.store.ledger.records import (
     now,
     release_of,
     select_releases,
+    spanned,
 )
 
 # Reading releases: what is public of each comes first, and results only where they are shown
@@ -166,22 +168,14 @@ class Releases:
         principal: str | None = None,
         dataset: str | None = None,
         state: ReleaseState | None = None,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int,
+        span: Span,
         shown: Shown = _as_stored,
         hidden: Collection[str] = (),
-    ) -> ReleasePage:
-        """Return what :meth:`list` does as it is shown, no results read.
-
-        With ``after`` the oldest come first, of those whose number is above it.
-        """
-        query = _listed(select_releases(), principal, dataset, state, before, hidden=hidden)
-        if after is not None:
-            query = query.order_by(None).order_by(_release.number).where(_release.number > after)
-        # One more than is wanted, to know whether there are more.
-        found = self._heads(query.limit(limit + 1), shown=shown)
-        return ReleasePage(tuple(found[:limit]), more=len(found) > limit)
+    ) -> tuple[ReleaseRecord, ...]:
+        """Return what :meth:`list` does as it is shown, of a span, no results read."""
+        query = _listed(select_releases(), principal, dataset, state, None, hidden=hidden)
+        rows = spanned(self._connection, query, span, _release.number)
+        return tuple(self._heads(rows, shown=shown))
 
     def page(
         self,

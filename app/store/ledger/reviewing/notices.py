@@ -23,13 +23,14 @@ from sqlalchemy import (
     update,
 )
 
+from app.domain.access import Span
 from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.releases import GIVEN_BACK, plan_digest, request_fingerprint
 from app.domain.reviews import Audience, Event, audience_of
 from app.store.database import tables
 from app.store.ledger.access import requests_seen
 from app.store.ledger.datasets import DATASET_EDITED, edit_faults
-from app.store.ledger.records import ReleaseRecord, new_id, now, shown
+from app.store.ledger.records import ReleaseRecord, new_id, now, shown, spanned
 from app.store.ledger.reviewing.votes import CHANGES_REQUESTED, RETURNED, VOTED, vote_faults
 
 # Reviews against the ledger's word: turns, versions and votes must match the entries
@@ -165,12 +166,11 @@ class Notices:
         person: str,
         *,
         reviewer: bool,
-        before: int | None,
-        limit: int,
+        span: Span,
         unread: bool = False,
         hidden: Collection[str] = (),
     ) -> tuple[NoticeRecord, ...]:
-        """Return notices for a person, newest first; a reviewer's are those of others' requests.
+        """Return notices of a span for a person; a reviewer's are those of others' requests.
 
         What somebody has done is read by themselves already. Those about releases of ``hidden``
         accounts are left out.
@@ -182,14 +182,10 @@ class Notices:
                 and_(_read.notice == _notice.number, _read.person == person),
             )
             .where(_is_for(person, reviewer=reviewer, hidden=hidden))
-            .order_by(_notice.number.desc())
-            .limit(limit)
         )
-        if before is not None:
-            query = query.where(_notice.number < before)
         if unread:
             query = query.where(_read.read_at.is_(None), _notice.actor != person)
-        return _records(self._connection, query)
+        return _records(self._connection, spanned(self._connection, query, span, _notice.number))
 
     def numbered(
         self, ids: Collection[str], person: str, *, reviewer: bool, hidden: Collection[str] = ()

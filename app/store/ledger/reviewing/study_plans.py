@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Row,
     Select,
@@ -31,6 +32,7 @@ from sqlalchemy import (
     update,
 )
 
+from app.domain.access import Span
 from app.domain.ledger import SYSTEM_ACCOUNT, Entry, EntryKind, digest_of
 from app.domain.problems import Problem
 from app.domain.reviews import (
@@ -47,7 +49,7 @@ from app.store.ledger.access import is_seen
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.commands import ENTRY_BYTES, allow
 from app.store.ledger.entries import SYSTEM
-from app.store.ledger.records import has_word, new_id, now, shown
+from app.store.ledger.records import has_word, new_id, now, shown, spanned
 from app.store.ledger.reviewing.notices import NoticesWriter
 from app.store.ledger.reviewing.votes import VersionRecord
 
@@ -190,6 +192,9 @@ def _version(record: PlanRecord) -> VersionRecord:
     )
 
 
+_SORTED: Mapping[str, ColumnElement[Any]] = {"name": _plan.name}
+
+
 class StudyPlans:
     """Saved study plans, and the votes on them."""
 
@@ -218,40 +223,33 @@ class StudyPlans:
         *,
         person: str,
         overseer: bool,
-        before: int | None,
-        limit: int,
+        span: Span,
         dataset: str | None = None,
         owner: str | None = None,
         states: Collection[PlanState] = (),
         words: Sequence[str] = (),
         hidden: Collection[str] = (),
     ) -> tuple[PlanRecord, ...]:
-        """Return the plans that a person may see, newest first; nothing of ``hidden`` accounts.
+        """Return the plans of a span that a person may see; nothing of ``hidden`` accounts.
 
         With ``owner``, those of one person; with ``states``, those in one of them; with ``words``,
         those that have each of them in their name, purpose, questions or id.
         """
-        query: Select[Any] = (
-            select(tables.study_plan)
-            .where(_may_see(person, overseer=overseer))
-            .order_by(_plan.number.desc())
-            .limit(limit)
-        )
+        query: Select[Any] = select(tables.study_plan).where(_may_see(person, overseer=overseer))
         if dataset is not None:
             query = query.where(_plan.dataset == dataset)
         if owner is not None:
             query = query.where(_plan.person == owner)
         if states:
             query = query.where(_plan.state.in_([each.value for each in states]))
-        if before is not None:
-            query = query.where(_plan.number < before)
         for word in words:
             query = query.where(
                 has_word(word, _plan.name, _plan.purpose, _plan.questions, _plan.id)
             )
         if hidden:
             query = query.where(is_seen(_plan.account, hidden))
-        return tuple(_record(row) for row in self._connection.execute(query))
+        rows = spanned(self._connection, query, span, _plan.number, _SORTED.get(span.by))
+        return tuple(_record(row) for row in self._connection.execute(rows))
 
     def votes_of(self, plan: str) -> tuple[Vote, ...]:
         """Return all votes on a plan, in the order they came in."""

@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, insert, or_, select, update
 
+from app.domain.access import Span
 from app.domain.problems import Problem
 from app.domain.reviews import Decision, Vote, given_back, vote_digest
 from app.store.database import tables
@@ -23,7 +24,7 @@ from app.store.ledger.access import releases_seen, requests_seen
 from app.store.ledger.accounts import AccountsWriter
 from app.store.ledger.commands import allow
 from app.store.ledger.entries import change_rows
-from app.store.ledger.records import ReleaseRecord, now, shown
+from app.store.ledger.records import ReleaseRecord, now, shown, spanned
 
 # Whose turn it is: the reviewers', or that of who asked; and how often it has come back
 
@@ -262,20 +263,17 @@ class Views:
     def list(
         self,
         *,
-        before: int | None,
-        limit: int,
+        span: Span,
         release: str | None = None,
         hidden: Collection[str] = (),
     ) -> tuple[ViewRecord, ...]:
-        """Return what has been seen, newest first; nothing of ``hidden`` accounts."""
-        query = select(tables.sight).order_by(_sight.number.desc()).limit(limit)
-        if before is not None:
-            query = query.where(_sight.number < before)
+        """Return what has been seen, of a span; nothing of ``hidden`` accounts."""
+        query: Select[Any] = select(tables.sight)
         if release is not None:
             query = query.where(_sight.release == release)
         if hidden:
             query = query.where(releases_seen(_sight.release, hidden))
-        rows = self._connection.execute(query)
+        rows = self._connection.execute(spanned(self._connection, query, span, _sight.number))
         return tuple(
             ViewRecord(**{name: row._mapping[name] for name in row._mapping if name != "day"})
             for row in rows
