@@ -634,7 +634,7 @@ def of_source(problem: Problem) -> Problem:
 def _message(place: str, words: str) -> str:
     """Return what is wrong, as its field says it, which stands for all that is typical."""
     text = _ABOUT.sub("", words)
-    return f"{match[1]} {text}" if (match := _WITHIN.search(place)) else text
+    return f"'{match[1]}': {text}" if (match := _WITHIN.search(place)) else text
 
 
 def _named(problem: Problem, faults: Sequence[tuple[str, str]]) -> Problem:

@@ -46,8 +46,10 @@ from app.web.languages import (
     local_numbers,
     local_picture,
     localized,
+    sentence,
     translated,
 )
+from app.web.languages import Part as Said
 
 NOTICES: Mapping[str, str] = {
     "archived": marked(
@@ -227,13 +229,13 @@ def _said_in(language: str) -> Callable[[Any], Any]:
     return lambda value: translated(value, language) if isinstance(value, Phrase) else value
 
 
-def _localized_in(text: str, language: str) -> Markup:
+def _marked(parts: Sequence[Said], language: str) -> Markup:
     """Return a text of services in a language; what it has in English only is marked as that."""
     return Markup(" ").join(
         Markup('<span lang="{}">{}</span>').format(SOURCE, part.text)
         if part.language != language
         else escape(part.text)
-        for part in localized(text, language)
+        for part in parts
     )
 
 
@@ -258,7 +260,8 @@ def _local_filters(language: str) -> Mapping[str, Callable[..., Any]]:
     )
     made["picture"] = lambda svg: Markup(local_picture(svg, language))  # noqa: S704 - as drawn
     made["moment"] = lambda at: moment(at, language)
-    made["localized"] = lambda text: _localized_in(text, language)
+    made["localized"] = lambda text: _marked(localized(text, language), language)
+    made["sentence"] = lambda text: _marked(sentence(text, language), language)
     made["said"] = lambda text: translated(text, language)
     made["noted"] = lambda note: _of_ours(noted(note), language)
     made["spoken"] = lambda pairs: [(each, translated(name, language)) for each, name in pairs]

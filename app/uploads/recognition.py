@@ -29,7 +29,9 @@ LOOKED_AT = 1 << 16
 GZIP = b"\x1f\x8b"
 PARQUET = b"PAR1"
 ZIP = b"PK\x03\x04"
-DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+DELIMITERS = {
+    ",": worded("a comma"), ";": worded("a semicolon"), "\t": worded("a tab"), "|": worded("a bar"),
+}  # fmt: skip
 
 _AS_TABLE = "export the table that is in it, as CSV, Parquet or Excel (.xlsx), and send that"
 _BY_PROGRAM = (
@@ -171,10 +173,10 @@ def other_delimiter(names: Sequence[str], delimiter: str, wanted: AbstractSet[st
     line = delimiter.join(names)
     for other, name in DELIMITERS.items():
         if other != delimiter and not wanted.isdisjoint(_parted(line, other)):
-            return (
-                f'the header is separated by {name}: declare "delimiter": '
-                f'"{other if other != chr(9) else chr(92) + "t"}"'
-            )
+            return worded(
+                'the header is separated by %(kinds)s: declare "delimiter": "%(sign)s"',
+                kinds=name, sign=other if other != "\t" else "\\t",
+            )  # fmt: skip
     return None
 
 

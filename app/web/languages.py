@@ -14,7 +14,7 @@ Only screens have a language. Programs, exports and files get the same whatever 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
 from html import escape, unescape
@@ -30,7 +30,7 @@ from babel.numbers import get_decimal_symbol, get_group_symbol
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from app.tidy.names import Phrase, marked
+from app.tidy.names import Phrase, marked, words
 
 SOURCE = "en"
 LANGUAGES: Mapping[str, str] = {"en": "English", "de": "Deutsch", "fr": "Français"}
@@ -151,6 +151,44 @@ def localized(text: str, language: str) -> Sequence[Part]:
     )
 
 
+def sentence(text: str, language: str) -> Sequence[Part]:
+    """Return what :func:`localized` returns of a text that stands alone: it begins with a capital.
+
+    A value at the beginning, such as a column's name, stays as it is: a capital is that of a word
+    of ours, in English and in the language.
+    """
+    parts = localized(text, language)
+    if not parts or not _begins_with_word(text, language):
+        return parts
+    first, *rest = parts
+    return (Part(first.text[:1].upper() + first.text[1:], first.language), *rest)
+
+
+_BEGINNING = re.compile(r"[^\W\d_A-Z]+(?=[ ,:;.]|$)")
+"""A word without a capital. What has a line or a point in it may be a field's name."""
+
+
+@lru_cache(maxsize=2_000)
+def _begins_with_word(text: str, language: str) -> bool:
+    """Return whether a text begins with a word of ours, as it is said in a language, too.
+
+    Texts of ours are the same in all catalogues, so that of any language says so of English.
+    """
+    if _BEGINNING.match(text) is None:
+        return False
+    known = language if language != SOURCE else next(each for each in LANGUAGES if each != SOURCE)
+    ends = [*[found.end() for found in _END.finditer(text[:_LONGEST_TEXT])][:_MOST_JOINED], None]
+    for end in ends:
+        said = text[:end].rstrip()
+        for each in (said, said[:-1] if said[-1:] in _ENDINGS else said):
+            if each in catalogue(known):
+                return True
+            for pattern in _fitting(each, known):
+                begins = pattern.parts[0] if language == SOURCE else pattern.said
+                return bool(pattern.parts[0]) and _BEGINNING.match(begins) is not None
+    return False
+
+
 @lru_cache(maxsize=2_000)
 def _localized(text: str, language: str) -> tuple[Part, ...]:
     """Return the best reading: as little English as possible, then the most letters of texts.
@@ -190,11 +228,11 @@ def _found(sentence: str, language: str) -> tuple[str, int, int] | None:
     A text fits with its full stop, semicolon or colon or without it. None if no text fits.
     """
     found = _as_it_is(sentence, language)
-    if found is not None or sentence[-1:] not in _ENDINGS:
+    if sentence[-1:] not in _ENDINGS:
         return found
     inner = _as_it_is(sentence[:-1], language)
-    if inner is None:
-        return None
+    if inner is None or (found is not None and found[1] > inner[1]):
+        return found  # else a value at the end has taken the full stop
     space = _BEFORE_ENDINGS.get(language, "") if sentence[-1] != "." else ""
     return f"{inner[0]}{space}{sentence[-1]}", inner[1], inner[2]
 
@@ -207,23 +245,42 @@ def _as_it_is(sentence: str, language: str) -> tuple[str, int, int] | None:
     whole = catalogue(language).get(sentence)
     if whole is not None:
         return whole, len(sentence), 0
+    for each in _fitting(sentence, language):
+        values = each.values_in(sentence) or {}
+        own = {name: _of(name, value, language) for name, value in values.items()}
+        unknown = sum(". " in value for value in values.values())
+        unknown += _unknown_in(values.get("kinds", ""), language)
+        return each.said % own, each.letters, unknown
+    return None
+
+
+def _fitting(sentence: str, language: str) -> Iterator[_Pattern]:
+    """Yield the texts with places that a sentence fits, those of most letters first."""
     patterns = _patterns(language)
     for each in patterns.get(_first_word(sentence), patterns[""]):
         values = each.values_in(sentence)
-        if values is not None:
-            own = {name: _of(name, value, language) for name, value in values.items()}
-            return each.said % own, each.letters, sum(". " in value for value in values.values())
-    return None
+        if values is not None and (_FORMS not in values or _are_forms(values[_FORMS], language)):
+            yield each
 
 
 def _of(name: str, value: str, language: str) -> str:
     """Return a value as a language writes it: a text, a number, or a list of names or texts."""
+    if name in _WITHIN:
+        return _WITHIN[name](value, language)
     if isinstance(value, Phrase):
         return translated(value, language)
     if name in _SAID and len(value) <= _LONGEST_VALUE:
         return local_number(" ".join(part.text for part in localized(value, language)), language)
-    if name not in _LISTED:
-        return local_number(value, language)
+    return _list_of(name, value, language) if name in _LISTED else local_number(value, language)
+
+
+def _unknown_in(kinds: str, language: str) -> int:
+    """Return how many of a list of kinds have no text in a language."""
+    each = re.split(r", | and | or ", kinds) if kinds else ()
+    return sum(kind not in catalogue(language) for kind in each)
+
+
+def _list_of(name: str, value: str, language: str) -> str:
     each = _LISTED[name]
     for word, text in _LISTS.items():
         first, found, last = value.rpartition(word)
@@ -231,6 +288,77 @@ def _of(name: str, value: str, language: str) -> str:
             before = ", ".join(each(one, language) for one in first.split(", "))
             return translated(text, language) % {"first": before, "last": each(last, language)}
     return each(value, language)
+
+
+_FORMS = "forms"
+"""The place of a list of texts or of quoted choices, such as ``'keep' or a number``.
+
+A text with one fits where each of them is known, so it needs few letters of its own.
+"""
+_BETWEEN = re.compile(r", | or ")
+_CHOICE = re.compile(r"'[^']*'")
+_MOST_FORMS = 40
+
+
+def _are_forms(value: str, language: str) -> bool:
+    return all(said is not None for said in _read_forms(value, language).values())
+
+
+def _forms_of(value: str, language: str) -> str:
+    *first, last = (said or form for form, said in _read_forms(value, language).items())
+    if not first or " or " not in value:
+        return ", ".join([*first, last])
+    ends = {"first": ", ".join(first), "last": last}
+    return translated(_LISTS[" or "], language) % ends
+
+
+def _read_forms(value: str, language: str) -> Mapping[str, str | None]:
+    """Return each form of a list in a language; a form may have commas or an "or" of its own."""
+    ends = [*[found.start() for found in _BETWEEN.finditer(value)][:_MOST_FORMS], len(value)]
+    found: dict[str, str | None] = {}
+    start = 0
+    while start < len(value):
+        after = [end for end in ends if end > start]
+        readings = ((end, _form(value[start:end], language)) for end in reversed(after))
+        end, said = next((each for each in readings if each[1] is not None), (after[0], None))
+        found[value[start:end]] = said
+        between = _BETWEEN.match(value, end)
+        start = len(value) if between is None else between.end()
+    return found
+
+
+_DERIVED = (
+    marked("%(forms)s under the same conditions in the same groups of %(names)s"),
+    marked("%(forms)s under the same conditions of %(names)s"),
+    marked("%(forms)s in the same groups of %(names)s"),
+    marked("%(forms)s of %(names)s"),
+)
+"""What follows from a release: too few letters to be looked for elsewhere."""
+
+
+def _derived_of(value: str, language: str) -> str:
+    return "; ".join(_derivation(each, language) for each in value.split("; "))
+
+
+def _derivation(text: str, language: str) -> str:
+    for each in _DERIVED:
+        between = str(each).partition("%(forms)s")[2].partition("%(names)s")[0]
+        forms, found, names = text.partition(between)
+        if found:
+            said = {"forms": _forms_of(forms, language), "names": names}
+            return translated(each, language) % said
+    return local_number(text, language)
+
+
+_WITHIN = {_FORMS: _forms_of, "derived": _derived_of}
+"""Places of what is read in a way of its own."""
+
+
+def _form(text: str, language: str) -> str | None:
+    if _CHOICE.fullmatch(text):
+        return text
+    read = _as_it_is(words(text), language)
+    return None if read is None else read[0]
 
 
 _LISTS = {" and ": marked("%(first)s and %(last)s"), " or ": marked("%(first)s or %(last)s")}
@@ -243,7 +371,7 @@ _LISTED: Mapping[str, Callable[[str, str], str]] = {
 """Places of lists, and how what they list is said in a language."""
 _SAID = frozenset({
     "protects", "theorem", "unit", "unit_name", "shape", "by", "counted", "ball_name", "added",
-    "whose", "why", "sentence", "value1", "value2", "value3",
+    "whose", "why", "sentence", "value1", "value2", "value3", "timed",
 })  # fmt: skip
 """Places of what is a text itself; of any other value nothing is known."""
 
@@ -306,7 +434,8 @@ def _pattern_of(text: str, said: str) -> _Pattern | None:
     """Return what finds a text, if it has places and enough letters."""
     parts = _PLACE.split(text)
     letters = len("".join(parts[::2]))
-    if len(parts) == 1 or (letters < _FEWEST_LETTERS and not text.endswith(".")):
+    few = letters < _FEWEST_LETTERS and not text.endswith(".") and _FORMS not in parts[1::2]
+    if len(parts) == 1 or few or text in _DERIVED:
         return None
     between = tuple(part.replace("%%", "%") for part in parts[::2])
     return _Pattern(letters, between, parts[1::2], said)

@@ -46,6 +46,7 @@ from app.web.languages import (
     local_number,
     localized,
     negotiated,
+    sentence,
     translated,
 )
 from mechanisms.catalog import STATISTICS, offers
@@ -287,7 +288,7 @@ def test_values_have_their_places_in_a_translated_text() -> None:
 _LISTS = ("names", "categories")
 VALUES = {
     "name": "income (EUR), sex = f: 1", "provider": "the University",
-    **dict.fromkeys(_LISTS, "x and y"),
+    **dict.fromkeys(_LISTS, "x and y"), "forms": "null",
 }  # fmt: skip
 """By places whose values are no numbers."""
 
@@ -322,6 +323,87 @@ def test_every_sentence_is_found_again_by_its_text(language: str) -> None:
             (part,) = localized(english, language)
             assert part.language == language
             assert part.text.removeprefix(f"{translations(language)['Good.']} ") == expected
+
+
+DERIVED = "this release does not determine that; from it can be derived:"
+ABLEITBAR = "diese Freigabe bestimmt das nicht; aus ihr lässt sich ableiten:"
+
+
+@in_one(
+    ("english", "german"),
+    [
+        ("must be 'keep', 'reject' or 'drop' or a number",
+         "muss 'keep', 'reject', 'drop' oder eine Zahl sein"),
+        ("must be text or an object", "muss ein Text oder ein Objekt sein"),
+        ("must be a number; otherwise it has the wrong form",
+         "muss eine Zahl sein; oder: hat die falsche Form"),
+        ("unknown field; known: mean and std", "unbekannt (Feld); bekannt sind mean und std"),
+        ("must be greater than 0.", "muss größer als 0 sein."),
+        ("must be a date in ISO 8601, as text such as 2025-12-31",
+         "muss nach ISO 8601 geschrieben sein (Datum), als Text wie 2025-12-31"),
+        (f"{DERIVED} mean, std of a, b; count in the same groups of c",
+         f"{ABLEITBAR} Mittelwert, Standardabweichung von a, b; Anzahl in denselben Gruppen von c"),
+        ('the header is separated by a comma: declare "delimiter": ","',
+         'die Kopfzeile ist durch ein Komma getrennt: Geben Sie "delimiter": "," an'),
+    ],
+)  # fmt: skip
+def test_lists_of_what_may_be_are_said_in_the_language(english: str, german: str) -> None:
+    (part,) = localized(english, "de")
+    assert part == (german, "de")
+
+
+def test_what_may_be_is_english_where_one_of_it_is_unknown() -> None:
+    said = "must be a number or an apple"
+    assert localized(said, "de") == ((said, "en"),)
+    assert localized(f"{DERIVED} a riddle", "de") == ((f"{ABLEITBAR} a riddle", "de"),)
+
+
+@in_one(
+    ("text", "english", "german"),
+    [
+        ("is required", "Is required", "Muss ausgefüllt sein"),
+        ("is required.", "Is required.", "Muss ausgefüllt sein."),
+        ("income is no column (did you mean food?); the columns are a and b", None,
+         "income ist keine Spalte (meinten Sie food?); die Spalten sind a und b"),
+        ("max_rows is odd", None, None),
+        ("quark is odd", None, None),
+        ("Good.", None, "Gut."),
+        ("", None, None),
+        ("unknown field; known: a and b", "Unknown field; known: a and b",
+         "Unbekannt (Feld); bekannt sind a und b"),
+    ],
+)  # fmt: skip
+def test_what_stands_alone_begins_with_a_capital_if_a_word_is_ours(
+    text: str, english: str | None, german: str | None
+) -> None:
+    for language, expected in (("en", english), ("de", german)):
+        said = " ".join(part.text for part in sentence(text, language))
+        assert said == (text if expected is None else expected), language
+
+
+def test_refusals_of_a_drafted_table_are_in_the_language(curator: Browsing) -> None:
+    rows = b"betrag,wahr,tag,pid,doppelt,doppelt,\n" + b"1,ja,2020-01-01,7,1,1,1\n" * 30
+    address = "/desk/datasets/new"
+    drafted = curator.send(curator.open(address), "Draft", file=("a.csv", rows))
+    curator.open("/desk?lang=de")
+    page = curator.send(
+        curator.open(address), "Entwurf", file=("a.csv", rows),
+        dictionary=b"name,label,min\nbetrag,Betrag,0\nalter,Alter,0\n",
+    )  # fmt: skip
+    assert "Grenzen sind die des Datenwörterbuchs" in page.text
+    assert "alter steht im Datenwörterbuch" in page.text
+    assert "pid ist ausgelassen" in page.text
+    assert "doppelt steht zweimal" in page.text
+    assert "Spalte 7 ist ausgelassen" in page.text
+    assert left_in_english(page) == ""
+    wrong = {f"columns.{at}.missing": "quatsch" for at in range(2)}
+    wrong |= {"columns.0.typical": "mean 4"}
+    refused = curator.send(page, "Prüfen", status=422, **wrong)
+    assert "muss 'keep', 'reject', 'drop' oder eine Zahl sein" in refused.text
+    curator.open("/desk?lang=en")
+    assert drafted.text != page.text
+    left = left_in_english(refused).replace("'std':", "")
+    assert not left.strip(), left
 
 
 def test_a_value_may_have_a_full_stop() -> None:

@@ -379,7 +379,7 @@ def test_what_cannot_be_typical_is_told_at_its_cell(curator: Browsing) -> None:
     assert {"age typical", "ward typical"} <= _faults(checked).keys()
     assert _value(checked, "columns.2.typical") == "nowhere"
     half = curator.send(checked, "Check", status=422, **{"columns.0.typical": "mean 40"})
-    assert _faults(half)["age typical"] == "std is required"
+    assert _faults(half)["age typical"] == "'std': is required"
     sent = curator.send(checked, "Upload", status=422, file=("people.csv", _rows()))
     assert _faults(sent) == _faults(checked), "the same, at the same cells"
 

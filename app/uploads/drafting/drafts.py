@@ -356,12 +356,19 @@ def styled(style: tuple[str, str | None]) -> Iterator[tuple[str, str]]:
         yield "thousands", thousands
 
 
-NEVER = "Fill in empty bounds and values from public knowledge, never from the rows"
+NEVER = worded("Fill in empty bounds and values from public knowledge, never from the rows")
 _UNIT = re.compile(r"(?P<label>.*\S)\s*[\[(](?P<unit>[^\])]+)[\])]\s*", re.DOTALL)
 _PLAIN = re.compile(r"[\w .,:/%°€$£#()\[\]+-]+")
 """What a column's name may be made of; any other header gets a short name, and is its source."""
 _SHORT = 40
-_IF_SEVERAL = "if a person may have several rows"
+_IF_SEVERAL = worded(
+    "%(name)s is left out, since its name is that of an id; name it in `unit` if a person may have "
+    "several rows"
+)
+_SEVERAL = worded(
+    "%(name)s is left out, since its name is that of an id; name it in `unit` since some have "
+    "several rows"
+)
 _BOUNDS = ("lower", "upper")
 
 
@@ -402,10 +409,11 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
     markers = [*dict.fromkeys((*known.na, *markers_in(sample.rows)))]
     notes = [*sample.notes, *known.notes]
     if not sample.whole:
-        notes.append(
-            f"types are guessed from the first {sample.rows.height:,} rows of a longer file: check "
-            "those that may look different further down"
-        )
+        notes.append(worded(
+            "types are guessed from the first %(rows)s rows of a longer file: check those that may "
+            "look different further down",
+            rows=f"{sample.rows.height:,}",
+        ))  # fmt: skip
     columns: dict[str, Any] = {}
     headers: dict[str, str] = {}
     seen: set[str] = set()
@@ -413,16 +421,19 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
         text, cells = header.strip(), sample.rows[str(place)]
         described = known.of(text)
         if not text:
-            notes.append(f"column {place + 1} is left out: its header is empty")
+            notes.append(worded(
+                "column %(count)s is left out: its header is empty", count=place + 1
+            ))  # fmt: skip
         elif text in seen:
-            notes.append(f"{_shown(text)} is in the file twice, and must be renamed to be declared")
+            notes.append(worded(
+                "%(name)s is in the file twice, and must be renamed to be declared",
+                name=_shown(text),
+            ))  # fmt: skip
         elif described.names_texts and ID_NAME.fullmatch(text):
             headers[_key(text, headers)] = text
             several = repeats(cells)
-            notes.append(
-                f"{_shown(text)} is left out, since its name is that of an id; name it in `unit` "
-                + ("since some have several rows" if several else _IF_SEVERAL)
-            )
+            said = _SEVERAL if several else _IF_SEVERAL
+            notes.append(said % {"name": _shown(text)})
         else:
             found = _UNIT.fullmatch(text)
             label, unit = (text, None) if found is None else (found["label"], found["unit"].strip())
@@ -440,7 +451,7 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
                     columns[key]["na"] = [*dict.fromkeys((*described.na, *markers))]
         seen.add(text)
     notes += [
-        f"{_shown(each)} is in the dictionary and not in the file"
+        worded("%(name)s is in the dictionary and not in the file", name=_shown(each))
         for each in known.missing_from(sample.header)
     ]
     if columns:

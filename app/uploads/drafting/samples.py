@@ -206,20 +206,21 @@ def _notes(
 ) -> Iterator[str]:
     """Yield what a person should look at in how the file is written."""
     if len(header) == 1 and rows:
-        yield (
+        yield worded(
             "the file has one column; if it should have more, separate them with a comma, "
             "semicolon, tab or bar"
         )
     if any(_LIKE_DATA.fullmatch(name.strip()) for name in header):
-        yield (
+        yield worded(
             "the first line holds a number or a date, so it may be a row: the file needs a line "
             "with the columns' names above its rows"
         )
     if other := len(records) - 1 - len(rows):
-        yield (
-            f"{other} of the first {len(records) - 1} records have another number of cells than "
-            "the header has; the service refuses such a file"
-        )
+        yield worded(
+            "%(other)s of the first %(count)s records have another number of cells than the header "
+            "has; the service refuses such a file",
+            other=other, count=len(records) - 1,
+        )  # fmt: skip
 
 
 # What a dictionary says of columns, whatever it is written in

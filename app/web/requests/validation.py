@@ -97,6 +97,14 @@ _UNKNOWN_FIELD = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 _NO_WEIGHTS = ". " + worded("The documentation page Weights says why, and what to ask in its place")
 _MUST_BE, _ANY_NUMBER, _WHOLE_NUMBER = "must be ", "a number", "a whole number"
 _AN_OBJECT = worded("must be an object")
+_FORMS = (
+    worded("a number"), worded("a whole number"), worded("a finite number"), worded("text"),
+    worded("true or false"), worded("a list"), worded("an object"), worded("null"),
+    worded("a date and time in ISO 8601, with an offset"),
+    worded('an object with names for keys, as in {"income": ...}'),
+    worded("an object; known fields: %(names)s"), worded("greater than %(limit)s"),
+)  # fmt: skip
+"""What a value must be, without the words before it: parts of the list of several forms."""
 _CHOICES: Mapping[str, str] = {
     "literal_error": "expected", "enum": "expected", "union_tag_invalid": "expected_tags",
 }  # fmt: skip
@@ -202,7 +210,7 @@ def _misspelt(placed: Sequence[tuple[str, Mapping[str, Any]]], fields: Fields) -
 
 def unknown_parameter(known: Sequence[str], written: str) -> str:
     """Return what is said of a query parameter that a route does not have."""
-    return unknown("parameter", known, written)
+    return unknown(worded("parameter"), known, written)
 
 
 def unknown_choice(choices: Sequence[str], written: object) -> str:
@@ -231,7 +239,7 @@ def _message(finding: Mapping[str, Any], fields: Fields) -> str:
 def _not_known(finding: Mapping[str, Any], fields: Fields) -> str:
     *place, written = finding["loc"] or ("",)
     if finding["type"] in _UNKNOWN_FIELD:
-        message = unknown("field", fields.at(place), str(written))
+        message = unknown(worded("field"), fields.at(place), str(written))
         refused = written == "weights" and "statistic" in place
         return message + (_NO_WEIGHTS if refused else "")
     return unknown_choice(_choices(finding), None)  # which was meant is said once, at the end
@@ -264,8 +272,11 @@ def _joined(messages: Sequence[str]) -> str:
         forms = [form for form in forms if form != _WHOLE_NUMBER]
     if len(forms) > 1:
         forms = [form.removeprefix("one of ") for form in forms]
-    must = [_MUST_BE + listed(forms, last="or")] if forms else []
-    return " or ".join([*must, *others])
+    must = [worded("must be %(forms)s", forms=listed(forms, last="or"))] if forms else []
+    said, *more = [*must, *others]
+    for each in more:
+        said = worded("%(sentence)s; otherwise it %(why)s", sentence=said, why=each)
+    return said
 
 
 class _Places:
