@@ -237,6 +237,26 @@ def test_a_request_is_answered_with_times() -> None:
     assert all(0 <= value <= 1 for (value,) in found["values"])
 
 
+def test_a_draw_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one in time is not: a run of all cells comes to its end."""
+
+    def endless() -> list[float]:
+        while True:
+            pass
+
+    draws = iter([endless, lambda: [1.0]])
+
+    def either() -> list[float]:
+        return next(draws)()
+
+    monkeypatch.setattr(by_chain, "make", lambda *_: either)
+    monkeypatch.setattr(there, "LIMIT_S", 0.2)
+    request = {"statistic": "quantile", "data": {}, "settings": {}, "draws": 2}
+    found = there.answer("chain", request)
+    assert found["values"] == [None, [1.0]]
+    assert found["ms"][0] >= 150
+
+
 @pytest.fixture(scope="module")
 def peers() -> Iterator[dict[str, Peer]]:
     if not PYTHON.exists():
