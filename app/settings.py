@@ -474,6 +474,11 @@ class Settings(BaseSettings):
         description="Whether lines of requests and of refused connections have the client's "
         "address, `client`; behind a proxy the one that `trusted_proxies` names.",
     )
+    development: bool = Field(
+        default=False,
+        description="Whether `/desk/components` shows every part that the desk's pages are made "
+        "of, for those who change them.",
+    )
     drain_timeout_s: float = Field(
         default=30.0,
         gt=0,

@@ -32,7 +32,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("browser") / "data") as found:
+    with running(tmp_path_factory.mktemp("browser") / "data", development=True) as found:
         yield found
 
 

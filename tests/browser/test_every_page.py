@@ -105,13 +105,16 @@ def answers(service: Service) -> Iterator[str]:
             yield f"/public/releases/{answer['id']}"
 
 
+OTHERS = ("/desk", "/desk/components", "/desk/search?q=income", "/public")
+
+
 @pytest.fixture(scope="module")
 def addresses(service: Service) -> Sequence[str]:
     """Return the addresses of all pages: of each route at least one."""
     desk = furnish(service)
     starts = [*answers(service), *desk.pages.values()]
     with signed_in(service, ADMIN_KEY) as chief:
-        pages = Crawl(chief, 5).from_([*starts, "/desk", "/desk/search?q=income", "/public"])
+        pages = Crawl(chief, 5).from_([*starts, *OTHERS])
     assert {*routes()} - {*pages} <= {"/desk/datasets/{upload}/create", "/desk/sign-in"}
     found = [opened[0][0] for opened in pages.values()]
     return list(dict.fromkeys([*starts, *found]))

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.contract.service import Service, ask, make_key, settled, upload
+from tests.contract.service import (
+    ADMIN_KEY,
+    Service,
+    ask,
+    make_key,
+    running,
+    settled,
+    upload,
+)
 from tests.desk.browsing import Browsing, Page, signed_in
 
 
@@ -79,3 +88,19 @@ def test_what_waits_is_shown_to_whose_turn_it_is(
         assert _waits(own.open("/desk"))[release] == "your answer"
         assert _waits(curator.open("/desk"))[release] == key["person"]
         assert dataset["name"] in own.open("/desk").text
+
+
+def test_the_parts_of_pages_are_shown_in_development_alone(tmp_path: Path, chief: Browsing) -> None:
+    chief.open("/desk/components", status=404)
+    with (
+        running(tmp_path / "data", development=True) as service,
+        signed_in(service, ADMIN_KEY) as somebody,
+    ):
+        page = somebody.open("/desk/components")
+        assert page.heading == "Components"
+        assert "must be a number" in page.alerts()[0]
+        assert len(page.tree.xpath("//svg[@role='img']")) == 1
+        ids = [each.get("id") for each in page.tree.iter() if each.get("id")]
+        assert len(ids) == len(set(ids))
+        for each in ("pivot", "list"):
+            assert page.tree.xpath(f"//table[@class='{each}']")

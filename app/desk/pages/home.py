@@ -15,12 +15,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 
 from app.desk import cookies
-from app.desk.forms import read_form, require_own_site, see
+from app.desk.arranging import numbers_of
+from app.desk.forms import EMPTY, NONE, Faults, read_form, require_own_site, see
 from app.desk.rendering import STATIC, keep_language, page, static_address
 from app.desk.routes import SIGN_IN, State, Visitor, router_of, state_of
 from app.domain.access import Span
 from app.domain.policies import Right
-from app.domain.problems import Problem
+from app.domain.problems import Problem, invalid_request
 from app.domain.releases import ReleaseState
 from app.domain.reviews import PlanState
 from app.services.datasets.datasets import DatasetFacts
@@ -37,6 +38,7 @@ router = router_of("home")
 elsewhere = router_of("home", alone=True)
 """Pages that wait for a provider of identities."""
 
+_CHART = marked("The released numbers")
 _SHOWN = 20
 _LATEST = 10
 _LATEST_RELEASES = 5
@@ -233,6 +235,53 @@ def show_file(digest: str, name: str) -> Response:
     if name not in known or static_address(name) != f"/desk/static/{digest}/{name}":
         raise Problem("not-found")
     return FileResponse(STATIC / name, headers=_KEPT)
+
+
+# What pages are made of, in development
+
+_TOKENS = (
+    "paper", "sheet", "ink", "soft", "line", "accent", "good", "weak", "bad", "good-back",
+    "weak-back", "bad-back", "calm-back", "bar", "second", "third", "fourth",
+)  # fmt: skip
+_STATES = (
+    "released", "awaiting_review", "changes_requested", "running", "rejected", "withdrawn",
+    "expired", "void", "draft", "active", "archived", "good", "weak", "depends", "noise",
+)  # fmt: skip
+_MEANS = {"income": 3250.0, "food": 482.0}
+_ENDS = {"income": [3209.0, 3291.0], "food": [458.0, 506.0]}
+_ASKED = (
+    {"kind": "mean", "columns": [*_MEANS], "by": ["region"]},
+    {"kind": "histogram", "columns": ["region"]},
+)
+_ANSWER = {
+    "statistic": {"kind": "stack", "parts": [{"statistic": each} for each in _ASKED]},
+    "value": {
+        "parts": [
+            {"groups": [{"by": {"region": each}, "value": _MEANS} for each in ("north", "south")]},
+            {"cells": [{"cell": {"region": f"region {n}"}, "count": 900 // n} for n in (1, 2, 3)]},
+        ]
+    },
+    "noise": {"interval_95": {"parts": [{"groups": [{"by": {}, "value": _ENDS}] * 2}, None]}},
+}
+
+
+@router.get("/components")
+def show_components(request: Request, visitor: Visitor, state: State) -> Response:
+    """Show every part that pages are made of, where the service runs in development."""
+    del visitor
+    if not state.settings.development:
+        raise Problem("not-found")
+    wrong = invalid_request("accuracy", "must be a number")
+    return page(
+        request,
+        "components.html",
+        tokens=_TOKENS,
+        states=_STATES,
+        numbers=numbers_of(_ANSWER, _CHART, {}),
+        form=EMPTY,
+        faults=Faults(wrong),
+        none_wrong=NONE,
+    )
 
 
 nowhere = router_of("nowhere")
