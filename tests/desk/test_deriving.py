@@ -165,3 +165,15 @@ def test_a_curator_learns_nothing_of_releases_of_data_sets_that_are_hidden(
             address = f"/desk/releases/{shown}/derive?columns=income&with={other}&act=preview"
             refused = Page(somebody.client.get(address))
             assert "There is no such release." in refused.text
+
+
+def test_who_may_not_ask_is_led_to_comparisons_alone(
+    service: Service, admin: httpx.Client, dataset: str
+) -> None:
+    mean = released(admin, dataset, {"kind": "mean", "columns": ["food"]}, epsilon="6")
+    with person(service, admin, "auditor") as somebody:
+        links = somebody.open(f"/desk/releases/{mean}").links()
+        assert "Compare" in links
+        assert "Derive" not in links
+        somebody.open(links["Compare"])
+        somebody.open(f"/desk/releases/{mean}/derive", status=403)
