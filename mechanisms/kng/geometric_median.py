@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from scipy.special import gammainc
 
 from mechanisms.contract import (
     Data,
@@ -122,6 +123,14 @@ class MedianParameters:
         return Drawing(draw=drawn, errors_on=errors)
 
 
+def _within_bounds(dimension: int, seed: bytes) -> Floats:
+    """Return points that are uniform in the cube: the norm of noise has the law Gamma(m)."""
+    noise = simulate("linf", dimension, _PROPOSED, seed=seed)
+    norm = np.abs(noise).max(axis=1, keepdims=True)
+    found: Floats = noise / norm * gammainc(dimension, norm) ** (1 / dimension)
+    return found
+
+
 def _expected_ms(dimension: int, rows: int, rate: Fraction) -> float:
     """Return about how long a draw takes: boxes, and the passes over many rows.
 
@@ -177,6 +186,9 @@ class MedianDraw:
         logs = _LOWER * rate * np.linalg.norm(proposed, axis=1)
         logs -= rate * np.linalg.norm(_unit_sums(points, theta), axis=1)
         logs[np.abs(theta).max(axis=1) > 1] = -np.inf
+        if not np.isfinite(logs).any():  # noise far wider than the bounds: all points are proposed
+            theta = _within_bounds(len(names), seed)
+            logs = -rate * np.linalg.norm(_unit_sums(points, theta), axis=1)
         odds = np.cumsum(np.exp(logs - logs.max()))
         kept = np.searchsorted(odds, odds[-1] * (np.arange(count) + 0.5) / count)
         sizes = np.abs(theta[kept] - centre)

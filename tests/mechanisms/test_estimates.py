@@ -337,6 +337,19 @@ def test_the_errors_of_a_geometric_median_of_no_rows_are_those_of_draws() -> Non
     assert all(0 < error < 100 for _, error in numbers(found))
 
 
+def test_a_geometric_median_that_is_noise_errs_as_a_point_anywhere(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """Noise far wider than the bounds leaves no proposal within them; the law is uniform then."""
+    asked = {"kind": "geometric_median", "columns": ["age", "pay"]}
+    found = estimated(asked, rows=2, epsilon="0.000001")
+    assert not recwarn.list
+    # the mean distance of a uniform point from the middle is a quarter of the width of 100
+    for _, error in numbers(found.expected_error):
+        assert 24 < error < 35
+    assert found.usefulness.verdict == "noise"
+
+
 WHOLE = NumberColumn(lower=Fraction(0), upper=Fraction(60), kind="integer")
 
 
