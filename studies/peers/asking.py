@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -26,14 +26,19 @@ class Answer:
     ms: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
+LIMIT_S = 1200.0
+"""CPU time in seconds that a draw of a peer may take; one that takes more is given up."""
+
+
+@dataclass(slots=True)
 class Peer:
-    """A running peer."""
+    """A running peer; ``restarted`` starts it again after it has given up."""
 
     name: str
     version: str
     requests: IO[str]
     answers: IO[str]
+    restarted: Callable[[], tuple[IO[str], IO[str]]] | None = None
 
     def ask(
         self,
@@ -42,25 +47,52 @@ class Peer:
         settings: Mapping[str, object],
         *,
         draws: int,
+        limit_s: float = LIMIT_S,
     ) -> Answer:
-        """Return that many draws.
+        """Return that many draws, each None where they take more than ``limit_s`` each.
 
         Raises
         ------
         RuntimeError
             The peer stopped; its messages are on standard error.
         """
-        asked = {"statistic": statistic, "data": data, "settings": settings, "draws": draws}
+        asked = {
+            "statistic": statistic, "data": data, "settings": settings, "draws": draws,
+            "limit_s": limit_s,
+        }  # fmt: skip
         self.requests.write(json.dumps(asked) + "\n")
         self.requests.flush()
         reply = _line(self.answers, self.name)
+        if reply.get("given_up") and self.restarted is not None:
+            self.requests, self.answers = self.restarted()
+            return Answer([None] * draws, [1000 * limit_s] * draws)
         return Answer(reply["values"], reply["ms"])
 
 
 @contextmanager
 def running(name: str, python: Path = PYTHON) -> Iterator[Peer]:
     """Start a peer, and end it afterwards."""
-    with subprocess.Popen(  # noqa: S603
+    with ExitStack() as stack:
+
+        def start() -> tuple[IO[str], IO[str]]:
+            process = stack.enter_context(_started(name, python))
+            if process.stdin is None or process.stdout is None:
+                raise RuntimeError("a pipe is missing")
+            stack.callback(process.stdin.close)
+            return process.stdin, process.stdout
+
+        def restarted() -> tuple[IO[str], IO[str]]:
+            requests, answers = start()
+            _line(answers, name)  # its version
+            return requests, answers
+
+        requests, answers = start()
+        version = str(_line(answers, name)["version"])
+        yield Peer(name, version, requests, answers, restarted)
+
+
+def _started(name: str, python: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603
         [python, "-m", "studies.peers.there", name],
         cwd=ROOT,
         env={
@@ -72,14 +104,7 @@ def running(name: str, python: Path = PYTHON) -> Iterator[Peer]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    ) as process:
-        requests, answers = process.stdin, process.stdout
-        if requests is None or answers is None:
-            raise RuntimeError("a pipe is missing")
-        try:
-            yield Peer(name, str(_line(answers, name)["version"]), requests, answers)
-        finally:
-            requests.close()
+    )
 
 
 def _line(answers: IO[str], name: str) -> dict[str, Any]:
