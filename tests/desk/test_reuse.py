@@ -125,6 +125,16 @@ def test_what_the_numbers_do_not_determine_is_refused_with_what_they_do(
     assert "can be derived: mean, sum of food" in part.text
 
 
+def test_no_more_releases_are_combined_than_programs_may_name(
+    admin: httpx.Client, chief: Browsing, dataset: str
+) -> None:
+    mean = released(admin, dataset, MEAN, "7")
+    many = "&".join(f"with=rel_{each}" for each in range(51))
+    address = f"/desk/releases/{mean}/derive?columns=income&act=preview&{many}"
+    page = chief.open(address, status=422)
+    assert "names more than 50 releases" in page.text
+
+
 def test_a_stack_is_derived_from_by_its_first_question(
     admin: httpx.Client, chief: Browsing, dataset: str
 ) -> None:

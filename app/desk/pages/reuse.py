@@ -41,7 +41,7 @@ from app.services.reviewing.notices import How
 from app.tidy.keys import is_long, read_answer
 from app.tidy.names import Phrase, joined, marked, narrowed
 from app.tidy.rows import Row, rows_of
-from app.web.requests.questions import PreviewRequest
+from app.web.requests.questions import MOST_RELEASES, PreviewRequest
 from app.web.state import AppState
 from mechanisms.combined import KINDS
 
@@ -81,6 +81,8 @@ async def _asking(
     together = request.query_params.getlist(WITH)
 
     async def answered(asked: PreviewRequest) -> Derived:
+        if len(together) > MOST_RELEASES:
+            raise invalid_request(WITH, f"names more than {MOST_RELEASES} releases")
         services = state.services
         answer: dict[str, Any] = await services.derivations.derive(
             record.id, asked.question.statistic, together_with=together, caller=visitor

@@ -124,7 +124,7 @@ class AssumeSpec(RequestBody):
 
 # The bodies of what is asked of a data set: releases, previews, dry runs and derivations
 
-_MOST_RELEASES = 50
+MOST_RELEASES = 50
 _PRICE_OR_ACCURACY: dict[str, JsonValue] = {
     "anyOf": [
         {"required": ["epsilon"]},
@@ -197,7 +197,7 @@ class DerivationRequest(RequestBody):
     """What to compute from a release that is out."""
 
     statistic: AnyStatistic
-    together_with: list[Name] = Field(default=[], max_length=_MOST_RELEASES, examples=[[]])
+    together_with: list[Name] = Field(default=[], max_length=MOST_RELEASES, examples=[[]])
     """Further releases of the same data set, by their ids. All of them are combined by least
     squares of their noise: of counts, histograms, sums, means and moments."""
 
