@@ -105,7 +105,7 @@ scale: bench
 studies: $(READY) ## Reproduce the papers' figures: CSV, pictures, findings (QUICK=1: in minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.figures $(if $(filter-out 0,$(QUICK)),--quick) $(ARGS)
 
-peers: $(READY) $(PEERS) ## Compare with other libraries, in an environment of theirs (QUICK=1: in minutes; else two hours)
+peers: $(READY) $(PEERS) ## Compare with other libraries, in an environment of theirs (QUICK=1: in minutes; else hours)
 	OMP_NUM_THREADS=1 $(BIN)/python -m studies.peers $(if $(filter-out 0,$(QUICK)),--quick) $(ARGS)
 
 # A throwaway environment holds the resolver, so nothing but the lock needs to be trusted.

@@ -26,7 +26,7 @@ class Answer:
     ms: Sequence[float]
 
 
-LIMIT_S = 1200.0
+LIMIT_S = 900.0
 """CPU time in seconds that a draw of a peer may take; one that takes more is given up."""
 
 

@@ -10,7 +10,10 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,28 +48,49 @@ def cells() -> Iterator[Cell]:
 PARTS = tuple(member for member, _ in FILES.values())
 
 
-def study(
-    out: Path, *, quick: bool, peers: Sequence[str], only: str, parts: Sequence[str] = PARTS
-) -> None:
-    """Run some parts, each of the cells with ``only`` in their name, and write the results.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What of the comparison is run: cells with ``only`` in their name, or all of them.
 
-    Without a name that is all cells; the last two of the old parts have no names.
+    Two of the parts, measures and intervals, have no names.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        started = {name: stack.enter_context(running(name)) for name in peers}
-        _say("  ".join(f"{peer.name} {peer.version}" for peer in started.values()))
-        for name, (part, _) in FILES.items():
-            if part not in parts:
-                continue
-            found = []
-            for row in _rows(part, started, quick=quick, only=only):
+
+    out: Path
+    peers: Sequence[str]
+    quick: bool = False
+    only: str = ""
+
+    def write(self, part: str) -> None:
+        """Run a part with peers of its own, and write its rows as they come.
+
+        So what takes hours is there when it is broken off.
+        """
+        (name,) = (name for name, (member, _) in FILES.items() if member == part)
+        found = []
+        with ExitStack() as stack:
+            started = {name: stack.enter_context(running(name)) for name in self.peers}
+            for row in _rows(part, started, quick=self.quick, only=self.only):
                 found.append(row)
-                # what takes hours is there when it is broken off
-                (out / name).write_text(tables.written(found), "utf-8")
-    if all((out / name).exists() for name in FILES):
-        (out / PAGE).write_text("\n".join(tables.lines(stored(out))) + "\n", "utf-8")
-        _say(f"\n{out / PAGE}")
+                (self.out / name).write_text(tables.written(found), "utf-8")
+
+
+def study(run: Run, parts: Sequence[str] = PARTS, *, jobs: int) -> None:
+    """Run some parts, ``jobs`` at a time, and write the page when all parts have results.
+
+    Raises
+    ------
+    RuntimeError
+        A peer stopped; the results of the other parts are written.
+    """
+    run.out.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        # Synthetic rows take the longest by far, so they begin.
+        begun = [pool.submit(run.write, part) for part in PARTS[::-1] if part in parts]
+    for each in begun:
+        each.result()
+    if all((run.out / name).exists() for name in FILES):
+        (run.out / PAGE).write_text("\n".join(tables.lines(stored(run.out))) + "\n", "utf-8")
+        _say(f"\n{run.out / PAGE}")
 
 
 def _rows(part: str, peers: dict[str, Peer], *, quick: bool, only: str) -> Iterator[Any]:
@@ -153,6 +177,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cells and audits whose name holds this")
     parser.add_argument("--peers", default=",".join(PACKAGES), help="with commas between them")
     parser.add_argument("--parts", default=",".join(PARTS), help="with commas between them")
+    parser.add_argument("--jobs", type=int, default=2, help="parts at once, a core each")
     parser.add_argument("--out", type=Path, default=Path("build/studies"), help="folder of results")
     parser.add_argument("--page", type=Path, help="run nothing; keep results in this page instead")
     asked = parser.parse_args()
@@ -162,10 +187,6 @@ def main() -> None:
     if not PYTHON.exists():
         parser.error("the peers' environment is missing: `make peers` installs it")
     os.environ["OMP_NUM_THREADS"] = "1"
-    study(
-        asked.out,
-        quick=asked.quick,
-        peers=[each for each in asked.peers.split(",") if each],
-        only=asked.only,
-        parts=asked.parts.split(","),
-    )
+    peers = [each for each in asked.peers.split(",") if each]
+    run = Run(out=asked.out, peers=peers, quick=asked.quick, only=asked.only)
+    study(run, asked.parts.split(","), jobs=asked.jobs)

@@ -67,7 +67,7 @@ ASKED = (
     Asked(data="adult", what=ROWS, algorithm="aim", draws=1),
 )
 """A draw of the peer takes half a minute of CPU time, and of Adult some minutes."""
-OWN_DRAWS = 20
+OWN_DRAWS = 10
 _NAMES = {"fixed": "opendp, fit of independent pairs", "mst": "opendp, MST", "aim": "opendp, AIM"}
 
 
