@@ -48,7 +48,9 @@ def _median_ms(call: Callable[[], object], repeats: int) -> float:
     return 1000 * statistics.median(times)
 
 
-def _regression_draw(n: int, *, bound: float, slopes: float) -> Callable[[], object]:
+def _regression_draw(
+    n: int, *, bound: float, slopes: float, mechanism: str = "kng"
+) -> Callable[[], object]:
     rng = np.random.default_rng(n)
     names = tuple(f"x{number}" for number in range(11))
     unit = NumberColumn(lower=Fraction(-1), upper=Fraction(1))
@@ -61,7 +63,7 @@ def _regression_draw(n: int, *, bound: float, slopes: float) -> Callable[[], obj
     target = np.clip(slope @ features + 0.1 * rng.standard_normal(n), -1, 1)
     data = ArrayData.from_values(schema, dict(zip(names, features, strict=True)) | {"y": target})
     statistic = LinearRegression(target="y", features=names, bound=bound)
-    plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism="kng")
+    plan = calibrate(statistic, schema, Epsilon.parse("1"), mechanism=mechanism)
     data.gram((*names, "y"))
     return lambda: plan.draw(data, system_randomness())
 
@@ -78,6 +80,8 @@ def timings() -> Iterator[Timing]:
             place = "inside" if slopes < bound else "outside"
             what = f"KNG linear, d=12, n={n}, fit {place} bound {bound:g}"
             yield Timing(what, _median_ms(call, 30), 5.0)
+        call = _regression_draw(n, bound=10.0, slopes=1.2, mechanism="exponential")
+        yield Timing(f"exponential linear, d=12, n={n}", _median_ms(call, 30), 10.0)
 
     for right, columns in (("log(x + 1)", 1), ("x*group + I(x^2)", 5)):
         what = f"features {right} of 10^6 rows, at first"

@@ -50,8 +50,9 @@ drawn jointly: that of a Brownian bridge at 1/3 and 2/3 where errors are many ra
 
 Errors are those of several populations: the assumed one; one that is skewed, a lognormal of the
 same mean and deviation, where the column's are stated; a narrow one, where they are not; and one
-whose numbers are recorded to a 250th of their deviation, about three digits of where most of them
-are. There the records next to a quantile have one value, and an answer is half a step off.
+whose numbers are recorded in steps: of a 250th of their deviation, about three digits of where most
+of them are, or of 1, where the bounds are whole numbers and the deviation is at least 10. There the
+records next to a quantile have one value, and an answer is half a step off.
 
 **Privacy.** Nothing here receives data.
 """
@@ -397,6 +398,7 @@ _SIGMA = 0.8  # of the logarithm: a skewness of 3.7
 _JOINTLY = 0.5
 _WITHIN = 2.5  # what 95% of errors are within, in their mean
 _STEP = 1 / 250  # of a deviation, so about a thousandth of where most values are
+_TWO_DIGITS = 10  # a deviation with which whole numbers may well be all that was recorded
 _EXACT = 12  # levels; more have about the law of the middle one
 
 
@@ -421,7 +423,7 @@ def errors_of_quantiles(asked: Asked, plan: Plan, assumptions: Assumptions) -> E
         found.append(squares)
         deviations.append(float(np.mean([np.std(each) for each in samples])))
     if not _is_whole(column):
-        found.append(_recorded(found[0], deviations[0]))
+        found.append(_recorded(found[0], _step(column, deviations[0])))
         wide.append(False)
     if drawn is not question:
         errors = [_difference(each, law.rho) for each in found]
@@ -636,10 +638,16 @@ def _logs(count: int, place: int, *, jointly: bool) -> _Bridge:
     return points, np.log(odds), np.cumsum(odds)
 
 
-def _recorded(moments: Floats, deviation: float) -> Floats:
+def _step(column: NumberColumn, deviation: float) -> float:
+    """Return the widest steps in which such numbers are usually recorded."""
+    is_whole = column.lower.denominator == column.upper.denominator == 1
+    return max(deviation * _STEP, float(is_whole and deviation >= _TWO_DIGITS))
+
+
+def _recorded(moments: Floats, step: float) -> Floats:
     """Return E|e| and E e^2 where values are recorded in steps: half a step is added to errors."""
     sizes, squares = moments
-    off = deviation * _STEP / 2
+    off = step / 2
     return np.array([np.hypot(sizes, off), squares + off**2])
 
 

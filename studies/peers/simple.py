@@ -77,7 +77,7 @@ def drawn_levels(value: Json) -> list[float]:
 
 def _totals() -> Iterator[Cell]:
     rng = np.random.default_rng(SEED)
-    for count in (1, 10):
+    for count in (1, 10, 200):
         names = tuple(f"x{place}" for place in range(count))
         columns = dict(zip(names, _incomes(rng, count), strict=True))
         yield Cell(

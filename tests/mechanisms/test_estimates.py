@@ -383,14 +383,25 @@ def test_quantiles_of_whole_numbers_err_as_draws_do(
         assert 2 / 3 <= error / mean <= 3 / 2, (error, mean)
 
 
-@pytest.mark.parametrize("kind", ["quantile", "interquartile_range"])
-def test_quantiles_of_numbers_that_were_rounded_err_by_half_a_step(kind: str) -> None:
-    """A declared number may be recorded to three digits: then noise of few ranks has a step."""
+@pytest.mark.parametrize(
+    ("kind", "std", "in_one", "epsilon"),
+    [
+        ("quantile", 8, 20, "3"),
+        ("interquartile_range", 8, 20, "3"),
+        ("quantile", 12, 1, "0.2"),
+        ("interquartile_range", 12, 1, "0.2"),
+    ],
+)
+def test_quantiles_of_numbers_that_were_rounded_err_by_half_a_step(
+    kind: str, std: int, in_one: int, epsilon: str
+) -> None:
+    """A number may be recorded to three digits, or whole: then noise of few ranks has a step."""
     fields = {"quantile": {"levels": [0.25]}, "interquartile_range": {}}[kind]
     asked = question({"kind": kind, "column": "age", **fields})
-    rows, spread = 20_000, Spread(mean=50.0, std=10.0)
+    mean = 41.5 + 0.6745 * std  # so that the lower quartile is where a number begins
+    rows, spread = 20_000, Spread(mean=mean, std=float(std))
     found = estimate_error(
-        asked, schema_of(Adjacency.REPLACE_ONE, rows), Epsilon.parse("3"), mechanism="auto",
+        asked, schema_of(Adjacency.REPLACE_ONE, rows), Epsilon.parse(epsilon), mechanism="auto",
         norm="auto", assumptions=Assumptions(population=(("age", spread),)),
     )  # fmt: skip
     assert found.usefulness.verdict == "good"
@@ -398,10 +409,10 @@ def test_quantiles_of_numbers_that_were_rounded_err_by_half_a_step(kind: str) ->
     assert found.high is not None
     generator, errors = np.random.default_rng(8), []
     schema = Schema({"age": COLUMNS["age"]}, Adjacency.REPLACE_ONE, rows)
-    plan, sure = (calibrate(asked, schema, Epsilon.parse(each)) for each in ("3", "10000"))
-    values = {"age": np.round(20 * generator.normal(50, 10, rows).clip(0, 100)) / 20}
-    data = ArrayData.from_values(schema, values)
+    plan, sure = (calibrate(asked, schema, Epsilon.parse(each)) for each in (epsilon, "10000"))
     for turn in range(40):
+        ages = generator.normal(mean, std, rows).clip(0, 100)
+        data = ArrayData.from_values(schema, {"age": np.round(in_one * ages) / in_one})
         value, true = (each.draw(data, seeded_randomness(turn)).value for each in (plan, sure))
         errors.append([abs(at(value, path) - number) for path, number in numbers(true)])
     ((_, error),) = numbers(found.low)
