@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -48,6 +48,8 @@ Rows = list[list[int]]
 Functions = Mapping[str, str]
 _STATED = re.compile(r"^ *Theorem (\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"\(\*.*?\*\)", re.DOTALL)
+_ASSUMED = re.compile(r"^(?=Closed under the global context$|Axioms:$)", re.MULTILINE)
+"""Where the answer for a lemma begins."""
 _TIMEOUT_S = 240
 
 
@@ -206,20 +208,32 @@ def project() -> list[str]:
     return [line for line in lines if line.endswith(".v")]
 
 
-def checked(lemma: Lemma, place: Path) -> Checked:
-    """Return what a compiled lemma's theorems take without a proof, and what its tables hold."""
-    theorems = ", ".join(f"@{lemma.name}.{theorem}" for theorem in lemma.theorems)
+def checked(every: Sequence[Lemma], place: Path) -> dict[str, Checked]:
+    """Return which axioms compiled lemmas use, and the contents of their tables.
+
+    One process computes all: to load the library takes a second.
+    """
     asked = [
-        f"From ReleaseDesk Require {lemma.name}.",
         "From Coq Require Import ZArith List. Import ListNotations. Open Scope Z_scope.",
         "Set Printing Width 1000000. Set Printing Depth 10000000.",
-        # Asked of all theorems at once: each answer takes a walk through the library.
-        f"Definition theorems := ({theorems}). Print Assumptions theorems.",
-        *(f"Eval vm_compute in {lemma.name}.{table}." for table in lemma.tables),
     ]
+    for lemma in every:
+        theorems = ", ".join(f"@{lemma.name}.{theorem}" for theorem in lemma.theorems)
+        asked += [
+            f"From ReleaseDesk Require {lemma.name}.",
+            # Asked of all theorems at once: each answer takes a walk through the library.
+            f"Definition of_{lemma.name} := ({theorems}). Print Assumptions of_{lemma.name}.",
+            *(f"Eval vm_compute in {lemma.name}.{table}." for table in lemma.tables),
+        ]
     (place / "Asked.v").write_text("\n".join(asked), "utf-8")
-    proofs, *tables = _coq("coqc", place, "-q", "Asked.v").split("     = ")
-    assert re.match(r"Closed under the global context$|Axioms:$", proofs, re.MULTILINE), proofs
+    nothing, *answers = _ASSUMED.split(_coq("coqc", place, "-q", "Asked.v"))
+    assert not nothing.strip(), nothing
+    return {lemma.name: _read(lemma, answer) for lemma, answer in zip(every, answers, strict=True)}
+
+
+def _read(lemma: Lemma, answer: str) -> Checked:
+    """Return what Coq answers for one lemma."""
+    proofs, *tables = answer.split("     = ")
     named = re.findall(r"^([\w.]+)(?=\s+:|$)", proofs.replace("Axioms:", ""), re.MULTILINE)
     rows = [json.loads(table.rpartition(":")[0].replace(";", ",")) for table in tables]
     return Checked(frozenset(named), dict(zip(lemma.tables, rows, strict=True)))
@@ -243,7 +257,7 @@ def all_checked() -> dict[str, Checked]:
     with tempfile.TemporaryDirectory(prefix="proofs-") as made:
         place = Path(made)
         compiled(place)
-        return {lemma.name: checked(lemma, place) for lemma in lemmas()}
+        return checked(lemmas(), place)
 
 
 def computed() -> dict[str, Rows]:
