@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.visiting import Keyboard, Visits, faults_of, look_like
+from tests.browser.visiting import Keyboard, Visits, faults_in_all, faults_of
 from tests.contract.service import make_key, spent, upload
 
 pytestmark = pytest.mark.slow
-
-BOTH: tuple[dict[str, Any], ...] = (
-    {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
-    {"color_scheme": "dark", "viewport": {"width": 390, "height": 800}},
-)
 
 
 @pytest.fixture(scope="module")
@@ -128,45 +121,36 @@ def test_two_tabs_ask_two_questions(
         assert spent(admin, dataset) == "0.75"
 
 
-def faults_in_both(page: Page) -> list[str]:
-    """Return what is wrong with a page in light and wide, and in dark and narrow."""
-    faults: list[str] = []
-    for look in BOTH:
-        look_like(page, look)
-        faults += faults_of(page)
-    return faults
-
-
 @pytest.mark.wide
 def test_everybody_can_use_its_pages(visits: Visits, analyst: str, dataset: str) -> None:
     faults: list[str] = []
     with visits.window() as page:
         page.goto("/desk/sign-in")
-        faults += faults_in_both(page)
+        faults += faults_in_all(page)
     with visits.window(analyst) as page:
         page.goto("/desk")
-        faults += faults_in_both(page)
+        faults += faults_in_all(page)
         for kind in ("linear_regression", "histogram", "logistic_regression", "stack"):
             page.goto(f"/desk/datasets/{dataset}/ask?statistic={kind}")
             page.get_by_text("More: conditions").click()
-            faults += faults_in_both(page)
+            faults += faults_in_all(page)
         fill_mean(page, dataset)
         page.get_by_role("checkbox", name="food").check()
         page.get_by_role("button", name="Preview").click()
         expect(page.get_by_role("region", name="Preview")).to_contain_text("Alternatives")
-        faults += faults_in_both(page)
+        faults += faults_in_all(page)
         page.get_by_role("button", name="Try on synthetic rows").click()
         expect(page.get_by_role("region", name="Dry run")).to_be_visible()
-        faults += faults_in_both(page)
+        faults += faults_in_all(page)
         for heading in ("Release this?", "Mean of"):
             page.get_by_role("button", name="Release").click()
             expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
-            faults += faults_in_both(page)
+            faults += faults_in_all(page)
         page.goto("/desk/releases")
-        faults += faults_in_both(page)
+        faults += faults_in_all(page)
         visits.expected.add(404)
         page.goto("/desk/nowhere")
-        faults += faults_in_both(page)
+        faults += faults_in_all(page)
     assert not faults
 
 

@@ -13,15 +13,19 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.furnished import furnish
-from tests.browser.visiting import Visits, faults_of
+from tests.browser.visiting import LOOKS, Visits, faults_of, look_like
 from tests.contract.service import ADMIN_KEY, Service, ask, settled, upload
 from tests.desk.browsing import signed_in
 from tests.desk.crawling import Crawl, routes
+from tests.tiers import wide
 
 pytestmark = pytest.mark.slow
 
-WIDTHS = {"phone": {"width": 390, "height": 800}, "screen": {"width": 1280, "height": 900}}
-THEMES = ("light", "dark")
+FURTHER_LOOKS = tuple(
+    {**look, "color_scheme": other["color_scheme"]}
+    for look, other in zip(LOOKS, reversed(LOOKS), strict=True)
+)
+"""The other pairs of a width and a theme."""
 _OPEN = "all => all.forEach(one => { one.open = true })"
 SEEN = r"""
 () => {
@@ -120,34 +124,29 @@ def addresses(service: Service) -> Sequence[str]:
     return list(dict.fromkeys([*starts, *found]))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("looks", [LOOKS, *wide(FURTHER_LOOKS)], ids=["each", "further"])
 def test_every_page_is_whole_and_large_enough(
-    visits: Visits, addresses: Sequence[str], theme: Any, width: str
+    visits: Visits, addresses: Sequence[str], looks: Sequence[Mapping[str, Any]]
 ) -> None:
+    """Each page is opened once, and then looked at in each look."""
     visits.expected |= {404, 410}
-    look = {"color_scheme": theme, "viewport": WIDTHS[width]}
     found: dict[str, list[str]] = {}
-    with visits.window(ADMIN_KEY, **look) as page:
-        for address in addresses:
-            page.goto(address)
-            expect(page.get_by_role("heading", level=1)).to_be_visible()
-            page.locator("details").evaluate_all(_OPEN)
-            if faults := [*faults_of(page), *page.evaluate(SEEN)]:
-                found[address] = faults
-    with visits.window(**look) as page:
-        page.goto("/desk/sign-in")
-        found |= (
-            {"/desk/sign-in": faults}
-            if (faults := [*faults_of(page), *page.evaluate(SEEN)])
-            else {}
-        )
+    for key, pages in ((ADMIN_KEY, addresses), (None, ["/desk/sign-in"])):
+        with visits.window(key) as page:
+            for address in pages:
+                page.goto(address)
+                expect(page.get_by_role("heading", level=1)).to_be_visible()
+                page.locator("details").evaluate_all(_OPEN)
+                for look in looks:
+                    look_like(page, look)
+                    if faults := [*faults_of(page), *page.evaluate(SEEN)]:
+                        found[f"{address} {look}"] = faults
     assert not found
 
 
 def test_what_is_cut_or_too_small_is_found(visits: Visits) -> None:
     """The control: text and targets that are too small, and text that is cut."""
-    with visits.window(viewport=WIDTHS["phone"]) as page:
+    with visits.window(viewport=LOOKS[0]["viewport"]) as page:
         seen = small_page(page)
     for what in ("text of 9px", "cut at the edge", "cut within", "target of"):
         assert any(each.startswith(what) for each in seen), what

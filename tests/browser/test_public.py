@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import httpx
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.visiting import Visits, faults_of, look_like
+from tests.browser.visiting import Visits, faults_in_all
 from tests.contract.service import ask, upload
 
 pytestmark = pytest.mark.slow
 
-BOTH: tuple[dict[str, Any], ...] = (
-    {"color_scheme": "light", "viewport": {"width": 1200, "height": 900}},
-    {"color_scheme": "dark", "viewport": {"width": 390, "height": 800}},
-)
 LONG = "A survey with a very long name of households, their rooms and what they eat, " + "2025" * 5
 
 
@@ -45,9 +39,7 @@ def test_every_page_can_be_read_by_everybody(visits: Visits, public: tuple[str, 
         for address in ("/public", public[0], f"{public[0]}/certificate", public[1]):
             page.goto(address)
             expect(page.get_by_role("heading", level=1)).to_be_visible()
-            for look in BOTH:
-                look_like(page, look)
-                assert faults_of(page) == []
+            assert faults_in_all(page) == []
 
 
 def test_a_release_is_found_and_read_without_script(

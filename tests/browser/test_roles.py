@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -17,28 +16,28 @@ from playwright.sync_api import Browser, FilePayload, Locator, Page, Route, expe
 
 from app.services.people.sessions import SessionService
 from tests.browser import trial
-from tests.browser.visiting import Keyboard, Mouse, Visits, confirm, faults_of, look_like
+from tests.browser.visiting import (
+    LOOKS,
+    Keyboard,
+    Mouse,
+    Visits,
+    confirm,
+    faults_in_all,
+    faults_of,
+)
 from tests.contract.service import Service, ask, make_key, spent, upload
 from tests.contract.test_providers import served
+from tests.tiers import wide
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
-LOOKS: tuple[dict[str, Any], ...] = (
-    {"color_scheme": "dark", "viewport": {"width": 390, "height": 800}},
-    {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
-)
-"""The last one is what a task goes on with."""
 SESSION_S = 60
 """After how many seconds who has signed in at the provider is sent there again."""
 
 
 def sound(page: Page) -> None:
-    """Hold that everybody can use a page as it is now, at two widths and in two themes."""
-    faults: list[str] = []
-    for look in LOOKS:
-        look_like(page, look)
-        faults += faults_of(page)
-    assert not faults
+    """Hold that everybody can use a page as it is now."""
+    assert not faults_in_all(page)
 
 
 def file(name: str, kind: str, content: bytes) -> FilePayload:
@@ -228,27 +227,27 @@ QUESTIONS = (
 )
 
 
-def test_an_analyst_plans_ten_questions(
-    visits: Visits, admin: httpx.Client, people: dict[str, str], dataset: str
+@pytest.mark.parametrize("questions", [3, *wide(len(QUESTIONS))])
+def test_an_analyst_plans_several_questions(
+    visits: Visits, admin: httpx.Client, people: dict[str, str], dataset: str, questions: int
 ) -> None:
     before = spent(admin, dataset)
     with visits.window(people["analyst"], **LOOKS[1]) as page:
         page.goto(f"/desk/datasets/{dataset}/ask")
-        for at, column in enumerate(QUESTIONS):
+        for at, column in enumerate(QUESTIONS[:questions]):
             chosen(page, "mean" if at % 2 else "variance")
             tick(page, "Columns", (column,))
             priced(page, "0.2", "Table 2")
             page.get_by_role("button", name="Release", exact=True).click()
             if not at:
-                page.get_by_role("textbox", name="Name of the new plan").fill(
-                    "Tables of the report"
-                )
+                name = page.get_by_role("textbox", name="Name of the new plan")
+                name.fill(f"{questions} tables of the report")
             page.get_by_role("button", name="Add to study plan").click()
             expect(page.get_by_role("row")).to_have_count(at + 2)
-            if at < len(QUESTIONS) - 1:
+            if at < questions - 1:
                 page.get_by_role("link", name="Add question").click()
         sound(page)
-        expect(page.locator("dl.facts")).to_contain_text("2 epsilon")
+        expect(page.locator("dl.facts")).to_contain_text(f"{0.2 * questions:g} epsilon")
         page.get_by_role("button", name="Request approval").click()
         expect(page.get_by_role("button", name="Withdraw")).to_be_visible()
         sound(page)
