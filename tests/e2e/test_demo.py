@@ -53,10 +53,8 @@ def gone(url: str) -> bool:
     return False
 
 
-def test_once_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
-    process = start(tmp_path, "--once")
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, output
+def all_shown(output: str) -> list[str]:
+    """Return the steps of a demo, which are all there."""
     _, *steps = output.split("\n== ")
     for title in QUESTIONS:
         (step,) = [step for step in steps if title in step.splitlines()[0]]
@@ -83,6 +81,16 @@ def test_once_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
     assert "-> 409 budget-exceeded" in output
     assert re.search(r"\d+ bytes, equal: True", output)
     assert re.search(r"ok True, \d+ entries", output)
+    return steps
+
+
+@pytest.mark.wide
+def test_once_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
+    """The build of the image runs this too (:mod:`tests.deploy.test_image`)."""
+    process = start(tmp_path, "--once")
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    steps = all_shown(output)
     (url,) = set(re.findall(r"ready at (http://127\.0\.0\.1:\d+)", output))
     assert gone(url)
     assert "http" not in steps[-1], "nobody is sent to a service that is gone"
@@ -91,7 +99,9 @@ def test_once_shows_everything_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_it_stays_up_until_it_is_stopped(tmp_path: Path, sign: signal.Signals) -> None:
+def test_it_shows_everything_and_stays_up_until_it_is_stopped(
+    tmp_path: Path, sign: signal.Signals
+) -> None:
     process = start(tmp_path)
     try:
         assert process.stdout is not None
@@ -100,6 +110,7 @@ def test_it_stays_up_until_it_is_stopped(tmp_path: Path, sign: signal.Signals) -
             seen += line
             if line.startswith("The service stays up"):
                 break
+        all_shown(seen)
         (url,) = re.findall(r"ready at (\S+)", seen)
         (key,) = re.findall(r"analyst key +(\S+)", seen)
         (dataset,) = re.findall(r"data set +\S+/(ds_\S+)", seen)
