@@ -17,7 +17,7 @@ ones draw otherwise. A plan of another form is refused: it might have less noise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from fractions import Fraction
@@ -187,13 +187,14 @@ def settled(statistic: Statistic, mechanism: str, *, zcdp: bool) -> tuple[Statis
     return statistic, mechanism
 
 
-def offers() -> list[Offer]:
-    """Return everything on offer, in the order of the catalog."""
-    return [
+@cache
+def offers() -> Sequence[Offer]:
+    """Return everything on offer, in the order of the catalog; a form reads it many times."""
+    return tuple(
         _offer(kind, statistic, mechanism, norms)
         for kind, statistic in STATISTICS.items()
         for mechanism, norms in statistic.mechanisms.items()
-    ]
+    )
 
 
 def _offer(kind: str, statistic: type[Statistic], mechanism: str, norms: tuple[str, ...]) -> Offer:

@@ -412,6 +412,7 @@ def environment(language: str = "en") -> Environment:
         return translated(one if n == 1 else many, language)
 
     made.install_gettext_callables(say, say_many)  # type: ignore[attr-defined]
+    made.globals["_"] = say  # Jinja's own copies all that a template knows, for each text in a loop
     made.filters.update({**FILTERS, **_local_filters(language)})
     made.globals.update(static=static_address, new_form_key=new_form_key, path_of=path_of)
     return made

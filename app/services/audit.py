@@ -24,7 +24,6 @@ from app.services.datasets.datasets import DatasetService
 from app.services.people.keys import Caller
 from app.store import (
     DatasetRecord,
-    Reader,
     Store,
     StoreError,
     Verification,
@@ -290,13 +289,16 @@ class JournalService:
             # One more than is shown reveals whether there are more.
             entries = reader.journal.page(wanted, skip=skip, limit=limit + 1)
             approvals = reader.journal.approvals(entries[:limit])
-            known = {
-                account: _first(reader, account) for account in {each.account for each in entries}
-            }
+            firsts = reader.datasets.firsts_of({each.account for each in entries})
+        known = {account: _known(first) for account, first in firsts.items()}
         lines = [
-            Line(entry, *known[entry.account], approvals.get(entry.release or "", ()))
+            Line(
+                entry,
+                *known.get(entry.account, _UNKNOWN),
+                approved_by=approvals.get(entry.release or "", ()),
+            )
             if entry.kind == EntryKind.DEBIT
-            else Line(entry, *known[entry.account])
+            else Line(entry, *known.get(entry.account, _UNKNOWN))
             for entry in entries[:limit]
         ]
         return lines, len(entries) > limit
@@ -363,10 +365,10 @@ def _after(entry: Entry) -> Balance:
     return Balance(entry.total_after, entry.spent_after, entry.reserved_after)
 
 
-def _first(reader: Reader, account: str) -> tuple[Meter | None, str | None, str | None]:
+_UNKNOWN = (None, None, None)
+
+
+def _known(first: DatasetRecord) -> tuple[Meter | None, str | None, str | None]:
     """Return what is known of an account by the data set that it was opened for."""
-    first = reader.datasets.first_of(account)
-    if first is None:
-        return None, None, None
     delta = delta_of(json.loads(first.spec).get("delta"))
     return meter_of(delta), first.id, first.name

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from app.domain.access import Span
 from app.domain.policies import Right
@@ -19,7 +20,7 @@ from app.services.people.keys import Caller
 from app.services.plans.answers import Heading, heading_of
 from app.services.plans.wording import asked
 from app.services.releases.public_moments import PublicMoments
-from app.store import DatasetRecord, Store
+from app.store import DatasetRecord, Reader, ReleaseRecord, Store
 from app.store.ledger.reviewing.study_plans import PlanRecord
 
 __all__ = ["MOST_CHARACTERS", "NEWEST", "Found", "SearchService", "words_of"]
@@ -31,6 +32,8 @@ NEWEST = 10_000
 _MOST_WORDS = 8
 _MOST_READ = 500
 """What has the words anywhere in its JSON text, the newest; of these the facts are read."""
+_PART = 50
+"""At most this many releases are read at once."""
 _FILLERS = frozenset({"and", "by", "in", "of", "on", "the", "with"})
 """Words of titles, which requests do not have: a title that is pasted is found."""
 
@@ -62,10 +65,13 @@ class SearchService:
             datasets = reader.datasets.named(
                 words, newest=NEWEST, limit=_MOST_READ, hidden=caller.hidden
             )
+            like = (each for each in datasets if _has(each.id, _of_dataset(each), words))
+            found = list(islice(like, limit))
             records = reader.releases.named(
                 words, newest=NEWEST, limit=_MOST_READ, principal=own, hidden=caller.hidden,
                 shown=self._moments.publicly,
             )  # fmt: skip
+            releases, names = _releases(reader, records, words, limit)
             plans = reader.study_plans.page(
                 person=caller.person,
                 overseer=caller.role.may(Right.OVERSEE),
@@ -73,17 +79,23 @@ class SearchService:
                 words=words,
                 hidden=caller.hidden,
             )
-            names = reader.datasets.names(
-                {each.dataset for each in records} | {each.dataset for each in plans}
-            )
-        headings = map(heading_of, records)
-        releases = [each for each in headings if _has(each.id, _of_release(each, names), words)]
-        return Found(
-            [each for each in datasets if _has(each.id, _of_dataset(each), words)][:limit],
-            releases[:limit],
-            names,
-            plans,
-        )
+            names |= reader.datasets.names({each.dataset for each in plans})
+        return Found(found, releases, names, plans)
+
+
+def _releases(
+    reader: Reader, records: Iterator[ReleaseRecord], words: Sequence[str], limit: int
+) -> tuple[Sequence[Heading], dict[str, str]]:
+    """Return the first releases that have the words, and the names of data sets.
+
+    They are read a part at a time: of what has the words in its text, most have them in what
+    people read of it.
+    """
+    found, names = list[Heading](), dict[str, str]()
+    while len(found) < limit and (part := list(map(heading_of, islice(records, _PART)))):
+        names |= reader.datasets.names({each.dataset for each in part} - names.keys())
+        found += [each for each in part if _has(each.id, _of_release(each, names), words)]
+    return found[:limit], names
 
 
 def words_of(query: str) -> list[str]:

@@ -230,12 +230,19 @@ def _words(query: str) -> list[str]:
     return list(dict.fromkeys(_WORD.findall(query.lower())))
 
 
+@cache
+def _small(section: Section) -> tuple[str, str, str, int]:
+    """Return a section's names and text in small letters, and how many words its text has."""
+    text = section.text.lower()
+    return section.page.lower(), section.heading.lower(), text, len(text.split())
+
+
 def _score(words: Sequence[str], section: Section) -> float:
-    page, heading, text = section.page.lower(), section.heading.lower(), section.text.lower()
+    page, heading, text, length = _small(section)
     total = 0.0
     for word in words:
         score = 8.0 * (word in heading) + 2 * (word in page)
-        score += log(1 + 100 * text.count(word) / (40 + len(text.split())))
+        score += log(1 + 100 * text.count(word) / (40 + length))
         if not score:
             return 0.0
         total += score

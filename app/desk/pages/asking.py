@@ -237,7 +237,7 @@ class Asking:
             before = await services.releases.asked_before(
                 self.facts.id, asked.question, caller=self.visitor
             )
-            drafts = services.study_plans.list(
+            drafts = services.study_plans.heads(
                 caller=self.visitor,
                 span=Span(limit=_MOST_DRAFTS),
                 dataset=self.facts.id,

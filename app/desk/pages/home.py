@@ -69,7 +69,7 @@ def show_home(request: Request, visitor: Visitor, state: State) -> Response:
         waiting=services.datasets.waiting(caller=visitor),
         datasets=[each.facts for each in views if each.facts.id not in {r.id for r in recent}],
         releases=[heading_of(each) for each in latest if each.id not in pending],
-        plans=services.study_plans.list(
+        plans=services.study_plans.heads(
             caller=visitor, span=Span(limit=_SHOWN), states=_PLANS_WAITING
         ),
     )

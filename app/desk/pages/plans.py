@@ -78,7 +78,7 @@ def list_plans(
     filters = Filters.of(state, visitor, dataset=dataset, person=person)
     here = {**filters.query, "status": chosen}
     listing = Listing.of(request, _HERE, size=_PAGE, filters=here, sorts=("name", DATE))
-    views = state.services.study_plans.list(
+    heads = state.services.study_plans.heads(
         caller=visitor,
         span=listing.span,
         dataset=filters.dataset or None,
@@ -88,7 +88,7 @@ def list_plans(
     return page(
         request,
         "study_plans.html",
-        part=listing.cut(views, lambda each: each.record.number),
+        part=listing.cut(heads, lambda each: each.record.number),
         chosen=chosen,
         filters=filters,
         statuses=[

@@ -121,6 +121,16 @@ class Question:
         return asked
 
 
+def kinds_of(statistic: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the kinds of all statistics asked for, as :attr:`Question.kinds` does, of its JSON.
+
+    >>> kinds_of({"kind": "stack", "parts": [{"statistic": {"kind": "mean"}}]})
+    ('mean',)
+    """
+    alone = [part["statistic"] for part in statistic.get("parts", ())] or [statistic]
+    return tuple(str(each["kind"]) for each in alone)
+
+
 def spelled(question: Question, schema: Schema) -> Question:
     """Return the one spelling of all questions that mean the same of a data set.
 

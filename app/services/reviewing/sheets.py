@@ -30,7 +30,7 @@ from app.services.people.keys import Caller
 from app.services.plans.answers import etag_of, status_of
 from app.services.plans.missing import column_members, warned
 from app.services.plans.plans import PlanService
-from app.services.plans.questions import Question, read_question
+from app.services.plans.questions import Question, kinds_of, read_question
 from app.services.plans.wording import columns_named, in_words
 from app.services.publishing.published import columns_of, odds_at_most, together_at_most
 from app.services.releases.releases import ReleaseService
@@ -599,7 +599,7 @@ def _earlier(
                 id=each.id,
                 dataset=dataset.id,
                 name=dataset.name,
-                kinds=read_question(each.request).kinds,
+                kinds=kinds_of(request["statistic"]),
                 epsilon=request["epsilon"],
                 status=status_of(each.state),
                 requested_by=each.principal,

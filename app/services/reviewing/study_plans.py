@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import anyio.to_thread
@@ -46,8 +47,8 @@ from app.store.ledger.reviewing.study_plans import GOING_ON, PlanRecord
 from mechanisms.words import worded
 
 __all__ = [
-    "GOING_ON", "PLAN_NOTICE", "PlanRecord", "PlanView", "PlannedView", "StudyPlanService",
-    "gone_on",
+    "GOING_ON", "PLAN_NOTICE", "PlanHead", "PlanRecord", "PlanView", "PlannedView",
+    "StudyPlanService", "gone_on",
 ]  # fmt: skip
 
 PLAN_NOTICE = (
@@ -73,20 +74,26 @@ class PlannedView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanView:
-    """A study plan as a person may see it.
+class PlanHead:
+    """What a list says of a study plan, as a person may see it.
 
-    Amounts are in the account's ``unit``: ``charge`` of all questions, ``paid`` of those that have
-    been charged, and ``remaining`` of what its owner may still spend.
+    Amounts are in the account's ``unit``: ``charge`` of all questions, and ``paid`` of those that
+    have been charged.
     """
 
     record: PlanRecord
     dataset_name: str
-    etag: str
-    questions: Sequence[PlannedView]
     unit: str
     charge: str
     paid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanView(PlanHead):
+    """A study plan as a person may see it; ``remaining`` is what its owner may still spend."""
+
+    etag: str
+    questions: Sequence[PlannedView]
     remaining: str
     fits: bool
 
@@ -426,27 +433,37 @@ class StudyPlanService:
         caller: Caller,
         span: Span,
         dataset: str | None = None,
-        owner: str | None = None,
         states: Collection[PlanState] = (),
-        words: Sequence[str] = (),
     ) -> Sequence[PlanView]:
         """Return the caller's plans, or everyone's requests for those who see all, of a span.
 
-        With ``owner``, those of one person; with ``states``, those in one of them; with ``words``,
-        those that have every one of them in their name, purpose or questions.
+        With ``states``, those in one of them.
         """
         with self._store.reading() as reader:
-            records = reader.study_plans.page(
-                person=caller.person,
-                overseer=caller.role.may(Right.OVERSEE),
-                span=span,
-                dataset=dataset,
-                owner=owner,
-                states=states,
-                words=words,
-                hidden=caller.hidden,
-            )
+            records = _page(reader, caller, span, dataset=dataset, states=states)
             return [self.view_in(reader, each, caller) for each in records]
+
+    def heads(
+        self,
+        *,
+        caller: Caller,
+        span: Span,
+        dataset: str | None = None,
+        owner: str | None = None,
+        states: Collection[PlanState] = (),
+    ) -> Sequence[PlanHead]:
+        """Return what :meth:`list` does, without questions: what a long list shows.
+
+        With ``owner``, those of one person.
+        """
+        with self._store.reading() as reader:
+            records = _page(reader, caller, span, dataset=dataset, owner=owner, states=states)
+            found = [_as_shown(each, caller) for each in records]
+            facts = self._datasets.all_in(reader, {each.dataset for each in found})
+            charged = reader.releases.charged(
+                {(each.person, key) for each in found for key in each.keys}
+            )
+        return [_head(each, facts[each.dataset], charged) for each in found]
 
     def view_in(self, reader: Reader, found: PlanRecord, caller: Caller | None = None) -> PlanView:
         """Return a plan with what its questions have come to, as far as that is public.
@@ -454,8 +471,7 @@ class StudyPlanService:
         Its owner sees it as they have written it. Everyone else, and ``caller`` None, sees it as
         it was sent.
         """
-        own = caller is not None and found.person == caller.person
-        found = found.written if own else found.sent
+        found = _as_shown(found, caller)
         facts = self._datasets.facts_in(reader, found.dataset)
         meter = facts.meter
         known = reader.releases.known({(found.person, key) for key in found.keys})
@@ -476,8 +492,7 @@ class StudyPlanService:
         cap = reader.accounts.cap(found.account, found.person)
         if cap is not None and cap.amount is not None:
             remaining = min(remaining, max(0, cap.amount - cap.used))
-        charge = sum(each.planned.amount for each in questions)
-        paid = sum(each.planned.amount for each in questions if each.release is not None)
+        charge, paid = _amounts(found, known.keys())
         return PlanView(
             record=found,
             dataset_name=facts.record.name,
@@ -580,6 +595,51 @@ def _seen_in(reader: Reader, plan: str, caller: Caller) -> PlanRecord:
     if found.person != caller.person and not (overseer and found.state is not PlanState.DRAFT):
         raise _unknown()
     return found
+
+
+def _page(
+    reader: Reader,
+    caller: Caller,
+    span: Span,
+    *,
+    dataset: str | None,
+    owner: str | None = None,
+    states: Collection[PlanState],
+) -> Sequence[PlanRecord]:
+    """Return the plans of a span that a caller may see."""
+    return reader.study_plans.page(
+        person=caller.person,
+        overseer=caller.role.may(Right.OVERSEE),
+        span=span,
+        dataset=dataset,
+        owner=owner,
+        states=states,
+        hidden=caller.hidden,
+    )
+
+
+def _as_shown(found: PlanRecord, caller: Caller | None) -> PlanRecord:
+    """Return a plan as its owner has written it, and to everyone else as it was sent."""
+    own = caller is not None and found.person == caller.person
+    return found.written if own else found.sent
+
+
+def _amounts(found: PlanRecord, charged: Collection[tuple[str, str]]) -> tuple[int, int]:
+    """Return what all questions of a plan cost, and those of them that have been charged."""
+    amounts = [each.amount for each in found.questions]
+    keys = [(found.person, key) in charged for key in found.keys]
+    return sum(amounts), sum(compress(amounts, keys))
+
+
+def _head(found: PlanRecord, facts: DatasetFacts, charged: Collection[tuple[str, str]]) -> PlanHead:
+    charge, paid = _amounts(found, charged)
+    return PlanHead(
+        record=found,
+        dataset_name=facts.record.name,
+        unit=facts.meter.unit,
+        charge=facts.meter.text(charge),
+        paid=facts.meter.text(paid),
+    )
 
 
 def _state_at(found: PlanRecord, moment: str) -> PlanState:

@@ -150,6 +150,7 @@ _DATASETS = select(
 ).outerjoin(tables.version, _version.dataset == _dataset.id)
 
 _GET = _DATASETS.where(_dataset.id == bindparam("wanted"))
+_GET_MANY = _DATASETS.where(_dataset.id.in_(bindparam("wanted", expanding=True)))
 _BY_NAME = _DATASETS.where(_dataset.name == bindparam("wanted"), text("dataset.status = 'active'"))
 _NUMBER = func.coalesce(_version.number, 1)
 _THERE = _dataset.status != DatasetStatus.DELETED.value
@@ -176,6 +177,13 @@ _LAST_VERSION = select(func.coalesce(func.max(_version.number), 1)).where(
 )
 _ALL_OF = _DATASETS.where(_dataset.account == bindparam("of")).order_by(_dataset.number)
 _FIRST_OF = _ALL_OF.limit(1)
+_FIRSTS_OF = _DATASETS.where(
+    _dataset.number.in_(
+        select(func.min(_dataset.number))
+        .where(_dataset.account.in_(bindparam("of", expanding=True)))
+        .group_by(_dataset.account)
+    )
+)
 _WITHOUT_ROWS = select(_dataset.id).where(_dataset.status != DatasetStatus.ACTIVE.value)
 _DELETED = select(_dataset.id).where(_dataset.status == DatasetStatus.DELETED.value)
 _RELEASED = select(tables.release.c.id).where(tables.release.c.dataset == bindparam("of")).limit(1)
@@ -272,6 +280,11 @@ class Datasets:
         """Return the data set, or None."""
         return _record(self._connection.execute(_GET, {"wanted": dataset}).one_or_none())
 
+    def get_all(self, datasets: Collection[str]) -> Mapping[str, DatasetRecord]:
+        """Return those of some data sets that there are, by their ids."""
+        rows = self._connection.execute(_GET_MANY, {"wanted": [*datasets]})
+        return {row.id: dataset_of(row) for row in rows}
+
     def by_name(self, name: str) -> DatasetRecord | None:
         """Return the data set of this name that is not archived, or None."""
         return _record(self._connection.execute(_BY_NAME, {"wanted": name}).one_or_none())
@@ -315,17 +328,18 @@ class Datasets:
 
     def named(
         self, words: Sequence[str], *, newest: int, limit: int, hidden: Collection[str] = ()
-    ) -> tuple[DatasetRecord, ...]:
-        """Return the newest data sets whose id, name, spec or edits have every word in them.
+    ) -> Iterator[DatasetRecord]:
+        """Yield the newest data sets whose id, name, spec or edits have every word in them.
 
-        Only the ``newest`` data sets of all are searched; those of ``hidden`` accounts are left
-        out.
+        Only the ``newest`` data sets of all are searched, and none after the last one that is
+        wanted; those of ``hidden`` accounts are left out.
         """
         query = _below(_DATASETS, None, hidden).where(are_newest(_dataset.number, newest))
         for word in words:
             edits = func.coalesce(_LAST_EDIT, "")
             query = query.where(has_word(word, _dataset.id, _dataset.name, _dataset.spec, edits))
-        return tuple(dataset_of(row) for row in self._connection.execute(query.limit(limit)))
+        with self._connection.execute(query.limit(limit)) as rows:
+            yield from map(dataset_of, rows)
 
     def names(self, datasets: Collection[str]) -> Mapping[str, str]:
         """Return the names of data sets by their ids."""
@@ -360,6 +374,11 @@ class Datasets:
     def first_of(self, account: str) -> DatasetRecord | None:
         """Return the data set that an account was opened for, or None."""
         return _record(self._connection.execute(_FIRST_OF, {"of": account}).one_or_none())
+
+    def firsts_of(self, accounts: Collection[str]) -> Mapping[str, DatasetRecord]:
+        """Return what :meth:`first_of` does of some accounts, by their ids: those that have one."""
+        rows = self._connection.execute(_FIRSTS_OF, {"of": [*accounts]})
+        return {row.account: dataset_of(row) for row in rows}
 
     def of_account(self, account: str) -> tuple[DatasetRecord, ...]:
         """Return the data sets that share an account, in the order they were made."""

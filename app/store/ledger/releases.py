@@ -17,7 +17,7 @@ public moment, and when it was stored would reveal how long its draw took.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, Update, bindparam, func, select, text, update
@@ -139,6 +139,11 @@ class Releases:
         rows = select_rows(self._connection, KNOWN, [*keys])
         return self.of_keys(rows) if rows else {}
 
+    def charged(self, keys: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
+        """Return those of people's Idempotency-Keys that have a release."""
+        rows = select_rows(self._connection, KNOWN, [*keys])
+        return {(row.principal, row.idem) for row in rows}
+
     def of_keys(self, rows: Sequence[Row[Any]]) -> Mapping[tuple[str, str], ReleaseRecord]:
         """Return what :meth:`known` does, of keys that were found."""
         found = _by_id(self._heads(_GET_MANY, {"wanted": [row.release for row in rows]}))
@@ -218,10 +223,11 @@ class Releases:
         principal: str | None = None,
         hidden: Collection[str] = (),
         shown: Shown = _as_stored,
-    ) -> tuple[ReleaseRecord, ...]:
-        """Return the newest releases whose id, request or data set's name has every word in it.
+    ) -> Iterator[ReleaseRecord]:
+        """Yield the newest releases whose id, request or data set's name has every word in it.
 
-        Only the ``newest`` releases of all are searched; no results are read.
+        Only the ``newest`` releases of all are searched, and none after the last one that is
+        wanted; no results are read.
         """
         query = _listed(select_releases(), principal, None, None, None, hidden=hidden)
         query = query.where(are_newest(_release.number, newest))
@@ -230,7 +236,9 @@ class Releases:
             inside = has_word(word, _release.id, _release.request, _release.principal)
             named = select(dataset.id).where(has_word(word, dataset.name))
             query = query.where(_release.dataset.in_(named) | inside)
-        return tuple(self._heads(query.limit(limit), shown=shown))
+        with self._connection.execute(query.limit(limit)) as rows:
+            for row in rows:
+                yield shown(release_of(row))
 
     def to_draw(
         self, *, longest_s: int | None = None, without: Collection[str] = ()
