@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import anyio.to_thread
@@ -83,6 +84,7 @@ class AuditService:
         self._turn = asyncio.Lock()
         self._last: Verified | None = None
         self._walk: asyncio.Task[Verification] | None = None
+        self._begun_s = 0.0
         self._share = 0.0
 
     def entries(
@@ -121,18 +123,20 @@ class AuditService:
     def begin(self) -> None:
         """Begin a walk, unless one goes on."""
         if self._walk is None:
-            self._walk = asyncio.ensure_future(self.verify())
+            self._walk, self._begun_s = asyncio.ensure_future(self.verify()), monotonic()
             self._walk.add_done_callback(self._walked)
 
     async def look(self, *, wait_s: float) -> Looked:
         """Return what is known of the ledger; the first look of a process begins a walk.
 
-        A walk goes on when it takes longer than ``wait_s`` seconds: most ledgers take less.
+        A walk goes on when it takes longer than ``wait_s`` seconds: most ledgers take less. A look
+        at one that has gone on for longer does not wait.
         """
         if self._last is None:
             self.begin()
-        if self._walk is not None:
-            await asyncio.wait([self._walk], timeout=wait_s)
+        left_s = self._begun_s + wait_s - monotonic()
+        if self._walk is not None and left_s > 0:
+            await asyncio.wait([self._walk], timeout=left_s)
         return Looked(self._last, None if self._walk is None else 10 * int(10 * self._share))
 
     def _advance(self, share: float) -> None:

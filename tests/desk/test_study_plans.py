@@ -67,6 +67,8 @@ def test_a_plan_goes_its_whole_way(
     progress = asker.open(waiting.path)
     assert progress.links()["Paid"] == release.path
     assert "Release question 2" in progress.text
+    cells = asker.open("/desk/study-plans").tree.xpath(f"//tr[.//a[@href='{waiting.path}']]/td")
+    assert [each.text_content() for each in cells[2:5]] == ["2", "0.5", "0.75 epsilon"]
     ended = confirmed(asker, progress, "Withdraw")
     assert "Release question 2" not in ended.text
 
