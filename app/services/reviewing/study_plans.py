@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import compress
 from typing import Any
 
 import anyio.to_thread
@@ -440,7 +439,7 @@ class StudyPlanService:
         With ``states``, those in one of them.
         """
         with self._store.reading() as reader:
-            records = _page(reader, caller, span, dataset=dataset, states=states)
+            records = _page(reader, caller, span, dataset, states)
             return [self.view_in(reader, each, caller) for each in records]
 
     def heads(
@@ -457,13 +456,25 @@ class StudyPlanService:
         With ``owner``, those of one person.
         """
         with self._store.reading() as reader:
-            records = _page(reader, caller, span, dataset=dataset, owner=owner, states=states)
-            found = [_as_shown(each, caller) for each in records]
+            records = _page(reader, caller, span, dataset, states, owner=owner)
+            found = [
+                each.written if each.person == caller.person else each.sent for each in records
+            ]
             facts = self._datasets.all_in(reader, {each.dataset for each in found})
             charged = reader.releases.charged(
                 {(each.person, key) for each in found for key in each.keys}
             )
-        return [_head(each, facts[each.dataset], charged) for each in found]
+        heads = []
+        for each in found:
+            meter = facts[each.dataset].meter
+            charge, paid = map(meter.text, each.amounts(charged))
+            heads.append(
+                PlanHead(
+                    record=each, dataset_name=facts[each.dataset].record.name, unit=meter.unit,
+                    charge=charge, paid=paid,
+                )
+            )  # fmt: skip
+        return heads
 
     def view_in(self, reader: Reader, found: PlanRecord, caller: Caller | None = None) -> PlanView:
         """Return a plan with what its questions have come to, as far as that is public.
@@ -471,7 +482,8 @@ class StudyPlanService:
         Its owner sees it as they have written it. Everyone else, and ``caller`` None, sees it as
         it was sent.
         """
-        found = _as_shown(found, caller)
+        own = caller is not None and found.person == caller.person
+        found = found.written if own else found.sent
         facts = self._datasets.facts_in(reader, found.dataset)
         meter = facts.meter
         known = reader.releases.known({(found.person, key) for key in found.keys})
@@ -492,7 +504,7 @@ class StudyPlanService:
         cap = reader.accounts.cap(found.account, found.person)
         if cap is not None and cap.amount is not None:
             remaining = min(remaining, max(0, cap.amount - cap.used))
-        charge, paid = _amounts(found, known.keys())
+        charge, paid = found.amounts(known.keys())
         return PlanView(
             record=found,
             dataset_name=facts.record.name,
@@ -601,45 +613,16 @@ def _page(
     reader: Reader,
     caller: Caller,
     span: Span,
-    *,
     dataset: str | None,
-    owner: str | None = None,
     states: Collection[PlanState],
+    *,
+    owner: str | None = None,
 ) -> Sequence[PlanRecord]:
     """Return the plans of a span that a caller may see."""
     return reader.study_plans.page(
-        person=caller.person,
-        overseer=caller.role.may(Right.OVERSEE),
-        span=span,
-        dataset=dataset,
-        owner=owner,
-        states=states,
-        hidden=caller.hidden,
-    )
-
-
-def _as_shown(found: PlanRecord, caller: Caller | None) -> PlanRecord:
-    """Return a plan as its owner has written it, and to everyone else as it was sent."""
-    own = caller is not None and found.person == caller.person
-    return found.written if own else found.sent
-
-
-def _amounts(found: PlanRecord, charged: Collection[tuple[str, str]]) -> tuple[int, int]:
-    """Return what all questions of a plan cost, and those of them that have been charged."""
-    amounts = [each.amount for each in found.questions]
-    keys = [(found.person, key) in charged for key in found.keys]
-    return sum(amounts), sum(compress(amounts, keys))
-
-
-def _head(found: PlanRecord, facts: DatasetFacts, charged: Collection[tuple[str, str]]) -> PlanHead:
-    charge, paid = _amounts(found, charged)
-    return PlanHead(
-        record=found,
-        dataset_name=facts.record.name,
-        unit=facts.meter.unit,
-        charge=facts.meter.text(charge),
-        paid=facts.meter.text(paid),
-    )
+        person=caller.person, overseer=caller.role.may(Right.OVERSEE), span=span, dataset=dataset,
+        owner=owner, states=states, hidden=caller.hidden,
+    )  # fmt: skip
 
 
 def _state_at(found: PlanRecord, moment: str) -> PlanState:

@@ -15,6 +15,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import compress
 from typing import Any
 
 from sqlalchemy import (
@@ -135,6 +136,11 @@ class PlanRecord:
     def sent(self) -> PlanRecord:
         """Return the plan as everyone else sees it."""
         return replace(self, unsent=None)
+
+    def amounts(self, charged: Collection[tuple[str, str]]) -> tuple[int, int]:
+        """Return what all questions cost, and those of them whose keys are charged."""
+        paid = compress(self.questions, ((self.person, key) in charged for key in self.keys))
+        return sum(each.amount for each in self.questions), sum(each.amount for each in paid)
 
     @property
     def waits_for_answer(self) -> bool:
