@@ -67,6 +67,7 @@ from mechanisms.statistics.curves.counts import (
 )
 from mechanisms.statistics.histogram import RangeCounts
 from mechanisms.statistics.weights import weights_of
+from mechanisms.words import rounded
 
 _SMOOTH_RATE = Fraction(1, 2**60)  # finer lattices would leave the floats that describe the noise
 _MS_PER_COORDINATE = 0.15  # measured; of the noise of one
@@ -623,7 +624,7 @@ def _preview(form: AdditiveForm, noise: AdditiveNoise, rows: int | None) -> Nois
 
 
 def _compared(times: float) -> str:
-    ratio_text = f"{times:.3g}"
+    ratio_text = rounded(times)
     return "the same" if ratio_text == "1" else f"{ratio_text} times the standard deviation"
 
 

@@ -169,6 +169,15 @@ def listed(names: Sequence[str], *, last: str = "and") -> str:
     return f" {last} ".join([part for part in (", ".join(names[:-1]), *names[-1:]) if part])
 
 
+def rounded(number: float, digits: int = 3) -> str:
+    """Return a number for a sentence, to a few digits and without an exponent.
+
+    >>> rounded(1.2345), rounded(1553.2), rounded(399.9, 2), rounded(0.0001234)
+    ('1.23', '1,550', '400', '0.000123')
+    """
+    return f"{float(f'{number:.{digits}g}'):,.15g}"
+
+
 WHITE = (
     "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
     "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"

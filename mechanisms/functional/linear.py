@@ -51,6 +51,7 @@ from mechanisms.statistics.weights import (
     reading_ms,
     weights_of,
 )
+from mechanisms.words import rounded
 
 THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 and section 6 (functional mechanism)"
 NOISE = (
@@ -268,7 +269,7 @@ def _alternatives(
         Alternative(
             mechanism="functional",
             norm=norm,
-            comparison=f"{std(norm) / own:.3g} times the standard deviation of the moments",
+            comparison=f"{rounded(std(norm) / own)} times the standard deviation of the moments",
         )
         for norm in offered_norms(space)
         if norm != chosen

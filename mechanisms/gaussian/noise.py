@@ -84,6 +84,7 @@ from mechanisms.randomness import Randomness
 from mechanisms.samplers.knorm import draw_discrete_gaussian
 from mechanisms.statistics.additive import AdditiveForm, AdditiveStatistic
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.words import rounded
 
 NOISE = (
     "discrete Gaussian, its law known exactly; sampling error is not in it; an interval holds 95% "
@@ -257,7 +258,7 @@ def plan_regression(
             Alternative(
                 mechanism="functional",
                 norm=advised,
-                comparison=f"{float(times):.3g} times the standard deviation of the moments",
+                comparison=f"{rounded(float(times))} times the standard deviation of the moments",
             ),
         ),
     )

@@ -64,6 +64,7 @@ from mechanisms.statistics.facts.defaults import largest_weight
 from mechanisms.statistics.histogram import RangeCounts
 from mechanisms.statistics.weights import HELD_PARTS, private_rows, weights_of
 from mechanisms.tables.ranges import STEP, Floats, Law, RangeTree, change_of, whole_curve
+from mechanisms.words import rounded
 
 THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 (K-norm mechanism)"
 
@@ -178,7 +179,7 @@ def calibrate_best(
     other = Alternative(
         mechanism=plans[1 - taken].mechanism,
         norm=plans[1 - taken].norm,
-        comparison=f"{max(stds) / min(stds):.3g} times the standard deviation",
+        comparison=f"{rounded(max(stds) / min(stds))} times the standard deviation",
     )
     return _with_alternative(plans[taken], other)
 

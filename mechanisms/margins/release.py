@@ -86,6 +86,7 @@ from mechanisms.tables.records import MOST_RECORDS, MOST_ROUNDS, fit_records
 from mechanisms.tables.residuals import cell_variance
 from mechanisms.tables.sensitivities import Changes
 from mechanisms.tables.workload import ColumnSet, Counts, Workload
+from mechanisms.words import rounded
 
 THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 (K-norm mechanism, on margins)"
 NOISE = (
@@ -289,7 +290,7 @@ def calibrate_best(
         return replace(plan, reason=reason)
     ratio = sqrt(scores[other] / scores[taken])
     compared = Alternative(
-        mechanism=other, norm=None, comparison=f"{ratio:.3g} times the standard deviation"
+        mechanism=other, norm=None, comparison=f"{rounded(ratio)} times the standard deviation"
     )
     return replace(plan, reason=reason, alternatives=(compared,))
 

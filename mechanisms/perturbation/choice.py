@@ -42,6 +42,7 @@ from mechanisms.perturbation.thresholds import (
 )
 from mechanisms.privacy import Adjacency, PrivacyLoss
 from mechanisms.statistics.linear_regression import LinearRegression
+from mechanisms.words import rounded
 
 _NEAR = 1.05
 """Errors that differ by a smaller factor are reported as about the same."""
@@ -156,7 +157,7 @@ def _with_standard_errors(
 def _reason(taken: str, other: str, ratio: float) -> str:
     """Return the reason; ``ratio`` is how much the other errs, a geometric mean."""
     ratio *= UNSTATED if taken == _PERTURBED else 1 / UNSTATED  # of the errors themselves
-    by = "about as much" if 1 / _NEAR < ratio < _NEAR else f"{ratio:.2g} times as much"
+    by = "about as much" if 1 / _NEAR < ratio < _NEAR else f"{rounded(ratio, 2)} times as much"
     if ratio < 1 / _NEAR:
         return f"{taken} states its noise, or errs less in the worst case; {other} errs {by}."
     return f"{taken} errs least in the worst of several public populations; {other} errs {by}."

@@ -158,7 +158,7 @@ class LinearRegression(OfFeatures):
 
     def spelled(self, schema: Schema, /) -> Mapping[str, object]:
         """Return the fields that have several spellings, each in one."""
-        loss = {"loss": "huber"} if self.is_huber else {}
+        loss = {"loss": "huber"} if self.is_huber and self.loss == "auto" else {}
         return {**OfFeatures.spelled(self, schema), **loss}
 
     def check(self, schema: Schema) -> None:

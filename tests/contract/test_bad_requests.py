@@ -340,7 +340,15 @@ TOLD: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
         "where[0]",
         ("region is a category", "==, != or in"),
     ),
-]
+    (
+        {
+            "kind": "linear_regression", "target": "income", "features": ["food"],
+            "loss": "squared", "threshold": 5,
+        },
+        "threshold",
+        ("a threshold is Huber's",),
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("statistic", "place", "parts"), TOLD, ids=lambda part: str(part)[:60])

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from mechanisms.contract import FieldHint, InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.fractions import as_written
+from mechanisms.words import rounded
 
 S = TypeVar("S")
 
@@ -138,7 +139,7 @@ def suggestions(statistic: Statistic, schema: Schema) -> Iterator[str]:
         times = (column.upper - column.lower) / column.typical.std
         if times > _WIDE:
             yield (
-                f"The bounds of {name} are {float(times):.2g} times as wide as its typical "
+                f"The bounds of {name} are {rounded(float(times), 2)} times as wide as its typical "
                 'standard deviation: "clip": "private" has far less noise.'
             )
 
