@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -299,8 +299,8 @@ def form_of(spec: Mapping[str, Any], form: Form) -> Form:
     columns = spec.get("columns")
     if not (isinstance(columns, Mapping) and all(isinstance(e, Mapping) for e in columns.values())):
         raise invalid_requests([("spec", "must have columns, an object for each")])
-    if unknown := sorted(spec.keys() - _OF_SPECS):
-        name = unknown[0]
+    if unknown := [*_without_a_field(spec)]:
+        name = ", ".join(unknown[:_MOST_NAMED])
         raise invalid_requests([("spec", f"has what the form has no field for: {name}")])
     filled = _filled(spec)
     pairs = [pair for pair in filled.items() if pair[1] and pair[0] != "allowed"]
@@ -343,7 +343,42 @@ _PLAIN = (
     "name", "description", "adjacency", "max_rows", "delimiter", "encoding", "decimal",
     "thousands", "skip_rows", "same_people", "account", "na",
 )  # fmt: skip
-_OF_SPECS = {*_PLAIN, "columns", "derive", "budget", "policy", "unit", "overlap", "design"}
+_OBJECTS: Mapping[str, set[str]] = {
+    outer: {place.partition(".")[2] for place in _FIELDS if place.startswith(f"{outer}.")}
+    for outer in ("budget", "policy", "unit", "overlap", "design")
+}
+"""The members of a spec that are objects, and the members of each that have a field."""
+_OF_COLUMNS = {*PLACES, *READING} - {"of"}
+_OF_DERIVED = {"expr", "lower", "upper"}
+_OF_SPECS = {*_PLAIN, *_OBJECTS, "columns", "derive"}
+_MOST_NAMED = 10
+
+
+def _without_a_field(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the places of a spec that the form has no field for: an import would lose them."""
+    yield from sorted(spec.keys() - _OF_SPECS)
+    for outer, members in _OBJECTS.items():
+        yield from _unknown(outer, spec.get(outer), members)
+    for name, column in spec["columns"].items():
+        yield from _unknown(f"columns.{name}", column, _OF_COLUMNS)
+        yield from _unknown(f"columns.{name}.within", column.get("within"), {"column", "of"})
+    derived = spec.get("derive")
+    yield from _unknown("derive", derived, derived if isinstance(derived, Mapping) else ())
+    for name, each in derived.items() if isinstance(derived, Mapping) else ():
+        if isinstance(each, Mapping) and isinstance(each.get("expr"), str):
+            yield from _unknown(f"derive.{name}", each, _OF_DERIVED)
+        elif not isinstance(each, str):
+            yield f"derive.{name}"
+    if not isinstance(_inside(spec, "policy.allowed"), list | None):
+        yield "policy.allowed"
+
+
+def _unknown(place: str, found: Any, members: Collection[str]) -> Iterator[str]:
+    """Yield what an object has but its members; the object itself where it is none."""
+    if isinstance(found, Mapping):
+        yield from (f"{place}.{name}" for name in sorted(set(found) - {*members}))
+    elif found is not None:
+        yield place
 
 
 def _inside(spec: Mapping[str, Any], place: str) -> Any:

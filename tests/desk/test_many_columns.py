@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 from uuid import uuid4
@@ -108,6 +110,52 @@ def test_what_is_no_spec_is_refused(spec: dict[str, Any], said: str) -> None:
     ((field, message),) = Faults(refused.value).all
     assert field == "spec"
     assert said in message
+
+
+_OBJECTS = (
+    "", "columns.ward", "columns.ward.within", "derive.rest", "budget", "policy", "unit", "overlap",
+    "design",
+)  # fmt: skip
+
+
+def _with(place: str, change: Callable[[dict[str, Any], str], None], name: str) -> dict[str, Any]:
+    """Return the spec with one object changed: the one at a place."""
+    spec: dict[str, Any] = json.loads(json.dumps(SPEC))
+    found = spec
+    for each in filter(None, place.split(".")):
+        found = found[each]
+    change(found, name)
+    return spec
+
+
+def _add(members: dict[str, Any], name: str) -> None:
+    members[name] = 1
+
+
+@pytest.mark.parametrize("place", _OBJECTS)
+def test_an_import_loses_no_member_that_has_no_field(place: str) -> None:
+    """It is refused by its place, whichever object it is in."""
+    with pytest.raises(Problem) as refused:
+        form_of(_with(place, _add, "colour"), EMPTY)
+    ((field, message),) = Faults(refused.value).all
+    assert field == "spec"
+    assert message == f"has what the form has no field for: {f'{place}.colour'.lstrip('.')}"
+
+
+@in_one("odd", [None, 5, 0.5, True, "odd", [], ["a"], [["a"]], {}, {"a": 1}, {"expr": 2}])
+def test_an_import_of_odd_values_fails_nowhere(odd: Any) -> None:
+    """It is refused, or fills the form with what the upload will refuse."""
+
+    def put(members: dict[str, Any], name: str) -> None:
+        members[name] = odd
+
+    for place in _OBJECTS:
+        found: Any = SPEC
+        for each in filter(None, place.split(".")):
+            found = found[each]
+        for name in found:
+            with suppress(Problem):
+                spec_of(form_of(_with(place, put, name), EMPTY))
 
 
 def test_one_field_of_chosen_columns_is_set_and_filled_down(curator: Browsing) -> None:
