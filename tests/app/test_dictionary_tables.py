@@ -104,7 +104,7 @@ def test_a_table_states_the_same_in_each_kind_of_file(tmp_path: Path, kind: str)
 
 
 def test_a_codebook_with_a_line_for_each_value_is_read(tmp_path: Path) -> None:
-    lines = [
+    lines: list[list[Any]] = [
         ["Spalte", "Bezeichnung", "Wert", "Bedeutung"], ["age", "Alter", "", ""],
         ["sex", "Geschlecht", 1, "männlich"], [None, None, 2, "weiblich"],
     ]  # fmt: skip
@@ -114,6 +114,63 @@ def test_a_codebook_with_a_line_for_each_value_is_read(tmp_path: Path) -> None:
         "labels": {"1": "männlich", "2": "weiblich"},
     }  # fmt: skip
     assert columns["age"]["label"] == "Alter"
+
+
+_OF_COLUMNS: list[list[Any]] = [
+    ["variable", "label", "type", "value set", "missing values", "min", "max"],
+    ["age", "Age", "integer", None, None, 0, 120],
+    ["sex", "Sex at birth", "numeric", "SEXES", 9, None, None],
+    ["income", "Income", "number", None, None, 0, 2500.5],
+    ["owner", "Owns the home", "category", "JANEIN", None, None, None],
+]
+_OF_VALUES: list[list[Any]] = [
+    ["Variable", "Value", "Label"], ["SEX", 1, "male"], [None, 2, "female"],
+    ["SEX", 9, "refused"], ["income", -9, "refused"], ["income", -8, "does not know"],
+    ["other", 1, "a"], ["other", 2, "b"],
+]  # fmt: skip
+_OF_LISTS: list[list[Any]] = [
+    ["Code list", "Code", "Meaning"], ["JaNein", "Y", "ja"], ["JaNein", "N", "nein"],
+]  # fmt: skip
+
+
+def _in_markdown(title: str, rows: Sequence[Sequence[Any]]) -> str:
+    header, *below = ["| " + " | ".join(map(_text, row)) + " |" for row in rows]
+    return "\n".join([f"# {title}", "", header, "|---" * len(rows[0]) + "|", *below, ""])
+
+
+_TABLES = {"Columns": _OF_COLUMNS, "Values": _OF_VALUES, "Lists": _OF_LISTS}
+_JOINED = {
+    "a workbook": workbook(*_TABLES.items()),
+    "sheets of values first": workbook(*reversed(_TABLES.items())),
+    "Markdown": "\n".join(map(_in_markdown, *zip(*_TABLES.items(), strict=True))).encode(),
+}
+
+
+@pytest.mark.parametrize("kind", _JOINED)
+def test_a_sheet_of_values_is_joined_to_the_sheet_of_columns(tmp_path: Path, kind: str) -> None:
+    """By the column's name in any case, or by the name of a list; codes of no value are none."""
+    columns, said = _drafted(tmp_path, _JOINED[kind])
+    assert columns["sex"] == {
+        "type": "category", "values": ["1", "2"], "labels": {"1": "male", "2": "female"},
+        "label": "Sex at birth", "na": ["9"],
+    }  # fmt: skip
+    assert columns["owner"]["labels"] == {"Y": "ja", "N": "nein"}
+    assert columns["income"] == {"type": "number", "lower": 0, "upper": 2500.5, "label": "Income"}
+    assert "put it into `na`" in said, "-9 and -8 are outside of what is valid"
+    assert columns["age"]["upper"] == 120
+    values = {"Values, Lists", "Lists, Values", "2, 3"}
+    assert any(f"and values from {each}" in said for each in values), said
+
+
+def test_values_with_labels_of_their_own_are_not_joined(tmp_path: Path) -> None:
+    columns: list[list[Any]] = [
+        ["variable", "values", "label"],
+        ["sex", "1=m; 2=f", "Sex"],
+        ["age", None, "Age"],
+    ]
+    drafted, said = _drafted(tmp_path, workbook(("A", columns), ("B", _OF_VALUES)))
+    assert drafted["sex"]["labels"] == {"1": "m", "2": "f"}
+    assert "the first one with a known header is read: A" in said
 
 
 def test_minimum_and_maximum_of_the_rows_are_no_bounds(tmp_path: Path) -> None:

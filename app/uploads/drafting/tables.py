@@ -5,16 +5,20 @@ Each is made rows of texts. The header is the first row with a name for columns 
 the first table. A row describes a column of the file. A row without a name goes on with the column
 above it, as in codebooks with a line for each value.
 
+Other sheets and tables may list values alone, a line each, with the column or the list that they
+belong to. They are joined to the columns, by the name of the column or of the list that it states.
+
 A cell lists values as ``1=male; 2=female``, one a line, or with bars or commas between them.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from typing import Any
 
@@ -23,6 +27,7 @@ from app.uploads.drafting.samples import (
     Described,
     Dictionary,
     DictionaryError,
+    Number,
     code_text,
     decoded,
     number_in,
@@ -78,6 +83,10 @@ HEADERS: Mapping[str, Sequence[str]] = {
         "missing values", "missing value", "missing codes", "missing code", "missing value codes",
         "missing value code", "na", "fehlende werte", "fehlwerte", "valeurs manquantes",
         "codes manquants",
+    ),
+    "list": (
+        "codelist", "code list", "code list name", "codelist name", "list name", "value set",
+        "label set", "codeliste", "werteliste", "liste de codes", "nomenclature",
     ),
     "unit": ("unit", "units", "unit of measure", "unit of measurement", "einheit", "unité"),
     "lower": (
@@ -178,20 +187,41 @@ def table_dictionary(content: bytes) -> Dictionary:
 
 
 def _first_known(content: bytes) -> Dictionary | None:
-    """Return what the first table with a known header says, None where none has one."""
-    chosen, found, count = "", None, 0
+    """Return what the first table with a known header says, None where none has one.
+
+    Tables that list values alone are joined to it; without any other the first of them counts.
+    """
+    found: _Table | None = None
+    listing, count = list[_Table](), 0
     for name, rows in _of_workbook(content) if is_workbook(content) else _of_text(content):
         count += name is not None
-        if found is None:
-            chosen, found = name or "", _read(_bounded(rows))
-    if found is None or count < 2:
-        return found
-    note = worded(
-        "the dictionary has %(count)s sheets or tables, and the first one with a known header is "
-        "read: %(name)s",
-        count=count, name=" ".join(chosen.split())[:60],
-    )  # fmt: skip
-    return replace(found, notes=[note, *found.notes])
+        table = _read(" ".join((name or "").split())[:60], _bounded(rows))
+        if table is not None and table.lists_values and name is not None:
+            listing.append(table)
+        elif found is None:
+            found = table
+    if found is None:
+        found = next((each for each in listing if "name" in each.roles), None)
+        listing = [each for each in listing if each is not found]
+    if found is None:
+        return None
+    joined = [each for each in listing if found.join(each)]
+    known = Dictionary(columns=dict(found.columns()), notes=found.notes)
+    if count < 2:
+        return known
+    if joined:
+        note = worded(
+            "the dictionary has %(count)s sheets or tables; columns are read from %(name)s, and "
+            "values from %(others)s",
+            count=count, name=found.name, others=", ".join(each.name for each in joined),
+        )  # fmt: skip
+    else:
+        note = worded(
+            "the dictionary has %(count)s sheets or tables, and the first one with a known header "
+            "is read: %(name)s",
+            count=count, name=found.name,
+        )  # fmt: skip
+    return replace(known, notes=[note, *known.notes])
 
 
 # Bytes to rows of texts
@@ -274,8 +304,50 @@ def _too_long() -> DictionaryError:
 # Rows to what they say
 
 
-def _read(rows: Iterator[Row]) -> Dictionary | None:
-    """Return what rows say; None where no header is among the first ones."""
+Line = Mapping[str, str]
+"""What a row says, by the roles of its cells."""
+_LISTING = {"name", "list", "values", "meaning"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table with a known header: its rows by the name of their column, or of their list."""
+
+    name: str
+    roles: Mapping[str, Sequence[int]]
+    lines: dict[str, list[Line]]
+    notes: Sequence[str]
+
+    @property
+    def lists_values(self) -> bool:
+        """Return whether the table says nothing of columns but their values, a line each."""
+        several = sum(map(len, self.lines.values())) > len(self.lines)
+        return "values" in self.roles and self.roles.keys() <= _LISTING and several
+
+    def join(self, other: _Table) -> bool:
+        """Give columns the values that another table lists; return whether there were any.
+
+        A column whose values have labels here keeps them.
+        """
+        known = {name.casefold(): lines for name, lines in other.lines.items()}
+        found = False
+        for name, lines in self.lines.items():
+            stated = (line.get(role, "") for role in ("list", "values") for line in lines)
+            listed = next(
+                (known[e] for each in (name, *stated) if (e := each.casefold()) in known), ()
+            )
+            own = [pair for line in lines for pair in _listed(line.get("values", ""))]
+            if listed and not any(_meant(lines)) and not any(label for _, label in own):
+                bare = [{**line, "values": ""} for line in lines]
+                self.lines[name], found = [*bare, *listed], True
+        return found
+
+    def columns(self) -> Iterator[tuple[str, Described]]:
+        return ((name, _described(each)) for name, each in self.lines.items())
+
+
+def _read(name: str, rows: Iterator[Row]) -> _Table | None:
+    """Return a table by its rows; None where no header is among the first ones."""
     first = list(islice(rows, _MOST_ABOVE))
     place = next((at for at, row in enumerate(first) if _roles(row)), None)
     if place is None:
@@ -289,7 +361,7 @@ def _read(rows: Iterator[Row]) -> Dictionary | None:
         else:
             notes.append(_STATED)
     below = chain(first[place + 1 :], rows)
-    return Dictionary(columns=dict(_columns(roles, below)), notes=notes)
+    return _Table(name, roles, _lines(roles, below), notes)
 
 
 def _word(cell: str) -> str:
@@ -310,22 +382,21 @@ def _roles(row: Row) -> Mapping[str, Sequence[int]]:
         before = word
     if "meaning" in found and "values" not in found:
         found["values"] = found.pop("meaning")
-    if "name" not in found or len(found) == 1:
+    if len(found) == 1 or not ("name" in found or {"list", "values"} <= found.keys()):
         return {}
     return {role: [place for _, place in sorted(places)] for role, places in found.items()}
 
 
-def _columns(
-    roles: Mapping[str, Sequence[int]], rows: Iterable[Row]
-) -> Iterator[tuple[str, Described]]:
-    lines: dict[str, list[Mapping[str, str]]] = {}
-    last = ""
+def _lines(roles: Mapping[str, Sequence[int]], rows: Iterable[Row]) -> dict[str, list[Line]]:
+    """Return what rows say, by the name in them or above them."""
+    lines: dict[str, list[Line]] = {}
+    key, last = "name" if "name" in roles else "list", ""
     for row in rows:
         cells = {role: _cell(row, role, places) for role, places in roles.items()}
-        last = cells.pop("name") or last
+        last = cells.pop(key) or last
         if last and any(cells.values()):
             lines.setdefault(last, []).append(cells)
-    return ((name, _described(each)) for name, each in lines.items())
+    return lines
 
 
 def _cell(row: Row, role: str, places: Sequence[int]) -> str:
@@ -334,7 +405,7 @@ def _cell(row: Row, role: str, places: Sequence[int]) -> str:
     return next((text for text in texts if text and text.lower() not in empty), "")
 
 
-def _described(lines: Sequence[Mapping[str, str]]) -> Described:
+def _described(lines: Sequence[Line]) -> Described:
     """Return what the lines of one column say: all its values, and else the first text."""
 
     def first(role: str) -> str:
@@ -350,34 +421,52 @@ def _described(lines: Sequence[Mapping[str, str]]) -> Described:
         pairs = [(code_text(line["values"]), line["meaning"]) for line in lines if line["values"]]
     else:
         pairs = [pair for line in lines for pair in _listed(line.get("values", ""))]
-    notes: list[str] = []
-    if kind in ("integer", "number", None) and len(pairs) == 1:
-        pairs = []
-        notes.append(worded(
-            "some of its numbers have labels in the dictionary; where one stands for a missing "
-            "value, put it into `na`"
-        ))  # fmt: skip
-    elif pairs and kind not in ("boolean", "date", "datetime"):
-        kind = "category"
     timed = kind in ("date", "datetime")
     stated_low, stated_high = (
         text or None if timed else _number(text) for text in (first("lower"), first("upper"))
     )
+    bounds = (
+        low if stated_low is None else stated_low,
+        high if stated_high is None else stated_high,
+    )
+    missing = [code for code, _ in _listed(first("missing"))]
+    valid = [code for code, _ in pairs if code not in missing]
+    notes: list[str] = []
+    if kind in ("integer", "number", None) and (len(pairs) == 1 or _outside(valid, *bounds)):
+        if pairs and valid:
+            notes.append(worded(
+                "some of its numbers have labels in the dictionary; where one stands for a missing "
+                "value, put it into `na`"
+            ))  # fmt: skip
+        pairs = []
+    elif pairs and kind not in ("boolean", "date", "datetime"):
+        kind = "category"
     bounded = kind not in ("category", "boolean")
     return Described(
         type=kind,
         label=first("label") or None,
         values=[code for code, _ in pairs] if kind == "category" else (),
         labels=dict(pairs) if kind == "category" else {},
-        na=[code for code, _ in _listed(first("missing"))],
+        na=missing,
         unit=first("unit") or None,
-        lower=(low if stated_low is None else stated_low) if bounded else None,
-        upper=(high if stated_high is None else stated_high) if bounded else None,
+        lower=bounds[0] if bounded else None,
+        upper=bounds[1] if bounded else None,
         notes=notes,
     ).tidied()
 
 
-def _meant(lines: Sequence[Mapping[str, str]]) -> Iterator[bool]:
+def _outside(codes: Sequence[str], low: Number | None, high: Number | None) -> bool:
+    """Return whether no code is a number within what is said to be valid, if that is said."""
+    bounds = [each if isinstance(each, int | float) else None for each in (low, high)]
+    if bounds == [None, None]:
+        return not codes
+    least = -math.inf if bounds[0] is None else bounds[0]
+    most = math.inf if bounds[1] is None else bounds[1]
+    numbers = [number_in(code) for code in codes]
+    return all(each is not None and not least <= each <= most for each in numbers)
+
+
+def _meant(lines: Sequence[Line]) -> Iterator[bool]:
     return (bool(line.get("meaning") and line.get("values")) for line in lines)
 
 
