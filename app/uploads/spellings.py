@@ -241,6 +241,7 @@ class Points:
 # Dates and moments that are not ISO 8601 in UTC: by patterns, and in a time zone
 
 _SECOND_US = 1_000_000
+_FOUR_DIGITS = 1_000
 _UTC = "UTC"
 _MOMENT = pl.Datetime("us")
 
@@ -308,7 +309,12 @@ def _strptime(texts: pl.Series, pattern: str) -> pl.Series:
     form: pl.Date | pl.Datetime = _MOMENT if has_time(pattern) else pl.Date()
     if has_offset(pattern):
         form = pl.Datetime("us", _UTC)
-    return texts.str.strptime(form, pattern.replace(".%f", "%.f"), strict=False)
+    read = texts.str.strptime(form, pattern.replace(".%f", "%.f"), strict=False)
+    if "%Y" not in pattern:
+        return read
+    # The parser takes the 22 of 1.5.22 for the year 22 of our era.
+    short = (read.dt.year() < _FOUR_DIGITS) & ~texts.str.contains(r"0\d{3}")
+    return read.set(short.fill_null(value=False), None)
 
 
 def _iso(texts: pl.Series, *, kind: TimeKind, zone: str) -> pl.Series:

@@ -162,6 +162,20 @@ def test_a_sheet_of_values_is_joined_to_the_sheet_of_columns(tmp_path: Path, kin
     assert any(f"and values from {each}" in said for each in values), said
 
 
+def test_bounds_and_units_are_those_of_numbers_whatever_the_type_is_called(tmp_path: Path) -> None:
+    rows = [f"{at} or so,b{at % 3},{at} or so" for at in range(200)]
+    (tmp_path / "a.csv").write_text("\n".join(["pay,kind,note", *rows]))
+    lines = b"variable;label;type;min;max\npay;Pay;odd;0;9\nkind;Kind;odd;;\nnote;Note;odd;;\n"
+    (tmp_path / "d.csv").write_bytes(lines)
+    paths = [str(tmp_path / "a.csv"), "--dictionary", str(tmp_path / "d.csv")]
+    done = CliRunner().invoke(main, ["datasets", "draft", *paths])
+    columns = json.loads(done.stdout)["columns"]
+    assert {name: each["type"] for name, each in columns.items()} == {
+        "pay": "number", "kind": "category"
+    }  # fmt: skip
+    assert (columns["pay"]["lower"], columns["pay"]["upper"]) == (0, 9)
+
+
 def test_values_with_labels_of_their_own_are_not_joined(tmp_path: Path) -> None:
     columns: list[list[Any]] = [
         ["variable", "values", "label"],

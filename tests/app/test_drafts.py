@@ -118,6 +118,10 @@ GUESSES: list[tuple[str, dict[str, Any]]] = [
     (_rows("x", "01/31/2020", "12/01/2019"), {"type": "date", "format": "%m/%d/%Y"}),
     (_rows("x", "31.01.2020", "2019-12-01"), {"type": "date", "format": ["%Y-%m-%d", "%d.%m.%Y"]}),
     (
+        _rows("x", "31.01.2020", "2019-12-01", "16.5.22"),
+        {"type": "date", "format": ["%Y-%m-%d", "%d.%m.%Y", "%d.%m.%y"]},
+    ),
+    (
         _rows("x", "31.01.2020 08:15", "1.12.2019 23:59"),
         {"type": "datetime", "format": "%d.%m.%Y %H:%M"},
     ),
@@ -131,6 +135,7 @@ GUESSES: list[tuple[str, dict[str, Any]]] = [
     ),
     (_rows("x", "$5", "$ 6"), {"type": "integer", "bare_number": False, "unit_of_measure": "$"}),
     (_rows("x", "38.5 %", "40"), {"type": "number", "bare_number": False}),
+    (_rows("x", "1.5 EUR", "2.5 €", "3"), {"type": "number", "bare_number": False}),
     (_rows("x", "flat 5", "flat 6"), {"type": "category"}),
     (_rows("x", *"123456789", "refused"), {"type": "integer"}),
     (_rows("plz", "01234", "80331", "81234", "81235", "unknown"), {"type": "category"}),

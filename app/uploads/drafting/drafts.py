@@ -68,8 +68,10 @@ _NUMBERS: Mapping[tuple[str, str | None], str] = {
     (".", " "): r"^[+-]?\d{1,3}([ \x{a0}\x{202f}\x{2009}]\d{3})+(\.\d*)?$|^[+-]?\d{1,3}(\.\d*)?$",
 }
 """How numbers are written, by the decimal mark and the thousands separator."""
-_SIGNS = r"[\p{Sc}%\s]*"
-"""What is around numbers that a draft takes for amounts: currency and percent signs."""
+_SIGNS = r"(?:[\p{Sc}%\s]|EUR|Euro|USD|GBP|CHF|JPY|SEK|NOK|DKK|PLN|CZK)*"
+"""What is around numbers that a draft takes for amounts: signs and names of currencies, and %."""
+_FORMATS = (2, 3)
+"""How many formats the dates of one column may have."""
 _UNITS = ("€", "$", "£", "¥", "%")
 _MOSTLY, _FEW_OTHERS = 0.8, 5
 """A column is of numbers where this share of its cells are, and the rest are so few texts."""
@@ -261,9 +263,9 @@ def _time(cells: pl.Series) -> Guess | None:
                 ))  # fmt: skip
             plain = first == "%Y-%m-%d"
             return Guess(kind, {} if plain else {"format": first}, notes)
-        several = [pair for pair in combinations(patterns, 2) if _divide(reads, pair, len(some))]
+        several = _divided(reads, len(some))
         if several:
-            notes = [worded("its cells have two formats")]
+            notes = [worded("its cells have %(count)s formats", count=len(several[0]))]
             if len(several) > 1:
                 names = " and ".join(several[1])
                 said = worded("which formats is ambiguous: they may be %(names)s", names=names)
@@ -272,10 +274,19 @@ def _time(cells: pl.Series) -> Guess | None:
     return None
 
 
-def _divide(reads: Mapping[str, Sequence[str]], pair: Sequence[str], count: int) -> bool:
-    """Return whether each text has one of two formats, and none has both."""
-    one, other = (reads[each] for each in pair)
-    return len(one) + len(other) == count and {*one}.isdisjoint(other)
+def _divided(reads: Mapping[str, Sequence[str]], count: int) -> Sequence[Sequence[str]]:
+    """Return the fewest formats, two or three, of which each text has one: all ways to choose."""
+    used = [each for each, texts in reads.items() if texts]
+    for number in _FORMATS:
+        found = [
+            chosen
+            for chosen in combinations(used, number)
+            if sum(len(reads[each]) for each in chosen) == count
+            and len(set[str]().union(*(reads[each] for each in chosen))) == count
+        ]
+        if found:
+            return found
+    return []
 
 
 def _reads(text: str, pattern: str) -> bool:
@@ -439,6 +450,8 @@ def drafted(sample: Sample, *, name: str, dictionary: Dictionary | None = None) 
             label, unit = (text, None) if found is None else (found["label"], found["unit"].strip())
             codes = (*known.na, *described.na)
             guess = guessed(label, cells, style=style, unit=unit, codes=codes)
+            if guess.type is None and described.states_numbers:
+                described = replace(described, type="number")
             open_texts = guess.type is None and described.names_texts
             # Of a type that the dictionary replaces nothing is to be looked at.
             own = guess.notes if open_texts or described.type in (None, guess.type) else ()

@@ -329,6 +329,13 @@ class Described:
         """Return whether this says of a column at most that its cells are texts."""
         return self.type in (None, "category") and not self.values
 
+    @property
+    def states_numbers(self) -> bool:
+        """Return whether a column without a type has what numbers alone have: bounds or a unit."""
+        ends = (self.lower, self.upper)
+        measured = self.unit is not None or any(isinstance(each, int | float) for each in ends)
+        return measured and self.names_texts
+
     def tidied(self) -> Described:
         """Return the same without what a spec would refuse: a code is missing or a value."""
         missing = {*self.na}

@@ -121,8 +121,8 @@ _ONE_VALUE = {"value", "code", "category", "wert", "ausprägung", "valeur", "mod
 _TYPES = {
     word: kind
     for kind, words in {
-        "integer": "integer int ganzzahl ganze whole count entier long smallint bigint",
-        "number": "number numeric float double decimal real continuous quantitative zahl "
+        "integer": "integer int ganzzahl ganzzahlig ganze whole count entier long smallint bigint",
+        "number": "number numeric numerisch float double decimal real continuous quantitative zahl "
         "dezimalzahl kommazahl metrisch nombre numérique décimal réel calc",
         "category": "category categorical nominal ordinal factor string text character char "
         "varchar dropdown radio qualitative kategorie kategorial zeichenkette catégorie "
