@@ -172,8 +172,7 @@ CHOICES: Mapping[str, Any] = {
 
 def rows_of(form: Form) -> Sequence[tuple[int, str]]:
     """Return the columns of a form's table, each with the place that names its fields."""
-    found = [(_NAME.fullmatch(name), value) for name, value in form.pairs]
-    return [(int(match[1]), value) for match, value in found if match is not None]
+    return [(int(at[1]), value) for name, value in form.pairs if (at := _NAME.fullmatch(name))]
 
 
 def labelled(form: Form) -> Mapping[str, str]:
@@ -186,21 +185,23 @@ def labelled(form: Form) -> Mapping[str, str]:
     return {**_LABELS, **columns}
 
 
-def with_draft(form: Form, draft: Draft, file_name: str) -> Form:
+def with_draft(form: Form, draft: Draft, file_name: str, *, described: bool = False) -> Form:
     """Return a form whose table has a draft's columns; what was filled in of them stays.
 
     What an earlier draft has proposed was not filled in: a dictionary that is chosen after the
-    file comes before what was guessed from the file alone. The field ``drafted`` has digests of
-    what was proposed.
+    file comes before what was guessed from the file alone. What a dictionary has said stays where
+    the file alone is chosen again. The field ``drafted`` has digests of what was proposed.
     """
     kept, before = {name: place for place, name in rows_of(form)}, form.text("drafted").split()
-    digests = list[str]()
+    lasts = not described and _DESCRIBED in before
+    digests = [_DESCRIBED] if described or lasts else []
 
     def of(column: str, field: str, earlier: str, proposed: str) -> str:
         """Return what a field says: what was filled in, else what is proposed now."""
-        digests.extend([_digest(column, field, proposed)] if proposed else [])
         own = earlier.strip() and _digest(column, field, earlier) not in before
-        return earlier if own else proposed
+        said = earlier if own or (earlier.strip() and lasts) else proposed
+        digests.extend([_digest(column, field, said)] if said and not own else [])
+        return said
 
     usual = {"name": file_name.partition(".")[0]} | {
         name: text for name in _ABOUT_ALL if (text := _written(draft.spec.get(name)))
@@ -231,8 +232,7 @@ def _left_out(name: str, header: str) -> Mapping[str, str]:
 
 def _digest(column: str, field: str, text: str) -> str:
     """Return a short name of what a column's field says, whatever ends its lines."""
-    said = f"{column} {field} {text.strip()}".replace("\r", "")
-    return f"{crc32(said.encode()):x}"
+    return f"{crc32(f'{column} {field} {text.strip()}'.replace(chr(13), '').encode()):x}"
 
 
 # An earlier declaration, and one field of many columns
@@ -300,7 +300,7 @@ def form_of(spec: Mapping[str, Any], form: Form) -> Form:
     if not (isinstance(columns, Mapping) and all(isinstance(e, Mapping) for e in columns.values())):
         raise invalid_requests([("spec", "must have columns, an object for each")])
     if unknown := [*_without_a_field(spec)]:
-        name = ", ".join(unknown[:_MOST_NAMED])
+        name = ", ".join(unknown[:10])
         raise invalid_requests([("spec", f"has what the form has no field for: {name}")])
     filled = _filled(spec)
     pairs = [pair for pair in filled.items() if pair[1] and pair[0] != "allowed"]
@@ -349,9 +349,9 @@ _OBJECTS: Mapping[str, set[str]] = {
 }
 """The members of a spec that are objects, and the members of each that have a field."""
 _OF_COLUMNS = {*PLACES, *READING} - {"of"}
-_OF_DERIVED = {"expr", "lower", "upper"}
 _OF_SPECS = {*_PLAIN, *_OBJECTS, "columns", "derive"}
-_MOST_NAMED = 10
+_DESCRIBED = "described"
+"""Says next to the digests of a draft that a dictionary was read for it."""
 
 
 def _without_a_field(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -366,7 +366,7 @@ def _without_a_field(spec: Mapping[str, Any]) -> Iterator[str]:
     yield from _unknown("derive", derived, derived if isinstance(derived, Mapping) else ())
     for name, each in derived.items() if isinstance(derived, Mapping) else ():
         if isinstance(each, Mapping) and isinstance(each.get("expr"), str):
-            yield from _unknown(f"derive.{name}", each, _OF_DERIVED)
+            yield from _unknown(f"derive.{name}", each, {"expr", "lower", "upper"})
         elif not isinstance(each, str):
             yield f"derive.{name}"
     if not isinstance(_inside(spec, "policy.allowed"), list | None):

@@ -160,13 +160,14 @@ CREATE TABLE api_key (
     created_at TEXT COLLATE "C" NOT NULL,
     expires_at TEXT COLLATE "C",
     revoked_at TEXT COLLATE "C",
+    sorts_as TEXT COLLATE "C" NOT NULL,
     CONSTRAINT pk_api_key PRIMARY KEY (number),
     CONSTRAINT uq_api_key_id UNIQUE (id),
     CONSTRAINT uq_api_key_secret_hash UNIQUE (secret_hash),
     CONSTRAINT ck_api_key_role CHECK (role IN ('metrics', 'auditor', 'analyst', 'reviewer', 'curator', 'admin'))
 )
 
-CREATE INDEX ix_api_key_sorted ON api_key (name, number)
+CREATE INDEX ix_api_key_sorted ON api_key (sorts_as, number)
 
 CREATE TABLE key_use (
     key TEXT COLLATE "C" NOT NULL,
@@ -226,6 +227,7 @@ CREATE TABLE dataset (
     created_by TEXT COLLATE "C" NOT NULL,
     created_at TEXT COLLATE "C" NOT NULL,
     archived_at TEXT COLLATE "C",
+    sorts_as TEXT COLLATE "C" NOT NULL,
     CONSTRAINT pk_dataset PRIMARY KEY (number),
     CONSTRAINT uq_dataset_id UNIQUE (id),
     CONSTRAINT fk_dataset_account FOREIGN KEY(account) REFERENCES account (id),
@@ -235,7 +237,7 @@ CREATE TABLE dataset (
 
 CREATE INDEX ix_dataset_account ON dataset (account, number)
 
-CREATE INDEX ix_dataset_sorted ON dataset (name, number)
+CREATE INDEX ix_dataset_sorted ON dataset (sorts_as, number)
 
 CREATE UNIQUE INDEX ix_dataset_name ON dataset (name) WHERE status = 'active'
 
@@ -398,6 +400,7 @@ CREATE TABLE study_plan (
     reason TEXT COLLATE "C",
     expires_at TEXT COLLATE "C",
     ended_at TEXT COLLATE "C",
+    sorts_as TEXT COLLATE "C" NOT NULL,
     CONSTRAINT pk_study_plan PRIMARY KEY (number),
     CONSTRAINT uq_study_plan_id UNIQUE (id),
     CONSTRAINT fk_study_plan_account FOREIGN KEY(account) REFERENCES account (id),
@@ -409,7 +412,7 @@ CREATE INDEX ix_study_plan_person ON study_plan (person, number)
 
 CREATE INDEX ix_study_plan_state ON study_plan (state, number)
 
-CREATE INDEX ix_study_plan_sorted ON study_plan (name, number)
+CREATE INDEX ix_study_plan_sorted ON study_plan (sorts_as, number)
 
 CREATE TABLE plan_revision (
     study_plan TEXT COLLATE "C" NOT NULL,
@@ -667,7 +670,7 @@ CREATE FUNCTION api_key_revoked_once() RETURNS trigger LANGUAGE plpgsql SET sear
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.name = OLD.name AND NEW.role = OLD.role
 AND NEW.person = OLD.person AND NEW.secret_hash = OLD.secret_hash
 AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
-AND NEW.expires_at IS NOT DISTINCT FROM OLD.expires_at
+AND NEW.expires_at IS NOT DISTINCT FROM OLD.expires_at AND NEW.sorts_as = OLD.sorts_as
 AND OLD.revoked_at IS NULL AND NEW.revoked_at IS NOT NULL) IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'api_key: only revoking changes it'; END IF; RETURN NEW; END$rule$
 
 CREATE TRIGGER api_key_revoked_once BEFORE UPDATE ON public.api_key FOR EACH ROW EXECUTE FUNCTION api_key_revoked_once()
@@ -784,6 +787,7 @@ CREATE FUNCTION dataset_archived_once() RETURNS trigger LANGUAGE plpgsql SET sea
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.name = OLD.name
 AND NEW.account = OLD.account AND NEW.spec = OLD.spec AND NEW.rows IS NOT DISTINCT FROM OLD.rows
 AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
+AND NEW.sorts_as = OLD.sorts_as
 AND (OLD.status = 'active' AND NEW.status = 'archived'
     OR OLD.status IN ('active', 'archived') AND NEW.status = 'deleted'
     AND (OLD.archived_at IS NULL OR NEW.archived_at = OLD.archived_at)

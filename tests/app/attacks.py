@@ -223,7 +223,7 @@ def key(**changes: object) -> str:
     values: dict[str, object] = {
         "number": 99, "id": "'key_new'", "name": "'new'", "role": "'admin'", "person": "'new'",
         "secret_hash": "'new'", "created_by": "'mallory'", "created_at": "'now'",
-        "expires_at": "NULL", "revoked_at": "NULL",
+        "expires_at": "NULL", "revoked_at": "NULL", "sorts_as": "'new'",
     }  # fmt: skip
     return insert("api_key", {**values, **changes}, verb="$REPLACE")
 
@@ -326,6 +326,7 @@ def dataset(**changes: object) -> str:
     values: dict[str, object] = {
         "number": 99, "id": "'ds_new'", "name": "'new'", "account": "'$main'", "spec": "'{}'",
         "status": "'active'", "rows": 3, "created_by": "'mallory'", "created_at": "'now'",
+        "sorts_as": "'new'",
     }  # fmt: skip
     return insert("dataset", {**values, **changes}, verb="$REPLACE")
 
@@ -362,7 +363,7 @@ def study_plan(**changes: object) -> str:
     values: dict[str, object] = {
         "number": 99, "id": "'plan_new'", "account": "'$main'", "dataset": "'$dataset'",
         "person": f"'{ANALYST}'", "name": "'new'", "purpose": "NULL", "questions": "'[]'",
-        "created_at": "'now'", "state": "'draft'", "turn": 1,
+        "created_at": "'now'", "state": "'draft'", "turn": 1, "sorts_as": "'new'",
     }  # fmt: skip
     return insert("study_plan", {**values, **changes}, verb="$REPLACE")
 
@@ -527,6 +528,7 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
                 "created_by = 'x'",
                 "created_at = 'then'",
                 "expires_at = 'never'",
+                "sorts_as = 'x'",
             )
         ),
         revoked("role = 'admin'"),
@@ -629,6 +631,7 @@ ATTACKS: Mapping[str, Sequence[Attack]] = {
                     "rows = NULL",
                     "created_by = 'mallory'",
                     "created_at = 'then'",
+                    "sorts_as = 'x'",
                 )
             ),
             "status = 'active'",

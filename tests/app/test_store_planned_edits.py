@@ -315,7 +315,7 @@ def bring_a_key_back(connection: Raw) -> None:
 def smuggle_a_key_in(connection: Raw) -> None:
     connection.execute(
         "INSERT INTO api_key SELECT 99, 'key_x', name, 'admin', person, 'hash', created_by,"
-        " created_at, NULL, NULL FROM api_key LIMIT 1"
+        " created_at, NULL, NULL, sorts_as FROM api_key LIMIT 1"
     )
 
 

@@ -130,6 +130,27 @@ def test_a_list_is_sorted_by_the_heads_of_its_columns(
     assert shown(curator.open(f"/desk/datasets?q={word}&sort=rows")) == made[:2:-1]
 
 
+def test_names_are_sorted_as_people_sort_them(
+    admin: httpx.Client, curator: Browsing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without regard to capitals and accents, numbers as numbers; alike names by their age."""
+    monkeypatch.setattr("app.desk.pages.datasets.ON_A_PAGE", 2)
+    word = f"Sorted{uuid4().hex}"
+    wanted = ["apfel", "Ärzte", "Öl", "ol", "wave 2", "Wave 10", "Zebra"]
+    for name in ("Zebra", "Wave 10", "Öl", "apfel", "wave 2", "Ärzte", "ol"):
+        upload(admin, name=f"{word} {name}")
+    page = curator.open(f"/desk/datasets?q={word}&sort=name")
+    seen = [[row[0] for row in _rows(page)]]
+    while "Next page" in page.links():
+        page = curator.open(page.links()["Next page"])
+        seen.append([row[0] for row in _rows(page)])
+    assert [name for each in seen for name in each] == [f"{word} {name}" for name in wanted]
+    while "Previous page" in page.links():
+        page = curator.open(page.links()["Previous page"])
+        assert [row[0] for row in _rows(page)] in seen
+    assert [row[0] for row in _rows(page)] == seen[0]
+
+
 def test_a_page_of_a_data_set_says_what_is_public_and_what_may_be_done(
     admin: httpx.Client, curator: Browsing, analyst: Browsing
 ) -> None:

@@ -237,6 +237,21 @@ def test_a_dictionary_comes_before_guesses_and_after_what_was_filled_in(curator:
     assert _value(page, "columns.2.true") == "north"
 
 
+def test_what_a_dictionary_has_said_stays_where_the_file_is_chosen_again(curator: Browsing) -> None:
+    """As by who goes on with what was saved, and chooses the file; another dictionary replaces."""
+    page = curator.open(NEW)
+    for lower, chosen, label in ((18, True, "Age"), (18, False, "Age"), (18, False, "Age"),
+                                 (20, True, "Years")):  # fmt: skip
+        age = {"name": "age", "type": "integer", "title": label, "constraints": {"minimum": lower}}
+        schema = json.dumps({"fields": [age], "missingValues": ["-9"]}).encode()
+        sent = {"dictionary": schema} if chosen else {}
+        page = curator.send(page, "Draft", file=("people.csv", ROWS), **sent)
+        said = [_value(page, f"columns.0.{each}") for each in ("type", "lower", "label")]
+        assert said == ["integer", str(lower), label]
+        assert "-9" in _value(page, "na")
+        assert _value(page, "columns.2.type") == "category", "what was guessed of others stays"
+
+
 def test_codes_and_a_name_of_a_dictionary_replace_what_was_guessed(curator: Browsing) -> None:
     rows = b"age,ward\n" + b"41,north\nNA,south\n-9,north\n" * 20
     schema = json.dumps({

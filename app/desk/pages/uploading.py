@@ -197,7 +197,7 @@ async def draft(request: Request, visitor: CuratorVisitor, state: State) -> Resp
         except Problem as problem:
             faults = Faults(problem)
         else:
-            form = declaring.with_draft(form, found, name)
+            form = declaring.with_draft(form, found, name, described=bool(sent.dictionary))
             _keep(state, visitor, form)
             return _shown(request, form, notes=found.notes, drafted=True)
     return _shown(request, form, faults)

@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from app.domain.access import Span
+from app.domain.access import Span, sorts_as
 from app.domain.ledger import sha256_hex
 from app.domain.problems import Problem
 from app.domain.releases import ReleaseState
@@ -213,7 +213,7 @@ class PublicationService:
             found = reader.publications.datasets(limit)
             return [(each, self._datasets.facts_in(reader, each).record.name) for each in found]
 
-        return sorted(self._store.read_public(read), key=lambda each: each[1].casefold())
+        return sorted(self._store.read_public(read), key=lambda each: sorts_as(each[1]))
 
     def public_of(self, dataset: str) -> tuple[DatasetFacts, Sequence[Published]]:
         """Return a data set's facts and its newest public releases, to everyone.

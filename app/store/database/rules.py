@@ -247,7 +247,7 @@ _SAME_KEY_IS_REVOKED = """
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.name = OLD.name AND NEW.role = OLD.role
 AND NEW.person = OLD.person AND NEW.secret_hash = OLD.secret_hash
 AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
-AND NEW.expires_at IS NOT DISTINCT FROM OLD.expires_at
+AND NEW.expires_at IS NOT DISTINCT FROM OLD.expires_at AND NEW.sorts_as = OLD.sorts_as
 AND OLD.revoked_at IS NULL AND NEW.revoked_at IS NOT NULL"""
 
 _EPOCH_FORWARD = """
@@ -301,6 +301,7 @@ _SAME_DATASET_ENDS = """
 NEW.number = OLD.number AND NEW.id = OLD.id AND NEW.name = OLD.name
 AND NEW.account = OLD.account AND NEW.spec = OLD.spec AND NEW.rows IS NOT DISTINCT FROM OLD.rows
 AND NEW.created_by = OLD.created_by AND NEW.created_at = OLD.created_at
+AND NEW.sorts_as = OLD.sorts_as
 AND (OLD.status = 'active' AND NEW.status = 'archived'
     OR OLD.status IN ('active', 'archived') AND NEW.status = 'deleted'
     AND (OLD.archived_at IS NULL OR NEW.archived_at = OLD.archived_at)

@@ -247,6 +247,7 @@ study_plan = Table(
     Column("reason", Text),
     Column("expires_at", Text),
     Column("ended_at", Text),
+    Column("sorts_as", Text, nullable=False),
     PrimaryKeyConstraint("number", name="pk_study_plan"),
     UniqueConstraint("id", name="uq_study_plan_id"),
     ForeignKeyConstraint(["account"], ["account.id"], name="fk_study_plan_account"),
@@ -263,7 +264,7 @@ study_plan = Table(
 )
 Index("ix_study_plan_person", study_plan.c.person, study_plan.c.number)
 Index("ix_study_plan_state", study_plan.c.state, study_plan.c.number)
-Index("ix_study_plan_sorted", study_plan.c.name, study_plan.c.number)
+Index("ix_study_plan_sorted", study_plan.c.sorts_as, study_plan.c.number)
 
 # Versions of a study plan that later ones have taken the place of, by the turn they were sent in.
 plan_revision = Table(

@@ -232,6 +232,7 @@ dataset = Table(
     Column("created_by", Text, nullable=False),
     Column("created_at", Text, nullable=False),
     Column("archived_at", Text),
+    Column("sorts_as", Text, nullable=False),
     PrimaryKeyConstraint("number", name="pk_dataset"),
     UniqueConstraint("id", name="uq_dataset_id"),
     ForeignKeyConstraint(["account"], ["account.id"], name="fk_dataset_account"),
@@ -323,6 +324,7 @@ api_key = Table(
     Column("created_at", Text, nullable=False),
     Column("expires_at", Text),
     Column("revoked_at", Text),
+    Column("sorts_as", Text, nullable=False),
     PrimaryKeyConstraint("number", name="pk_api_key"),
     UniqueConstraint("id", name="uq_api_key_id"),
     UniqueConstraint("secret_hash", name="uq_api_key_secret_hash"),
@@ -342,9 +344,9 @@ Index(
     sqlite_where=text("status = 'active'"),
     postgresql_where=text("status = 'active'"),
 )
-# Lists that people sort by name.
-Index("ix_dataset_sorted", dataset.c.name, dataset.c.number)
-Index("ix_api_key_sorted", api_key.c.name, api_key.c.number)
+# Lists that people sort by name: by what :func:`app.domain.access.sorts_as` makes of it.
+Index("ix_dataset_sorted", dataset.c.sorts_as, dataset.c.number)
+Index("ix_api_key_sorted", api_key.c.sorts_as, api_key.c.number)
 Index("ix_release_principal", release.c.principal, release.c.number)
 Index(
     "ix_expiring_due",

@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from app.domain.access import Span
+from app.domain.access import Span, sorts_as
 from app.domain.ledger import SYSTEM_ACCOUNT, digest_of
 from app.domain.problems import Problem
 from app.store.database import tables
@@ -47,6 +47,9 @@ from app.store.ledger.records import (
     shown,
     spanned,
 )
+
+FACTS = [each for each in tables.dataset.c if each.name != "sorts_as"]
+"""What a record has of its row: all but what lists are sorted by."""
 
 # Uploads under way: each belongs to the server that takes it in, until it is registered or gone
 
@@ -142,7 +145,7 @@ _LAST_EDIT = (
 )
 _version = tables.version.c
 _DATASETS = select(
-    tables.dataset,
+    *FACTS,
     _LAST_EDIT.label("edits"),
     func.coalesce(_version.number, 1).label("version"),
     _version.earlier.label("extends"),
@@ -243,7 +246,7 @@ class DatasetName(NamedTuple):
     status: str
 
 
-_SORTED: Mapping[str, ColumnElement[Any]] = {"name": _dataset.name}
+_SORTED: Mapping[str, ColumnElement[Any]] = {"name": _dataset.sorts_as}
 """What lists may be sorted by but their numbers: each has an index."""
 
 
@@ -473,6 +476,7 @@ class DatasetsWriter(Datasets):
                 "created_by": principal,
                 "created_at": at,
                 "archived_at": None,
+                "sorts_as": sorts_as(name),
             },
         )
         # Read back, so that the entry binds what the database holds.

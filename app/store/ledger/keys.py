@@ -19,7 +19,7 @@ from sqlalchemy import (
     update,
 )
 
-from app.domain.access import FIRST, Span
+from app.domain.access import FIRST, Span, sorts_as
 from app.domain.policies import Role
 from app.domain.problems import Problem, invalid_request
 from app.store.database import tables
@@ -29,9 +29,12 @@ from app.store.ledger.records import KeyRecord, new_id, now, spanned
 
 _key, _OTHER = tables.api_key.c, tables.api_key.alias("other")
 
-_GET = select(tables.api_key).where(_key.id == bindparam("wanted"))
-_BY_SECRET = select(tables.api_key).where(_key.secret_hash == bindparam("wanted"))
-_OF_THEMSELVES = select(tables.api_key).where(
+FACTS = [each for each in _key if each.name != "sorts_as"]
+"""What a record has of its row: all but what lists are sorted by."""
+
+_GET = select(*FACTS).where(_key.id == bindparam("wanted"))
+_BY_SECRET = select(*FACTS).where(_key.secret_hash == bindparam("wanted"))
+_OF_THEMSELVES = select(*FACTS).where(
     _key.name == bindparam("named"),
     _key.created_by == bindparam("named"),
     _key.role == bindparam("of"),
@@ -45,7 +48,7 @@ _REVOKE = (
 
 
 _use = tables.key_use.c
-_WITH_USE = select(tables.api_key, _use.used_at).outerjoin(tables.key_use, _use.key == _key.id)
+_WITH_USE = select(*FACTS, _use.used_at).outerjoin(tables.key_use, _use.key == _key.id)
 _USED_LATER = (
     update(tables.key_use)
     .where(_use.key == bindparam("wanted"))
@@ -80,7 +83,7 @@ _HOLDERS = _PERSONS.where(_key.revoked_at.is_(None))
 _IS_PERSON = select(_key.number).where(_key.person == bindparam("wanted")).limit(1)
 
 
-_SORTED: Mapping[str, ColumnElement[Any]] = {"name": _key.name}
+_SORTED: Mapping[str, ColumnElement[Any]] = {"name": _key.sorts_as}
 
 
 class Keys:
@@ -176,6 +179,7 @@ class KeysWriter(Keys):
                 "created_at": at,
                 "expires_at": expires_at,
                 "revoked_at": None,
+                "sorts_as": sorts_as(name),
             },
         )
         # Read back, so that the entry binds what the database holds.

@@ -21,11 +21,10 @@ from app.domain.ledger import SYSTEM_ACCOUNT
 from app.domain.policies import SERVICE, Acting
 from app.store import publishing
 from app.store.database import tables
-from app.store.ledger import caps, expiries, pauses
+from app.store.ledger import caps, datasets, expiries, keys, pauses
 from app.store.ledger.accounts import CLOSED
-from app.store.ledger.datasets import DATASET_DELETED, EXTENDED, dataset_of, version_faults
+from app.store.ledger.datasets import DATASET_DELETED, EXTENDED, version_faults
 from app.store.ledger.entries import entry_of
-from app.store.ledger.keys import key_of
 from app.store.ledger.records import DatasetStatus, shown
 from app.store.ledger.releases import ENDED_AS, REPEATED
 from app.store.ledger.reviewing.notices import review_faults
@@ -148,7 +147,9 @@ class Register:
         yield from plan_faults(self._connection)
 
     def _datasets(self) -> Iterator[str]:
-        records = [dataset_of(row) for row in self._connection.execute(select(tables.dataset))]
+        records = [
+            datasets.dataset_of(row) for row in self._connection.execute(select(*datasets.FACTS))
+        ]
         made = {x.id: (x.created_by, x.created_at, x.digest) for x in records}
         yield from self._match("data set", made, "dataset_created")
         ended = {x.id: x.archived_at for x in records if x.archived_at is not None}
@@ -168,7 +169,7 @@ class Register:
                 yield f"data set {shown(row.dataset)}: its lineage has been edited"
 
     def _keys(self) -> Iterator[str]:
-        records = [key_of(row) for row in self._connection.execute(select(tables.api_key))]
+        records = [keys.key_of(row) for row in self._connection.execute(select(*keys.FACTS))]
         made = {x.id: (x.created_by, x.created_at, x.digest) for x in records}
         yield from self._match("key", made, "key_created")
         ended = {x.id: x.revoked_at for x in records if x.revoked_at is not None}

@@ -33,7 +33,7 @@ from sqlalchemy import (
     update,
 )
 
-from app.domain.access import Span
+from app.domain.access import Span, sorts_as
 from app.domain.ledger import SYSTEM_ACCOUNT, Entry, EntryKind, digest_of
 from app.domain.problems import Problem
 from app.domain.reviews import (
@@ -66,7 +66,8 @@ PLAN_VOTED = "study_plan_vote"
 """The kind of the system entry about a vote on a plan."""
 
 _plan, _vote, _entry = tables.study_plan.c, tables.plan_vote.c, tables.entry.c
-_GET = select(tables.study_plan).where(_plan.id == bindparam("wanted"))
+_FACTS = [each for each in _plan if each.name != "sorts_as"]
+_GET = select(*_FACTS).where(_plan.id == bindparam("wanted"))
 _LAST_NUMBER = select(func.coalesce(func.max(_plan.number), 0))
 _VOTES_OF = select(tables.plan_vote).where(_vote.study_plan == bindparam("of")).order_by(_vote.seq)
 _OLDER_OF = (
@@ -198,7 +199,7 @@ def _version(record: PlanRecord) -> VersionRecord:
     )
 
 
-_SORTED: Mapping[str, ColumnElement[Any]] = {"name": _plan.name}
+_SORTED: Mapping[str, ColumnElement[Any]] = {"name": _plan.sorts_as}
 
 
 class StudyPlans:
@@ -216,7 +217,7 @@ class StudyPlans:
 
     def get_all(self, plans: Collection[str]) -> Mapping[str, PlanRecord]:
         """Return those of some plans that there are, by their ids."""
-        query = select(tables.study_plan).where(_plan.id.in_([*plans]))
+        query = select(*_FACTS).where(_plan.id.in_([*plans]))
         return {row.id: _record(row) for row in self._connection.execute(query)} if plans else {}
 
     def account_for(self, plan: str, *, person: str, overseer: bool) -> str | None:
@@ -241,7 +242,7 @@ class StudyPlans:
         With ``owner``, those of one person; with ``states``, those in one of them; with ``words``,
         those that have each of them in their name, purpose, questions or id.
         """
-        query: Select[Any] = select(tables.study_plan).where(_may_see(person, overseer=overseer))
+        query: Select[Any] = select(*_FACTS).where(_may_see(person, overseer=overseer))
         if dataset is not None:
             query = query.where(_plan.dataset == dataset)
         if owner is not None:
@@ -328,6 +329,7 @@ class StudyPlansWriter(StudyPlans):
             "created_at": at,
             "state": PlanState.DRAFT.value,
             "turn": 1,
+            "sorts_as": sorts_as(name),
         }
         self._connection.execute(insert(tables.study_plan), row)
         return self._present(str(row["id"]))
@@ -351,7 +353,9 @@ class StudyPlansWriter(StudyPlans):
         found, kept = self._edited(plan), questions_text(questions)
         allow(self._connection, found.person, len(kept), most_bytes, at=now())
         changed: Columns = {"name": name, "purpose": purpose, "questions": kept}
-        if found.state is not PlanState.DRAFT:
+        if found.state is PlanState.DRAFT:
+            changed = {**changed, "sorts_as": sorts_as(name)}
+        else:
             changed = {"unsent": json.dumps(changed)}
         return self._changed(found, found.state, changed)
 
@@ -405,6 +409,7 @@ class StudyPlansWriter(StudyPlans):
         step: Columns = {
             **dict.fromkeys((*_DECIDED, "unsent")),
             "name": sent.name,
+            "sorts_as": sorts_as(sent.name),
             "purpose": sent.purpose,
             "questions": questions_text(sent.questions),
             "turn": found.turn + again,
@@ -628,7 +633,7 @@ def plan_faults(connection: Connection) -> Iterator[str]:
             known.update(turn=len(sent[plan]), digest=row.fingerprint)
         elif known.get("digest") != row.fingerprint:
             known["digest"] = None
-    stored_plans: Iterable[Row[Any]] = connection.execute(select(tables.study_plan))
+    stored_plans: Iterable[Row[Any]] = connection.execute(select(*_FACTS))
     found = {row.id: row for row in stored_plans}
     for plan in sorted(said.keys() | found.keys()):
         stored, stated = found.get(plan), said.get(plan)
