@@ -26,7 +26,7 @@ from app.tidy.names import (
 )
 from app.tidy.office import word_document
 from app.tidy.pivots import IN_LATEX, IN_MARKDOWN, OF_NOISE, OF_POPULATION
-from app.tidy.rows import Interval, number, rows_of, within
+from app.tidy.rows import CANNOT_BE_SAID, Interval, number, rows_of, within
 from app.tidy.rows import Row as Number
 
 KIND = "summary"
@@ -126,8 +126,14 @@ def printed(
     if asked.get("kind") != KIND or not value:
         return None
     labels: Labels = answer.get("labels") or NO_LABELS
-    rows: Sequence[Row] = value["rows"]
-    contrasts: Sequence[Row] = value.get("differences") or ()
+    edges = {tuple(each["place"]) for each in answer.get("at_edge") or ()}
+    rows, contrasts = (
+        [
+            {**row, "value": None} if (name, at, "value") in edges else row
+            for at, row in enumerate(value.get(name) or ())
+        ]
+        for name in ("rows", "differences")
+    )
     groups = [*dict.fromkeys(_group(row, labels) for row in rows)]
     pairs = [*dict.fromkeys(_pair(row, labels) for row in contrasts)]
     cells: dict[tuple[Any, ...], dict[str, Row]] = {}
@@ -199,7 +205,7 @@ def _pair(row: Row, labels: Labels) -> str:
 
 
 def _head(group: str, counted: Row | None) -> str:
-    if counted is None:
+    if counted is None or counted["value"] is None:
         return group
     return Phrase("%(group)s (n = %(count)s)", {"group": group, "count": number(counted["value"])})
 
@@ -248,16 +254,17 @@ def _cell(
     starred: str,
 ) -> str:
     """Return what a cell shows; ``starred`` are intervals of a kind that is marked."""
-    if row is None or row["value"] is None:
+    if row is None:
         return _NONE
     interval = _interval(row)
     percent = measure == "share"
-    write = _percent if percent else lambda end: within(end, interval)
+    write = _said(_percent if percent else lambda end: within(end, interval))
     text: str = write(row["value"])
     if percent and other is not None:
-        text = _with(number(other["value"]), text)
+        text = _with(_said(number)(other["value"]), text)
     elif measure == "mean" and other is not None:
-        text = _with(text, within(other["value"], _interval(other)))
+        spread = _interval(other)
+        text = _with(text, _said(lambda end: within(end, spread))(other["value"]))
     elif measure == "median" and None not in quartiles:
         text = _with(text, _range(write(each["value"]) for each in quartiles if each is not None))
     if interval is None:
@@ -265,6 +272,11 @@ def _cell(
     star = "*" if row["interval_of"] == starred else ""
     shown = {"text": text, "interval": _range(map(write, interval)), "star": star}
     return Phrase("%(text)s [%(interval)s]%(star)s", shown)
+
+
+def _said(write: Callable[[float], str]) -> Callable[[float | None], str]:
+    """Return what writes a number, or that it cannot be said: it is at the edge of its range."""
+    return lambda value: Phrase(CANNOT_BE_SAID, {}) if value is None else write(value)
 
 
 def _with(text: str, other: str) -> Phrase:

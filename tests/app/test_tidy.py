@@ -300,6 +300,29 @@ def test_the_note_of_a_printed_table_says_what_its_intervals_are_of() -> None:
     assert [row[1][-2:] for row in both.rows] == ["6]", "]*"]
 
 
+def test_what_is_at_the_edge_is_no_number_in_a_printed_table() -> None:
+    """Of any measure that shares a cell: a standard deviation of 0 was printed as one."""
+    answer, at_edge = _summary("data"), {"reason": "Cannot be said: it is at the edge."}
+    like = answer["value"]["rows"][0]
+    more = {"sd": 0.0, "median": 5.0, "lower_quartile": 4.0, "upper_quartile": 9.0}
+    rows = [like, *({**like, "measure": each, "value": value} for each, value in more.items())]
+    shares = [{**like, "level": "a", "measure": each, "value": 0.0} for each in ("share", "count")]
+    answer["value"]["rows"] = [*rows, *shares]
+    answer["at_edge"] = [{"place": ["rows", at, "value"], **at_edge} for at in (1, 4, 5, 6)]
+    table = printed(answer)
+    assert table is not None
+    unsaid = "cannot be said"
+    assert [row[1] for row in table.rows] == [
+        f"5 ({unsaid}) [4 to 6]",
+        f"5 (4 to {unsaid}) [4 to 6]",
+        f"{unsaid} ({unsaid}) [400.0% to 600.0%]",
+    ]  # fmt: skip
+    answer["at_edge"] = [{"place": ["rows", 0, "value"], **at_edge}]
+    table = printed(answer)
+    assert table is not None
+    assert table.rows[0][1] == f"{unsaid} (0) [4 to 6]"
+
+
 def test_every_file_says_which_records_count_and_how_much() -> None:
     asked = {"kind": "mean", "columns": ["a"], "weights": "w_1"}
     answer: dict[str, Any] = {

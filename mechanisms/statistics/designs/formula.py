@@ -202,7 +202,11 @@ class _Parser:
         place = self._at + 1
         rest = self._text[self._at :]
         if rest.startswith("."):
-            return _refused("a dot would be every column; name those you mean", place)
+            return _refused(
+                "a dot would be every column; name those you mean, one with a dot in its name as "
+                "in `a.b`",
+                place,
+            )
         if rest.startswith(("|", "%")):
             return _refused("a formula has + - : * / ^ and ( ) only", place)
         return _refused("the formula cannot be read here", place)
