@@ -144,7 +144,7 @@ _LAST_EDIT = (
     .scalar_subquery()
 )
 _version = tables.version.c
-_DATASETS = select(
+_DATASETS: Select[Any] = select(
     *FACTS,
     _LAST_EDIT.label("edits"),
     func.coalesce(_version.number, 1).label("version"),
