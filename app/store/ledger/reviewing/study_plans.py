@@ -353,10 +353,8 @@ class StudyPlansWriter(StudyPlans):
         found, kept = self._edited(plan), questions_text(questions)
         allow(self._connection, found.person, len(kept), most_bytes, at=now())
         changed: Columns = {"name": name, "purpose": purpose, "questions": kept}
-        if found.state is PlanState.DRAFT:
-            changed = {**changed, "sorts_as": sorts_as(name)}
-        else:
-            changed = {"unsent": json.dumps(changed)}
+        unsent, sorted_by = {"unsent": json.dumps(changed)}, {"sorts_as": sorts_as(name)}
+        changed = {**changed, **sorted_by} if found.state is PlanState.DRAFT else unsent
         return self._changed(found, found.state, changed)
 
     def delete(self, plan: str) -> None:
@@ -423,13 +421,10 @@ class StudyPlansWriter(StudyPlans):
     def _supersede(self, found: PlanRecord) -> None:
         """Keep the present version of a plan, which another is about to take the place of."""
         row = {
-            "study_plan": found.id,
-            "turn": found.turn,
-            "name": found.name,
-            "purpose": found.purpose,
-            "questions": questions_text(found.questions),
+            "study_plan": found.id, "turn": found.turn, "name": found.name,
+            "purpose": found.purpose, "questions": questions_text(found.questions),
             "requested_at": found.requested_at,
-        }
+        }  # fmt: skip
         self._connection.execute(insert(tables.plan_revision), row)
 
     def vote(self, found: PlanRecord, *, person: str, decision: Decision, reason: str) -> Vote:
