@@ -36,6 +36,7 @@ from typing import Literal, cast
 
 import numpy as np
 
+from mechanisms.exact.balls import above, rational
 from mechanisms.exact.continuous import BallNorm
 from mechanisms.exact.floats import Floats
 from mechanisms.objectives.affine import AffineMap, Rows
@@ -202,15 +203,39 @@ def gradient_sensitivity(tau: Fraction, adjacency: Adjacency) -> Fraction:
     return 2 * weight if adjacency is Adjacency.REPLACE_ONE else weight
 
 
-def logistic_loss(dimension: int, adjacency: Adjacency) -> Loss:
-    """Return Delta_inf = 2 (add-remove 1) and lambda = d/4 of the logistic loss."""
+def logistic_loss(dimension: int, adjacency: Adjacency, bound: Fraction | None = None) -> Loss:
+    r"""Return Delta_inf = 2 sigmoid(B) (add-remove half) and lambda = d/4 of the logistic loss.
+
+    A record's gradient is ``(sigmoid(t) - y) x`` with t = theta'x, and |t| <= B where
+    ||theta||_1 <= B; sigmoid(B) is 1 without a bound.
+
+    *One coefficient.* Two gradients at the same theta differ by less, 1.052. By symmetry let
+    theta be positive. Then they lie between
+
+        -max_x x sigmoid(-theta x)    and    sigmoid(theta),    0 <= x <= 1.
+
+    The maximum is at the end, sigmoid(-theta), where theta <= 1.278, and both sum to 1. Beyond,
+    it is max_u u sigmoid(-u) / theta < 0.27847 / theta, and the sum is largest near theta = 4.
+    """
+    each = Fraction(1) if bound is None else _sigmoid_above(bound)
+    difference = each * records_changed(adjacency)
     return Loss.of_a_cube(
         dimension=dimension,
-        largest_difference=Fraction(records_changed(adjacency)),
+        largest_difference=min(difference, _ONE_COEFFICIENT) if dimension == 1 else difference,
         eigenvalue=Fraction(dimension, 4),
         slope_norm=3.0,
         curvature=1 / 16,
     )
+
+
+_ONE_COEFFICIENT = Fraction(1052, 1000)
+_THOUSANDTHS = 1000
+
+
+def _sigmoid_above(bound: Fraction) -> Fraction:
+    """Return 1 / (1 + exp(-B)), rounded up to a thousandth."""
+    found = above(1 / (1 + (-rational(bound)).exp()))
+    return min(Fraction(math.ceil(found * _THOUSANDTHS), _THOUSANDTHS), Fraction(1))
 
 
 def squared_loss(dimension: int, bound: Fraction, adjacency: Adjacency) -> Loss:

@@ -68,7 +68,9 @@ def calibrate_logistic(
 
 
 def _logistic(statistic: LogisticRegression, schema: Schema) -> Loss:
-    return logistic_loss(statistic.scaling(schema).dimension, schema.adjacency)
+    return logistic_loss(
+        statistic.scaling(schema).dimension, schema.adjacency, statistic.exact_bound
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

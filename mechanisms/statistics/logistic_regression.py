@@ -11,6 +11,8 @@
 and half of each when a record is added or removed. Delta_inf is attained in the
 limit of a long theta for d >= 2 (Awan & Slavkovic, section 5.1); the other two
 are upper bounds, since one of the d entries can then change by no more than 1.
+With a bound B it is 2 sigmoid(B), and with one coefficient at most 1.052
+(:func:`mechanisms.objectives.losses.logistic_loss`).
 The Hessian ``s (1 - s) x x'`` has rank one and the eigenvalue at most
 ``lambda = d / 4``, attained at theta = 0.
 """

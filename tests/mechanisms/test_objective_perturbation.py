@@ -62,6 +62,9 @@ def test_sensitivities_follow_the_adjacency() -> None:
     assert [logistic.sensitivity_squared(norm) for norm in NORMS] == [4, 36, 324]
     assert logistic.eigenvalue == Fraction(9, 4)
     assert [logistic_loss(9, ADD).sensitivity_squared(norm) for norm in NORMS] == [1, 9, 81]
+    within = logistic_loss(9, REPLACE, Fraction(2)).largest_difference
+    assert 0 <= within - 2 / (1 + np.exp(-2)) <= 0.002, "2 sigmoid(B), rounded up"
+    assert logistic_loss(9, REPLACE, Fraction(1000)).largest_difference == 2
     squared = squared_loss(2, Fraction(1, 2), REPLACE)
     assert [squared.sensitivity_squared(norm) for norm in NORMS] == [36, 72, 144]
     assert squared_loss(2, Fraction(1, 2), ADD).largest_difference == 3
@@ -106,7 +109,7 @@ def test_the_plan_says_what_is_released() -> None:
     question = LogisticRegression(target="y", features=("x0", "x1"), bound=3.0, q=0.5)
     plan = calibrate(question, schema, Epsilon.parse("1"), "auto")
     assert (plan.mechanism, plan.norm) == ("objective_perturbation", "linf")
-    assert plan.guarantee.sensitivity == "2"
+    assert plan.guarantee.sensitivity == "953/500"  # 2 sigmoid(3), rounded up
     assert plan.details["q"] == 0.5
     assert plan.details["bound"] == 3.0
     assert plan.details["gamma"] == pytest.approx(0.75 / np.expm1(0.5))
@@ -119,7 +122,7 @@ def test_the_plan_says_what_is_released() -> None:
     step = plan.grid["scaled"]
     assert all(float(x / step).is_integer() for x in coefficients(plan, data))
     json.dumps([plan.details, plan.grid, outcome.value], allow_nan=False)
-    for norm, text in (("l2", "2*sqrt(3)"), ("l1", "6")):
+    for norm, text in (("l2", "953/500*sqrt(3)"), ("l1", "2859/500")):
         other = calibrate(question, schema, Epsilon.parse("1"), norm)
         assert other.guarantee.sensitivity == text
 
@@ -209,6 +212,38 @@ def _exact_gradient(
 ) -> list[Fraction]:
     balls = logistic_objective(question, schema, data).gradient(theta, 128)
     return [Fraction(float(ball.mid())) for ball in balls]
+
+
+def test_two_gradients_of_one_coefficient_differ_by_little_more_than_1() -> None:
+    """A fine grid of theta and of both records, and beyond it the docstring's bound."""
+    x = np.linspace(-1, 1, 4001)
+    largest = 0.0
+    for theta in np.geomspace(0.01, 100, 400):
+        slopes = 1 / (1 + np.exp(-theta * x))
+        gradients = np.concatenate([slopes * x, (slopes - 1) * x])
+        largest = max(largest, float(np.ptp(gradients)))
+    stated = float(logistic_loss(1, REPLACE).largest_difference)
+    assert stated - 1e-3 < largest <= stated
+    assert logistic_loss(1, ADD).largest_difference == 1
+
+
+@pytest.mark.parametrize("adjacency", [REPLACE, ADD])
+@pytest.mark.parametrize("bound", [Fraction(1, 2), Fraction(2)])
+def test_logistic_gradients_reach_what_a_bound_allows(
+    bound: Fraction, adjacency: Adjacency
+) -> None:
+    """At a corner of the ball both residuals are sigmoid(B); the other feature changes sign."""
+    x = np.array([[1.0, 1.0], [1.0, -1.0]])
+    question = LogisticRegression(target="y", features=("x0", "x1"), intercept=False, bound=2.0)
+    gradients = []
+    for rows in (x[:1], x[1:]) if adjacency is REPLACE else (x[:1], x[:0]):
+        schema, data = labelled(rows, np.zeros(len(rows), dtype=bool), adjacency=adjacency)
+        gradients.append(_exact_gradient(question, schema, [bound, Fraction(0)], data))
+    change = max(abs(a - b) for a, b in zip(*gradients, strict=True))
+    delta = logistic_loss(2, adjacency, bound).largest_difference
+    assert delta * Fraction(99, 100) < change <= delta
+    smaller = logistic_loss(2, adjacency, bound / 2).largest_difference
+    assert change > smaller, "the negative control: half the bound allows less"
 
 
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])

@@ -75,10 +75,13 @@ def _neighbours(
 
 @pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 @pytest.mark.parametrize("d", [1, 2])
-def test_density_ratios_never_exceed_epsilon(d: int, adjacency: Adjacency) -> None:
+@pytest.mark.parametrize("bound", [None, Fraction(1, 2)])
+def test_density_ratios_never_exceed_epsilon(
+    bound: Fraction | None, d: int, adjacency: Adjacency
+) -> None:
     """Change of variables in ball arithmetic, over neighbours, theta, epsilon, q and norms."""
     rng = np.random.default_rng(d)
-    loss = logistic_loss(d, adjacency)
+    loss = logistic_loss(d, adjacency, bound)
     largest = 0.0
     norms: tuple[BallNorm, ...] = ("linf", "l2", "l1") if d > 1 else ("linf",)
     with working_precision(120):
@@ -89,6 +92,8 @@ def test_density_ratios_never_exceed_epsilon(d: int, adjacency: Adjacency) -> No
             gamma = ridge(epsilon, q, loss.eigenvalue)
             rate = _rate(loss, norm, epsilon * q)
             theta = rng.normal(size=d) * 10 ** rng.uniform(-1, 1)
+            if bound is not None:
+                theta *= float(bound) / max(float(bound), np.abs(theta).sum() * (1 + 1e-12))
             x, y, other_x, other_y = pair
             ratio = abs(
                 _log_density(x, y, theta, gamma=gamma, norm=norm, rate=rate)
@@ -175,7 +180,7 @@ def test_draws_follow_the_exact_law_and_refuse_twins(bound: float | None) -> Non
             data.codes["x0"][:, None] / 2.0**20,
             np.array(y, dtype=float),
             gamma=float(draw.drawn.ridge),
-            rate=scale * 4 * 0.5 / 2,
+            rate=scale * 4 * 0.5 / float(draw.loss.largest_difference),
             bound=bound,
             step=2.0**draw.drawn.step_exponent,
         )
@@ -281,11 +286,12 @@ def test_the_mechanism_itself_passes_the_audit() -> None:
         gamma, step = float(draw.drawn.ridge), 2.0**draw.drawn.step_exponent
         assert gamma == pytest.approx(0.25 / math.expm1(0.5))
         draws = _draws(draw, data, trials, seed=20 + index)
-        law = _law(x[:, None], y, gamma=gamma, rate=EPSILON * Q / 2, bound=1.0, step=step)
+        rate = EPSILON * Q / float(draw.loss.largest_difference)
+        law = _law(x[:, None], y, gamma=gamma, rate=rate, bound=1.0, step=step)
         check_draws(draws, law)
         counts.append([int((np.abs(draws) < 0.8).sum()), int((draws == 1.0).sum())])
         low, high = np.array([-0.8]), np.array([0.8])
-        tilts = np.random.default_rng(3).laplace(scale=4, size=TRIALS)
+        tilts = np.random.default_rng(3).laplace(scale=1 / rate, size=TRIALS)
         share = float((np.abs(_brute_force(x, y, gamma, tilts)) < 0.8).mean())
         assert share == pytest.approx(float((law.below(high) - law.at(low))[0]), abs=0.02)
     events = dict(zip(("|theta| < 0.8", "theta = 1"), zip(*counts, strict=True), strict=True))

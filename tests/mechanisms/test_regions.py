@@ -145,8 +145,9 @@ def test_draws_in_a_lopsided_box_follow_the_exact_law() -> None:
     labels = np.array([True, False, True])
     plain = objective(codes, labels, plain_design(1))
     box = Box((Fraction(-1, 5),), (Fraction(1, 2),))
+    loss = logistic_loss(1, Adjacency.REPLACE_ONE)
     draw = Perturbation.calibrate(
-        logistic_loss(1, Adjacency.REPLACE_ONE),
+        loss,
         epsilon=Fraction(4),
         row_bound=3,
         region=box,
@@ -160,7 +161,8 @@ def test_draws_in_a_lopsided_box_follow_the_exact_law() -> None:
         def at(a: Floats) -> Floats:
             edge = a + step / 2
             slope = (expit(np.outer(edge, x)) - labels) @ x
-            v = scale * (slope + float(draw.ridge) * edge)
+            rate = scale * 2 / float(loss.largest_difference)
+            v = rate * (slope + float(draw.ridge) * edge)
             smooth = np.where(v < 0, np.exp(np.minimum(v, 0)) / 2, 1 - np.exp(-np.abs(v)) / 2)
             return np.where(edge < -0.2, 0.0, np.where(edge >= 0.5, 1.0, smooth))
 
