@@ -32,8 +32,9 @@ serve: $(READY) ## Serve ./data on HOST:PORT
 # The longest file begins first (tests/conftest.py). Compiled files are kept, whatever the shell says of
 # them: every process of the tests would compile them all again.
 # Draws from a seed are compared with stored ones, and a sampler may look further or less far where the last
-# bits of a product differ: all processors take the same kernels.
-PYTEST = OMP_NUM_THREADS=1 OPENBLAS_CORETYPE=Haswell PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(or $(JOBS),$(CORES)) --dist loadfile --no-loadscope-reorder
+# bits of a product or a logarithm differ: all processors take the same kernels, of OpenBLAS and of numpy.
+KERNELS := OPENBLAS_CORETYPE=Haswell $(if $(filter x86_64,$(shell uname -m)),NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR")
+PYTEST = OMP_NUM_THREADS=1 $(KERNELS) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(or $(JOBS),$(CORES)) --dist loadfile --no-loadscope-reorder
 CORES = $(shell getconf _NPROCESSORS_ONLN)
 
 # Some of these wait for a server or a clock: one process more than there are cores keeps all busy; of
