@@ -155,7 +155,7 @@ def test_the_hull_is_offered_where_it_is_smaller_and_auto_takes_it() -> None:
 @pytest.mark.wide
 @pytest.mark.statistical
 def test_a_logistic_fit_by_a_polytope_s_norm_follows_the_exact_law() -> None:
-    """K = [-1/2, 1/2], Delta_K twice Delta_inf: in one dimension the same Laplace law as the cube's."""
+    """K = [-1/2, 1/2], Delta_K = 2 Delta_inf: in one dimension the cube's Laplace law."""
     codes, labels = np.array([[2**20], [-(2**18)]]), np.array([True, True])
     loss = objective(codes, labels, plain_design(1))
     body = Halfspaces.build([[2]])
