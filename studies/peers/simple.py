@@ -93,7 +93,7 @@ def _totals() -> Iterator[Cell]:
             plain={name: listed(each) for name, each in columns.items()},
             truth=[float(each.mean()) for each in columns.values()],
             read=named,
-            peers=_additive({"bounds": [0.0, _HIGH]}, REPLACE),
+            peers=_additive({"bounds": [0.0, _HIGH]}, REPLACE, 10_000 // count),
         )
     (x,) = _incomes(rng, 1)
     yield Cell(
@@ -113,10 +113,12 @@ def _totals() -> Iterator[Cell]:
     )
 
 
-def _additive(settings: Mapping[str, object], adjacency: Adjacency) -> tuple[Call, ...]:
+def _additive(
+    settings: Mapping[str, object], adjacency: Adjacency, draws: int = 10_000
+) -> tuple[Call, ...]:
     common = {**settings, "distance": DISTANCE[adjacency], "epsilon": 1.0}
     return (
-        Call(peer="opendp", settings=common, stated=1.0, true=1.0, remark=_SAME, draws=10_000),
+        Call(peer="opendp", settings=common, stated=1.0, true=1.0, remark=_SAME, draws=draws),
         Call(
             peer="diffprivlib",
             settings=common,
@@ -124,9 +126,9 @@ def _additive(settings: Mapping[str, object], adjacency: Adjacency) -> tuple[Cal
             true=1.0,
             promise=_FLOATS,
             remark=_SAME,
-            draws=10_000,
+            draws=draws,
         ),
-        Call(peer="tumult", settings=common, stated=1.0, true=1.0, remark=_SAME, draws=10_000),
+        Call(peer="tumult", settings=common, stated=1.0, true=1.0, remark=_SAME, draws=draws),
     )
 
 
