@@ -911,11 +911,15 @@ CREATE TRIGGER review_no_delete_truncate BEFORE TRUNCATE ON public.review FOR EA
 
 ALTER TABLE review ENABLE ALWAYS TRIGGER review_no_delete_truncate
 
-CREATE FUNCTION study_plan_no_delete() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN IF (OLD.state = 'draft') IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'study_plan: what has been requested stays'; END IF; RETURN OLD; END$rule$
+CREATE FUNCTION study_plan_no_delete() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN IF TG_OP = 'TRUNCATE' THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'study_plan: what has been requested stays'; END IF; IF (OLD.state = 'draft') IS NOT TRUE THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'study_plan: what has been requested stays'; END IF; RETURN OLD; END$rule$
 
 CREATE TRIGGER study_plan_no_delete BEFORE DELETE ON public.study_plan FOR EACH ROW EXECUTE FUNCTION study_plan_no_delete()
 
 ALTER TABLE study_plan ENABLE ALWAYS TRIGGER study_plan_no_delete
+
+CREATE TRIGGER study_plan_no_delete_truncate BEFORE TRUNCATE ON public.study_plan FOR EACH STATEMENT EXECUTE FUNCTION study_plan_no_delete()
+
+ALTER TABLE study_plan ENABLE ALWAYS TRIGGER study_plan_no_delete_truncate
 
 CREATE FUNCTION study_plan_is_new() RETURNS trigger LANGUAGE plpgsql SET search_path = public, pg_temp AS $rule$BEGIN IF (
 NEW.state = 'draft' AND NEW.turn = 1

@@ -527,17 +527,19 @@ def postgresql_body(rule: Rule) -> str:
     refuse = f"RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = '{rule.message}';"
     if rule.holds is None:
         return f"BEGIN {refuse} END"
-    row = "OLD" if rule.event == "DELETE" else "NEW"
-    return f"BEGIN IF ({rule.holds}) IS NOT TRUE THEN {refuse} END IF; RETURN {row}; END"
+    row, whole = "NEW", ""
+    if rule.event == "DELETE":  # a whole table has no row that may go
+        row, whole = "OLD", f"IF TG_OP = 'TRUNCATE' THEN {refuse} END IF; "
+    return f"BEGIN {whole}IF ({rule.holds}) IS NOT TRUE THEN {refuse} END IF; RETURN {row}; END"
 
 
 def postgresql_triggers(rule: Rule) -> tuple[tuple[str, str], ...]:
     """Return the names of a rule's triggers on PostgreSQL, each with when it fires.
 
-    What may never be deleted may not be truncated either.
+    What may not be deleted, or not always, may not be truncated either.
     """
     row = (rule.name, f"BEFORE {rule.event} ON public.{rule.table} FOR EACH ROW")
-    if rule.event == "DELETE" and rule.holds is None:
+    if rule.event == "DELETE":
         return row, (
             f"{rule.name}_truncate",
             f"BEFORE TRUNCATE ON public.{rule.table} FOR EACH STATEMENT",
