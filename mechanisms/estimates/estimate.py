@@ -47,7 +47,7 @@ from mechanisms.statistics.additive import AdditiveStatistic
 from mechanisms.statistics.cells.parting import about_groups
 from mechanisms.statistics.questions import Question, letters_derived
 from mechanisms.statistics.stack import Stack
-from mechanisms.words import worded
+from mechanisms.words import rounded, worded
 
 _STATED_MS, _ADDITIVE_MS, _SIMULATED_MS, _COARSE_MS = 10.0, 15.0, 100.0, 80.0
 _GOOD_TEST, _WEAK_TEST = 1.2, 2.0  # standard errors in those without noise
@@ -192,7 +192,7 @@ def _power(weight: Weight) -> str:
     if weight.error <= _GOOD_TEST:
         return sentence
     wanted = {
-        "factor": f"{weight.more_epsilon:.2g}",
+        "factor": rounded(weight.more_epsilon, 2),
         "rows": f"{float(f'{weight.more_rows * weight.rows:.2g}'):,.0f}",
     }
     more = (

@@ -30,6 +30,7 @@ from mechanisms.statistics.designs.regression import (
 from mechanisms.statistics.designs.rows import CodeRows
 from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
 from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing
+from mechanisms.words import worded
 
 LARGEST_RIDGE = 1e100
 
@@ -101,6 +102,10 @@ class LinearRegression(OfFeatures):
         ),
     }
     error_law: ClassVar[ErrorLaw] = "squared loss"
+    reason_of_bias: ClassVar[str] = worded(
+        "the ridge pulls coefficients towards 0, and a loss other than the squared has its own "
+        "line."
+    )
     chosen_by_error: ClassVar[bool] = True
     follows_from_moments: ClassVar[bool] = True
 

@@ -42,6 +42,7 @@ from mechanisms.statistics.designs.regression import (
 )
 from mechanisms.statistics.designs.scaling import RegressionScaling, coefficient_ranges
 from mechanisms.statistics.weights import LOSS_WEIGHTS, Weighing
+from mechanisms.words import worded
 
 MOST_DECIMALS = 9
 
@@ -96,6 +97,9 @@ class QuantileRegression(OfFeatures):
         "tau": FieldHint("Level", "Between 0 and 1; 0.5 fits the median. Empty: 0.5."),
     }
     lies_among_values: ClassVar[bool] = True
+    reason_of_bias: ClassVar[str] = worded(
+        "the ridge pulls coefficients towards 0, and the smoothed loss has its own line."
+    )
     no_inference: ClassVar[str] = (
         "standard errors of a quantile regression take the density of the residuals at 0, which is "
         "no sum over records: the coverage of such intervals is not proved"

@@ -33,10 +33,7 @@ class Facts:
 
     error_law: ClassVar[ErrorLaw] = "simulated"
     near_zero: ClassVar[NearZero] = "a value"
-    reason_of_bias: ClassVar[str] = worded(
-        "the ridge pulls coefficients towards 0, and a loss other than the squared has its own "
-        "line."
-    )
+    reason_of_bias: ClassVar[str] = worded("the ridge pulls coefficients towards 0.")
     counts_records: ClassVar[bool] = False
     in_unit_of_column: ClassVar[bool] = False
     chosen_by_error: ClassVar[bool] = False
