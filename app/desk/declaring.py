@@ -232,7 +232,8 @@ def _left_out(name: str, header: str) -> Mapping[str, str]:
 
 def _digest(column: str, field: str, text: str) -> str:
     """Return a short name of what a column's field says, whatever ends its lines."""
-    return f"{crc32(f'{column} {field} {text.strip()}'.replace(chr(13), '').encode()):x}"
+    said = f"{column} {field} {text.strip()}".replace("\r", "")
+    return f"{crc32(said.encode()):x}"
 
 
 # An earlier declaration, and one field of many columns
@@ -350,8 +351,7 @@ _OBJECTS: Mapping[str, set[str]] = {
 """The members of a spec that are objects, and the members of each that have a field."""
 _OF_COLUMNS = {*PLACES, *READING} - {"of"}
 _OF_SPECS = {*_PLAIN, *_OBJECTS, "columns", "derive"}
-_DESCRIBED = "described"
-"""Says next to the digests of a draft that a dictionary was read for it."""
+_DESCRIBED = "described"  # next to the digests of a draft: a dictionary was read for it
 
 
 def _without_a_field(spec: Mapping[str, Any]) -> Iterator[str]:
