@@ -193,7 +193,7 @@ def _power(weight: Weight) -> str:
         return sentence
     wanted = {
         "factor": rounded(weight.more_epsilon, 2),
-        "rows": f"{float(f'{weight.more_rows * weight.rows:.2g}'):,.0f}",
+        "rows": rounded(round(weight.more_rows * weight.rows), 2),
     }
     more = (
         worded(

@@ -41,7 +41,7 @@ from mechanisms.accounting import epsilon_of, units
 from mechanisms.catalog import written_guarantee
 from mechanisms.exact.fractions import decimal_text
 from mechanisms.privacy import Guarantee
-from mechanisms.words import worded
+from mechanisms.words import rounded, worded
 
 _TOLD = ("type", "lower", "upper", "values", "labels", "label", "unit_of_measure", "expr")
 """What is shown of a column; how cells were read is of no use to a reader."""
@@ -427,9 +427,14 @@ def loss_of(promised: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _factor(epsilon: float) -> str:
+    """Return exp(epsilon) for a sentence.
+
+    >>> _factor(1.0), _factor(7.0)
+    ('2.72', '1,100')
+    """
     if epsilon > _MOST_READABLE:
         return "a hundred million"
-    return f"{math.exp(epsilon):.3g}"
+    return rounded(math.exp(epsilon))
 
 
 def methods(published: Published) -> Phrase:
