@@ -33,7 +33,7 @@ class Adjacency(StrEnum):
     """Which pairs of data sets count as neighbours.
 
     ``REPLACE_ONE``: equal row counts, one row differs; the row count is public.
-    ``ADD_REMOVE``: one has a row more; the row count is private
+    ``ADD_REMOVE``: one row is added or removed; the row count is private
     (Awan & Slavkovic, Remark 2.5).
     """
 

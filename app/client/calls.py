@@ -161,7 +161,7 @@ class Calls(ReviewCalls, LogCalls, UploadCalls[D], Generic[D]):
     def cap(
         self, dataset: Facts | str, *, person: str, epsilon: Amount | None, reason: str
     ) -> Steps[Cap]:
-        """Cap what one person may use of a data set's budget; None lifts the cap (curators)."""
+        """Cap what one person may use of a data set's budget; None removes the limit (curators)."""
         limit = None if epsilon is None else amount(epsilon)
         body = {"person": person, "epsilon": limit, "reason": reason}
         response = yield from self.line.repeatable("PUT", f"{_of(dataset)}/caps", json=body)

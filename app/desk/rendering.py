@@ -94,7 +94,9 @@ NOTICES: Mapping[str, str] = {
     "uncapped": marked("The cap is lifted."),
     "unpublished": marked("The release is withdrawn from the public. Its address says so."),
     "uploaded": marked("Data set created. The rows are stored; the uploaded file was deleted."),
-    "withdrawn": marked("The request is withdrawn. What was set aside for it is free again."),
+    "withdrawn": marked(
+        "The request is withdrawn. The budget that was reserved for it is free again."
+    ),
 }
 """The words for each value of ``?done=``; anything else says nothing."""
 
@@ -548,7 +550,7 @@ class Listing:
 
     @property
     def span(self) -> Span:
-        """Return what is read for the page: a row more shows whether there are more."""
+        """Return what is read for the page: one extra row shows whether there are more."""
         return Span(
             limit=self.size + 1,
             before=self.before,

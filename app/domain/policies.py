@@ -61,7 +61,7 @@ class Right(StrEnum):
 
 
 class Role(StrEnum):
-    """Who somebody is to the service, from those who may least."""
+    """The role of a person, from the fewest rights to the most."""
 
     METRICS = "metrics"
     AUDITOR = "auditor"

@@ -76,7 +76,7 @@ class Question(Facts):
         default_factory=dict,
         metadata=meaning(
             "Columns derived for this question, each from one row alone, by name: an expression, "
-            "or one with narrower `lower` and `upper`. They may stand wherever a column may.",
+            "or one with narrower `lower` and `upper`. They may be used wherever a column may.",
             example={"log_income": "log(income + 1)"},
         ),
     )

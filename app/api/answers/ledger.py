@@ -30,7 +30,7 @@ class BalanceAnswer(Answer):
     spent: str
     """What its releases have cost."""
     reserved: str
-    """What is set aside for releases that wait for a review."""
+    """What is reserved for releases that wait for a review."""
     remaining: str
     """What further releases may still cost."""
 
@@ -66,7 +66,7 @@ class CapAnswer(Answer):
     person: str
     """Whose releases it limits: the `person` of a key."""
     epsilon: str | None
-    """The cap; null when it has been lifted."""
+    """The cap; null once the limit is removed."""
     used: str
     """Spent, and reserved for a review."""
 
@@ -269,7 +269,7 @@ class EntryAnswer(Answer):
     """The ledger's epoch; a reconciliation after a restored backup begins a new one."""
     kind: str
     """`open` and `grant` raise the total, `expire` lowers it, `debit` spends, `reserve` and
-    `unreserve` set aside and give back, `burn` spends what a restored ledger had forgotten."""
+    `unreserve` reserve budget and return it, `burn` spends what a restored ledger had forgotten."""
     principal: str
     """The person who caused it."""
     release: str | None
@@ -287,7 +287,7 @@ class EntryAnswer(Answer):
     spent_after: str
     """What the account has spent after it."""
     reserved_after: str
-    """What the account has set aside after it."""
+    """What the account has reserved after it."""
     at: str
     """When it was written (UTC)."""
     prev: str
@@ -304,7 +304,7 @@ class EntryAnswer(Answer):
 
 
 class VerificationAnswer(Answer):
-    """Whether every chain and sum of the ledger holds, and how it stands to its anchor."""
+    """Whether all hash chains and totals of the ledger are correct, and it matches its anchor."""
 
     ok: bool
     """Whether no fault was found."""
@@ -314,12 +314,12 @@ class VerificationAnswer(Answer):
     """SHA-256 over the sorted last hashes of all accounts, entries that seal results or keep
     checkpoints aside."""
     anchor: str | None
-    """How the ledger stands to its anchor; null where they were not compared."""
+    """Whether the ledger matches its anchor; null where they were not compared."""
     faults: list[str]
     """What was found to be wrong, one sentence each."""
     since: int | None
     """How many entries of the public log an earlier verification covered, and this one did not read
-    again; null where everything was walked."""
+    again; null where everything was checked."""
 
 
 class ReceiptFactsAnswer(Answer):

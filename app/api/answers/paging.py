@@ -71,7 +71,7 @@ class Cut:
     limit: int
 
     def span(self, *, ascending: bool = False) -> Span:
-        """Return what is read of the list for the page: a row more shows whether there are more."""
+        """Return what is read of the list: one extra row shows whether there are more."""
         before, after = (None, self.position) if ascending else (self.position, None)
         return Span(limit=self.limit + 1, before=before, after=after, ascending=ascending)
 
@@ -208,7 +208,7 @@ class KeyAnswer(Answer):
     role: Literal["admin", "curator", "reviewer", "analyst", "auditor", "metrics"]
     """What it may do; each role may also do what a later one here may."""
     expires: str | None
-    """When it ends by itself (UTC); null for never."""
+    """When it expires (UTC); null for never."""
     created_at: str
     """When it was made (UTC)."""
     created_by: str

@@ -92,7 +92,7 @@ _JSON = (b"content-type", b"application/json")
 
 
 class GuaranteeAnswer(Answer):
-    """What a release promises, and by which theorem."""
+    """The privacy guarantee of a release, and its theorem."""
 
     definition: str
     """The kind of differential privacy: `pure epsilon-DP`, or `rho-zCDP` in accounts with a
@@ -105,7 +105,7 @@ class GuaranteeAnswer(Answer):
     adjacency: Literal["replace_one", "add_remove"]
     """Which data sets count as neighbours."""
     protects: str = Field(default="one row is one person", examples=["one person, up to 5 rows"])
-    """Who is protected, in words: whose rows may come and go together."""
+    """Who is protected, in words: whose rows are added or removed together."""
     sensitivity: str
     """How much neighbouring data sets may differ, exactly or at most, in `sensitivity_unit`."""
     sensitivity_unit: str
@@ -113,7 +113,7 @@ class GuaranteeAnswer(Answer):
     theorem: str
     """Where it is proved."""
     exact: bool
-    """Whether the draw follows the theorem's law exactly, with no rounding that privacy feels."""
+    """Whether the draw follows the theorem's law exactly, with no rounding that affects privacy."""
     reduction: str | None = Field(default=None, exclude_if=lambda said: said is None)
     """How conditions or groups were treated; absent where the answer is about all records."""
 
@@ -127,7 +127,7 @@ class NoiseAnswer(Answer):
     std: dict[str, Any]
     """The standard deviation of the noise of each number."""
     interval_95: dict[str, Any]
-    """Low and high around each number (around 0 in a preview): 95% of the noise lies within. How
+    """Low and high around each number (around 0 in a preview): 95% of the noise is within. How
     the rows were sampled is not in it."""
 
 
@@ -141,7 +141,7 @@ class EdgeAnswer(Answer):
 
 
 class UsefulnessAnswer(Answer):
-    """Whether an answer is worth its price: its errors compared with public knowledge."""
+    """The quality of an answer: its errors compared with public knowledge."""
 
     verdict: Literal["good", "weak", "noise", "depends"]
     """`good`: every expected error is at most 2% of the range in which values typically are, or
@@ -227,8 +227,8 @@ class JobAnswer(Answer):
     """Its outcome is shown this many seconds after the charge, or at the next doubling of that
     time."""
     expected_s: int | None = None
-    """About how many seconds its draw takes, once its turn has come: reckoned from the question and
-    public facts, never from the data. Null of one that an earlier version planned."""
+    """About how many seconds its draw takes, once its turn has come: estimated from the question
+    and public facts, never from the data. Null of one that an earlier version planned."""
 
 
 class AssumeAnswer(Answer):
@@ -295,8 +295,8 @@ class ReleaseAnswer(WordsAnswer):
     at_most: list[EdgeAnswer] = Field(default=[], exclude_if=lambda bounds: not bounds)
     """Upper bounds in `value`, as the smallest p-values: `≤ 0.003`. Left out if there is none."""
     usefulness: UsefulnessAnswer | None = None
-    """What the numbers are worth, from public facts and, once released, from themselves. Null where
-    it is not known."""
+    """The quality of the numbers, from public facts and, once released, from themselves. Null
+    where it is not known."""
     assume: AssumeAnswer | None = Field(default=None, exclude_if=lambda assumed: assumed is None)
     """The population that its usefulness was judged by: the default of a preview. Absent where it
     is not known."""
@@ -304,7 +304,7 @@ class ReleaseAnswer(WordsAnswer):
     """Standard errors and confidence intervals; absent where none were asked for, or there is no
     result."""
     guarantee: GuaranteeAnswer
-    """What the release promises."""
+    """The privacy guarantee of the release."""
     grid: dict[str, Any]
     """The public steps that the numbers are multiples of; `read_off` has those of the noisy numbers
     that they follow from, where they are no multiples themselves."""
@@ -315,7 +315,7 @@ class ReleaseAnswer(WordsAnswer):
     job: JobAnswer | None = Field(default=None, exclude_if=lambda job: job is None)
     """How long a job takes; absent where it is none, or has ended."""
     requested_by: str
-    """The person who asked."""
+    """The requester."""
     created_at: str
     """When it was asked for (UTC, whole seconds)."""
     released_at: str | None
@@ -329,7 +329,7 @@ class ReleaseAnswer(WordsAnswer):
 
 
 class DerivationAnswer(WordsAnswer):
-    """A statistic computed from a release that is out: post-processing, free."""
+    """A statistic computed from a released result: post-processing, free."""
 
     derived_from: str
     """The release whose numbers it was computed from."""
@@ -367,7 +367,7 @@ class AlternativeAnswer(Answer):
     norm: str | None
     """Its norm; null where it has none to choose."""
     comparison: str
-    """How it compares with the one taken."""
+    """How it compares with the chosen mechanism."""
     std: float | None
     """Its standard deviation, to compare with the others'; null where none is known."""
 
@@ -423,7 +423,7 @@ class PreviewAnswer(WordsAnswer):
     reason: str
     """Why this mechanism and norm."""
     guarantee: GuaranteeAnswer
-    """What the release would promise."""
+    """The privacy guarantee that the release would have."""
     grid: dict[str, Any]
     """The public steps that the numbers would be multiples of; `read_off` has those of the noisy
     numbers that they follow from, where they are no multiples themselves."""
@@ -544,7 +544,7 @@ class DryRunAnswer(WordsAnswer):
     """A release on synthetic rows, with the members of a release. Every number is synthetic."""
 
     id: str
-    """Names the dry run; nothing is kept under it."""
+    """Names the dry run; nothing is stored under it."""
     dataset: str
     """The id of the data set."""
     status: Literal["dry_run"]
@@ -576,11 +576,11 @@ class DryRunAnswer(WordsAnswer):
     at_most: list[EdgeAnswer] = Field(default=[], exclude_if=lambda bounds: not bounds)
     """Upper bounds in `value`, as the smallest p-values: `≤ 0.003`. Left out if there is none."""
     usefulness: UsefulnessAnswer | None
-    """What a release would be worth, judged by these numbers too."""
+    """The expected quality of a release, judged by these numbers too."""
     inference: InferenceAnswer | None = Field(default=None, exclude_if=lambda made: made is None)
     """Standard errors and confidence intervals; absent where none were asked for."""
     guarantee: GuaranteeAnswer
-    """What the release would promise."""
+    """The privacy guarantee that the release would have."""
     grid: dict[str, Any]
     """The public steps that the numbers are multiples of; `read_off` has those of the noisy numbers
     that they follow from, where they are no multiples themselves."""
@@ -589,7 +589,7 @@ class DryRunAnswer(WordsAnswer):
     reason: str
     """Why this mechanism and norm."""
     requested_by: str
-    """The person who asked."""
+    """The requester."""
     created_at: None
     """Always null: the same request has the same answer."""
     released_at: None

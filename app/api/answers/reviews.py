@@ -29,14 +29,14 @@ from mechanisms.estimates.estimate import ErrorEstimate
 
 
 class CommentAnswer(Answer):
-    """What somebody has said about a release or a study plan."""
+    """A comment on a release or a study plan."""
 
     person: str
     """Who said it."""
     text: str
     """What was said."""
     private: bool
-    """Whether it stays among reviewers."""
+    """Whether only reviewers see it."""
     turn: int
     """In which of the review's turns."""
     at: str
@@ -122,7 +122,7 @@ def versions_answer(versions: Sequence[Version]) -> VersionsAnswer:
 
 
 class AskerAnswer(Answer):
-    """Who asks, and what they have asked of the service before."""
+    """The requester, and what they have requested of the service before."""
 
     person: str
     """Who it is."""
@@ -142,7 +142,7 @@ class CostAnswer(Answer):
     epsilon: str
     """The privacy loss of the release."""
     charge: str
-    """What is set aside for it, in the account's unit."""
+    """What is reserved for it, in the account's unit."""
     unit: str
     """What the account counts in."""
     remaining: str
@@ -152,7 +152,7 @@ class CostAnswer(Answer):
 
 
 class ExpectedAnswer(Answer):
-    """What the answer would be worth, from public facts."""
+    """The expected quality of the answer, from public facts."""
 
     error: dict[str, Any] | None
     """The expected absolute error of each number, in the shape of the value."""
@@ -176,9 +176,9 @@ class EarlierAnswer(Answer):
     epsilon: str
     """Its price."""
     status: str
-    """How it stands."""
+    """Its status."""
     requested_by: str
-    """Who asked for it."""
+    """The requester."""
     created_at: str
     """When (UTC)."""
     touches: list[bool]
@@ -299,7 +299,7 @@ class SheetAnswer(JudgedAnswer):
     dataset_name: str
     """And its name."""
     status: str
-    """How the release stands."""
+    """The status of the release."""
     etag: str
     """What a decision carries as `If-Match`."""
     turn: int
@@ -319,7 +319,7 @@ class SheetAnswer(JudgedAnswer):
     cost: CostAnswer
     """What it would take."""
     expected: ExpectedAnswer
-    """What it would be worth."""
+    """Its expected quality."""
 
 
 def sheet_response(sheet: Sheet, *, known: Callable[[str], bool]) -> Response:
@@ -479,7 +479,7 @@ class NoticeAnswer(Answer):
     dataset: str
     """The id of its data set."""
     requested_by: str
-    """Who asked for it."""
+    """The requester."""
     who: str
     """Who did it."""
     what: str
@@ -500,7 +500,7 @@ class ReadAnswer(Answer):
 
 
 class ViewAnswer(Answer):
-    """Somebody has seen a result that is not public."""
+    """A view of a result that is not public."""
 
     release: str
     """Whose result it is."""

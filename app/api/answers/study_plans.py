@@ -61,7 +61,7 @@ class PlannedAnswer(Answer):
     release: str | None
     """Its release, once it is charged; null before."""
     status: str | None
-    """How the release stands; null before it is charged."""
+    """The status of the release; null before it is charged."""
 
 
 class SavedPlanAnswer(Answer):

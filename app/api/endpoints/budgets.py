@@ -77,7 +77,7 @@ async def grant_budget(
 async def cap_person(
     caller: Curator, dataset: Id, body: Annotated[CapRequest, json_body(CapRequest)], state: State
 ) -> CapAnswer:
-    """Cap what one person may use of a data set's budget, or lift the cap (curators)."""
+    """Cap what one person may use of a data set's budget, or remove the limit (curators)."""
     record = await state.services.budgets.set_cap(
         dataset, body.person, body.epsilon, body.reason, caller=caller
     )

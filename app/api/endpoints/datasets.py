@@ -148,7 +148,7 @@ _NEXT = {
 async def create_dataset(
     request: Request, response: Response, caller: Curator, state: State, check: Check = False
 ) -> UploadedDatasetAnswer | Response:
-    """Upload a data set under a public spec, or register one where it lies (curators).
+    """Upload a data set under a public spec, or register one where it is stored (curators).
 
     With `check` the answer only says how the file would be read.
     """

@@ -59,7 +59,7 @@ from app.api.dependencies import (
 router = router_of("/v1", "ledger")
 
 _FULL = (
-    "Walk everything from the beginning, also what an earlier verification has found sound: an "
+    "Verify everything from the beginning, also what an earlier verification has found correct: an "
     "edit of old entries and results may be found by this alone."
 )
 
@@ -84,9 +84,11 @@ async def verify_ledger(
     state: State,
     full: Annotated[bool, Query(description=_FULL, examples=[True])] = False,
 ) -> VerificationAnswer:
-    """Walk every chain and sum; `head` is the SHA-256 over the sorted account heads (curators).
+    """Verify all hash chains and totals (curators).
 
-    A ledger of more than 1,000 entries is walked from where this server last found it sound.
+    `head` is the SHA-256 over the sorted account heads.
+
+    A ledger of more than 1,000 entries is verified from where this server last found it correct.
     """
     del caller
     return verification_answer(await state.services.audit.verify(full=full))
@@ -146,7 +148,7 @@ def get_checkpoint(
 ) -> Response:
     """Show the newest signed checkpoint of the public log, or that of a size (anyone).
 
-    The log of a long ledger has none until all of it has come in, after an upgrade.
+    After an upgrade, the log of a long ledger has none until all entries are in it.
     """
     return checkpoint_answer(state.services.log.checkpoint(size))
 

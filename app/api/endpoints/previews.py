@@ -254,7 +254,7 @@ def list_study_plans(
     ] = None,
     status: Annotated[
         PlanStatus | None,
-        Query(description="Only plans that stand so.", examples=["awaiting_review"]),
+        Query(description="Only plans with this status.", examples=["awaiting_review"]),
     ] = None,
 ) -> Page[SavedPlanAnswer]:
     """List your study plans, newest first; reviewers and curators see everyone's requests."""

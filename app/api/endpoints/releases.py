@@ -57,8 +57,8 @@ router = router_of("/v1", "releases")
 direct = router_of("/v1", "releases", direct=True)
 
 _ACCEPTED = (
-    "A job: charged, and drawn in the background. Or it waits for a review: its budget is set "
-    "aside, and it is a job once a curator has approved it. Ask at `Location` again after "
+    "A job: charged, and drawn in the background. Or it waits for a review: its budget is "
+    "reserved, and it is a job once a curator has approved it. Ask at `Location` again after "
     "`Retry-After` seconds, or send the same request again."
 )
 _STATUS = (
@@ -198,7 +198,7 @@ async def derive_from_release(
     body: Annotated[DerivationRequest, json_body(DerivationRequest)],
     state: State,
 ) -> DerivationAnswer:
-    """Compute a statistic from a release that is out (its owner and curators).
+    """Compute a statistic from a released result (its owner and curators).
 
     Free, and without the data: from `moments`, any linear regression of their columns, and all that
     first and second moments determine; from most statistics, the same of fewer columns. With
@@ -356,8 +356,8 @@ async def get_release_script(
 ) -> Response:
     """Show a release as a program (its owner and curators): it reads the answer, for free.
 
-    It holds no key: where the service is and who asks, the environment says. Asking the question
-    again is in it too, and switched off.
+    It holds no key: the environment has the service's address and the key. It can also repeat the
+    query; that part is switched off.
     """
     service = base_of(request, state.settings.public_url)
     script = await state.services.scripts.of_release(

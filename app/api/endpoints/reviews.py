@@ -79,8 +79,8 @@ _APPROVED = (
         answers={
             200: {
                 "model": ReleaseAnswer,
-                "description": "Rejected: its budget is given back. Or changes are wanted, or "
-                "another vote is: then it goes on waiting.",
+                "description": "Rejected: its budget is given back. Or changes are requested, "
+                "or another vote is needed: then it keeps waiting.",
                 "headers": carrying("ETag"),
             },
             202: {
@@ -153,7 +153,7 @@ async def get_review_sheet(
 
     With two reviewers, the other's vote and comments are shown once both votes are in. The `ETag`
     changes with anything on the sheet. A decision takes it as `If-Match`, which compares the state
-    of the release alone: a comment by someone else does not hinder a decision.
+    of the release alone: a comment by someone else does not prevent a decision.
     """
     sheet = await state.services.sheets.sheet(release, caller=caller)
     condition = request.headers.get("if-none-match")
@@ -188,7 +188,7 @@ async def revise_release(
 ) -> Response:
     """Put another request in the place of your own, whose reviewers want changes.
 
-    What is set aside follows the new price at once. The version before is kept.
+    The reserved budget changes to the new price at once. The version before is kept.
     """
     services = state.services
     async with state.clock.answer():
@@ -253,7 +253,7 @@ def list_inbox(
 ) -> Page[NoticeAnswer]:
     """List what has happened to your releases under review, newest first; a curator sees all.
 
-    What somebody has done themselves is read already.
+    Notices of your own acts are marked as read.
     """
     notices = state.services.inbox.list(caller=caller, span=cut.span(), unread=unread)
     return page_of([(each.number, notice_answer(each)) for each in notices], cut)

@@ -35,9 +35,7 @@ NOTICE = (
     "The same question under a new Idempotency-Key is a new draw and a new charge; "
     "under the same key it is the same answer, free."
 )
-STUDY_NOTICE = (
-    "Nothing is charged or set aside by a plan. Each question is paid for when it is asked."
-)
+STUDY_NOTICE = "A plan charges and reserves nothing. Each question is paid for when it is asked."
 MOST_PLANNED = 20
 """Questions of a study plan: each may be calculated for a while."""
 _EXACT_DIGITS = 60  # of sums of amounts: none is rounded

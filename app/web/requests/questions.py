@@ -41,7 +41,7 @@ _MAX_NUMBER = 1e300  # sums and differences of such numbers are still floats
 
 
 class SpreadSpec(RequestBody):
-    """Where the values of a number column lie: normally distributed, clamped to the bounds."""
+    """Where the values of a number column are: normally distributed, clamped to the bounds."""
 
     mean: float = Field(ge=-_MAX_NUMBER, le=_MAX_NUMBER, examples=[980])
     """Their mean, in the column's units. Of a boolean column: which share is true."""
@@ -194,7 +194,7 @@ class ReleaseRequest(RequestBody):
 
 
 class DerivationRequest(RequestBody):
-    """What to compute from a release that is out."""
+    """What to compute from a released result."""
 
     statistic: AnyStatistic
     together_with: list[Name] = Field(default=[], max_length=MOST_RELEASES, examples=[[]])

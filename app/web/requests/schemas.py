@@ -294,12 +294,13 @@ class DatasetSpec(RequestBody):
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     name: Name = Field(examples=["engel"])
-    """What people call it; no two data sets have one name."""
+    """Its name; no two data sets have the same name."""
     description: Text = Field(default="", examples=["235 Belgian households, 1857."])
     """Where the data come from and what a row is."""
     adjacency: Adjacency = Field(examples=["replace_one"])
     """Which data sets count as neighbours: one row differs (`replace_one`, the row count is
-    public), or one has a row more (`add_remove`, the row count is private)."""
+    public), or the rows of one person are added or removed (`add_remove`, the row count is
+    private)."""
     max_rows: int | None = Field(default=None, ge=1, le=10**12, examples=[100_000])
     """Public bound on the row count, required under add_remove."""
     columns: dict[Name, ColumnSpec] = Field(min_length=1, examples=[EXAMPLE["columns"]])
@@ -307,15 +308,15 @@ class DatasetSpec(RequestBody):
     na: Markers = Field(default=(), examples=[["NA", ".", "-99"]])
     """Texts that stand for a missing cell, in every column that has no `na` of its own."""
     delimiter: Delimiter = Field(default=",", examples=[";"])
-    """What stands between the cells of a CSV file."""
+    """The delimiter of a CSV file."""
     encoding: Encoding = Field(default="utf-8", examples=["windows-1252"])
     """How the text of a CSV file is encoded."""
     skip_rows: SkippedRows = Field(default=0, examples=[3])
     """How many lines above the header of a CSV file are titles, which are not read."""
     decimal: Decimal = Field(default=".", examples=[","])
-    """The sign before a number's decimals."""
+    """The decimal mark of numbers."""
     thousands: Thousands | None = Field(default=None, examples=["."])
-    """The sign between groups of three digits, if there is one. A space stands for every kind of
+    """The thousands separator, if there is one. A space stands for every kind of
     space, and an apostrophe for both."""
     derive: dict[Name, Annotated[str, Field(max_length=LONGEST)] | DeriveSpec] = Field(
         default={}, examples=[{"log_income": "log(income + 1)"}]
@@ -332,7 +333,7 @@ class DatasetSpec(RequestBody):
     """Share an earlier data set's account, whose people these are too; `budget` then opens nothing.
     The adjacency must be that of the account's other data sets."""
     overlap: OverlapSpec | None = Field(default=None, examples=[{"reason": "other people"}])
-    """An admin's word that rows which look like earlier data are other people's."""
+    """An admin's statement that rows which look like earlier data are about other people."""
     same_people: SamePeople | None = Field(default=None, examples=["no"])
     """Whether people in this file may be in an earlier data set of this service: `no`, as far as
     you know; `yes`, some or all of them; or `unknown`. With `yes` they get no second budget:
@@ -464,7 +465,7 @@ class CapRequest(RequestBody):
     person: Person = Field(examples=["an analyst"])
     """The `person` of a key."""
     epsilon: CapEpsilon | None = Field(examples=["0.5"])
-    """0 bars the person; null lifts the cap."""
+    """0 = no access; null removes the limit."""
     reason: Reason = Field(examples=["the first study only"])
     """Kept in the ledger."""
 
@@ -534,7 +535,7 @@ class KeyRequest(RequestBody):
     role: Role = Field(examples=["analyst"])
     """What the key may do. Each role may also do what a lesser one may."""
     expires: Ahead | None = Field(default=None, examples=["2030-01-01T00:00:00Z"])
-    """When the key ends by itself; null for never."""
+    """When the key expires; null for never."""
     person: Person | None = Field(default=None, examples=["an analyst"])
     """The `person` of an earlier key, to whom this one is given."""
 
@@ -545,7 +546,7 @@ class CommentRequest(RequestBody):
     text: Reason = Field(examples=["Is the second table needed?"])
     """What to say."""
     private: bool = Field(default=False, examples=[True])
-    """Whether it stays among reviewers. Otherwise who asked reads it too."""
+    """Whether only reviewers see it. Otherwise the requester sees it too."""
 
 
 class ReadRequest(RequestBody):
@@ -569,7 +570,7 @@ class PolicyEdit(RequestBody):
 
 
 class DatasetEdit(RequestBody):
-    """What is to be said of a data set from now on; what is left out stays as it is."""
+    """What to change about a data set; what is left out stays as it is."""
 
     reason: Reason = Field(examples=["the board's decision of May"])
     """Kept in the ledger."""

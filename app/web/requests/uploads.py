@@ -35,7 +35,7 @@ SOURCE = "file:///srv/people/2024/*.parquet"
 
 
 class SourcedDatasetSpec(DatasetSpec):
-    """The public description of a data set, and where its rows lie."""
+    """The public description of a data set, and where its rows are stored."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{**EXAMPLE, "source": SOURCE}]})
 
@@ -302,13 +302,13 @@ class VersionSpec(RequestBody):
     """Public bound on how many rows are added, required where the data set has a bound. The new
     version's bound is their sum."""
     delimiter: Delimiter = Field(default=",", examples=[";"])
-    """What stands between the cells of a CSV file."""
+    """The delimiter of a CSV file."""
     encoding: Encoding = Field(default="utf-8", examples=["windows-1252"])
     """How the text of a CSV file is encoded."""
     skip_rows: SkippedRows = Field(default=0, examples=[3])
     """How many lines above the header of a CSV file are titles, which are not read."""
     overlap: OverlapSpec | None = Field(default=None, examples=[{"reason": "other people"}])
-    """An admin's word that rows which look like earlier data are other people's."""
+    """An admin's statement that rows which look like earlier data are about other people."""
 
     def declared(self) -> NewRows:
         """Return the declaration, as the services know it."""
@@ -323,7 +323,7 @@ class VersionSpec(RequestBody):
 
 
 class SourcedVersionSpec(VersionSpec):
-    """The public description of rows that are added, and where they lie."""
+    """The public description of rows that are added, and where they are stored."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{**_EXAMPLE, "source": SOURCE}]})
 

@@ -272,16 +272,16 @@ class _Number(_Column):
     unit_of_measure: str | None = Field(default=None, examples=["euros"])
     """What is counted, for people: at most 200 characters."""
     decimal: Decimal = Field(default=".", examples=[","])
-    """The sign before decimals, instead of the data set's own `decimal`."""
+    """The decimal mark, instead of the data set's own `decimal`."""
     thousands: Thousands | None = Field(default=None, examples=["."])
-    """The sign between groups of three digits, instead of the data set's own `thousands`."""
+    """The thousands separator, instead of the data set's own `thousands`."""
     bare_number: bool = Field(default=True, examples=[False])
     """Whether a cell is the number alone. If not, letters, currency and percent signs before and
     after it do not count, as in `€ 1720` and `38.5 %`; a percentage stays one."""
 
 
 class TypicalSpec(RequestBody):
-    """Where values usually lie, from public knowledge: normally distributed within the bounds."""
+    """Where values usually are, from public knowledge: normally distributed within the bounds."""
 
     mean: float = Field(examples=[980])
     """Their mean, in the column's units."""
@@ -293,7 +293,7 @@ class _Plain(_Number):
     """What a column of plain numbers may say besides."""
 
     typical: TypicalSpec | None = Field(default=None, examples=[{"mean": 980, "std": 520}])
-    """Where values usually lie, from public knowledge and never from the rows. It shapes synthetic
+    """Where values usually are, from public knowledge and never from the rows. It shapes synthetic
     rows, of previews and dry runs, and is the scale of quantiles where bounds are wide."""
 
 

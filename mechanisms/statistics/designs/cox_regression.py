@@ -197,7 +197,7 @@ class CoxRegression(OfFeatures):
         metadata=meaning(
             "In place of `time`, `event` and `features`: Surv(time, event) ~ features as R writes "
             "it, with `+ - : * ^`, `I()`, `log()`, `C(column, ref=value)` and `offset()` in place "
-            "of `offset`. It is kept, and answered, as those.",
+            "of `offset`. It is stored and answered as those fields.",
             example="Surv(days, died) ~ age + C(arm)",
         ),
     )

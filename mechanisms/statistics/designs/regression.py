@@ -180,7 +180,7 @@ def features_field(limits: str) -> Json:
 def base_measure_field() -> Json:
     """Return the catalog's text on the base measure."""
     return meaning(
-        "Of `kng` alone: the measure that its density stands against. `auto` gives long "
+        "Of `kng` alone: the measure that its density refers to. `auto` gives long "
         "coefficients less weight, (1 + their l1 norm)^-p, with p by their number; "
         "`flat` gives all within the bound the same, as the paper does, and errs more "
         "where rows are few.",
@@ -210,8 +210,8 @@ def formula_field(*, offset: bool = False) -> Json:
     return meaning(
         "In place of `target`, `features` and `intercept`: target ~ features as R writes it, with "
         "`+ - : * ^`, `- 1` for no intercept, `I()`, `log()` and `C(column, ref=value)`"
-        f"{'' if not offset else ', and `offset()` in place of `offset`'}. It is kept, and "
-        "answered, as those.",
+        f"{'' if not offset else ', and `offset()` in place of `offset`'}. It is stored "
+        "and answered as those fields.",
         example="foodexp ~ log(income + 1)",
     )
 
