@@ -79,6 +79,7 @@ def create_app(settings: Settings, constants: Constants = CONSTANTS) -> FastAPI:
                     async with _at_work(services):
                         yield {"app": state}
                 finally:
+                    await services.calculations.close()
                     await services.releases.close(timeout_s=stop.left_s(settings.drain_timeout_s))
                     await services.datasets.close()
                     await services.views.try_writing()

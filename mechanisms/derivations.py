@@ -69,6 +69,7 @@ from mechanisms.statistics.tables import MarginStatistic
 __all__ = ["Released", "derivable", "derive", "deriving_ms", "parts_of"]
 
 _READING_MS, _SIMULATING_MS = 1.0, 15.0  # of numbers that are read off, and of a group's bootstrap
+_MS_PER_CELL = 0.01
 
 
 def derive(statistic: Statistic, released: Released, schema: Schema) -> Outcome:
@@ -127,6 +128,8 @@ def deriving_ms(source: Statistic, schema: Schema) -> float:
     """Return about how many milliseconds of one core it takes to derive from a release of this."""
     if isinstance(source, Stack):
         return sum(deriving_ms(part.statistic, schema) for part in source.parts)
+    if isinstance(source, MarginStatistic):
+        return _READING_MS + _MS_PER_CELL * source.answer_numbers(schema)
     if not isinstance(source, MomentSource):
         return _READING_MS
     groups = max(about_groups(cast(Question, source).by, schema), 1)

@@ -135,6 +135,14 @@ class Progress(Line):
         )
 
 
+class Calculating(Line):
+    """How far a free calculation is, and a context in which it is shown."""
+
+    def __call__(self, share: float) -> None:
+        """Say which share is done."""
+        self.say(f"calculating: {share:.0%}, {self.passed_s:.0f} s")
+
+
 class Reading(Line):
     """How far a file on this machine has been read: rows, and bytes where they are known."""
 

@@ -38,7 +38,7 @@ from app.client.models import (
     StudyPlan,
     SyntheticRows,
 )
-from app.client.questions import OnWait, Progress, several
+from app.client.questions import Calculating, OnWait, Progress, several
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -281,8 +281,13 @@ def deriving(
     if together_with:
         names = [each.id if isinstance(each, Release) else each for each in together_with]
         body["together_with"] = names
-    response = yield from line.repeatable("POST", f"{path}/derivations", json=body)
-    return Derivation.model_validate_json(response.content)
+    with Calculating() as calculating:
+        while True:
+            response = yield from line.repeatable("POST", f"{path}/derivations", json=body)
+            if response.status_code != _ACCEPTED:
+                return Derivation.model_validate_json(response.content)
+            calculating(response.json()["progress"])
+            yield Pause(float(response.headers.get("Retry-After", _LOOK_AGAIN_S)))
 
 
 def synthesizing(line: Line, path: str, body: Mapping[str, object]) -> Steps[SyntheticRows]:

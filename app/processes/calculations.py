@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,6 +25,7 @@ from typing import TypeVar, cast
 from app.domain.problems import Problem, ProcessLostError, StoppedError, invalid_request
 from app.logs import describe
 from app.processes.channel import (
+    SHARE_PARTS,
     Message,
     StarvedError,
     pickled,
@@ -34,8 +36,9 @@ from app.processes.channel import (
     unpickled,
 )
 from app.processes.program import HOSTS, Crew, prepare
-from app.services.plans.lanes import OutOfTimeError, at_most
+from app.services.plans.lanes import OutOfTimeError, Told, at_most
 from app.uploads.storing import Stop
+from mechanisms.tables.workload import telling
 
 T = TypeVar("T")
 
@@ -82,6 +85,7 @@ class CalculatingProcesses:
         stop: Stop,
         seconds: float,
         urgent: bool,
+        told: Told | None = None,
     ) -> T:
         """Return what a function of a module comes to.
 
@@ -95,6 +99,8 @@ class CalculatingProcesses:
             How much processor time it may take.
         urgent
             Whether it goes before what is made in spare time.
+        told
+            Is called with the share that is done, from 0 to 1, if the function says it.
 
         Raises
         ------
@@ -106,7 +112,7 @@ class CalculatingProcesses:
             It was ended.
         """
         order = pickled((seconds, function, arguments))
-        attempt = partial(self._asked, order, stop, urgent)
+        attempt = partial(self._asked, order, stop, urgent, told)
         made = partial(attempt, False) if urgent else partial(self._crew.in_spare_time, attempt)
         try:
             message, body = made()
@@ -122,7 +128,9 @@ class CalculatingProcesses:
             raise ProcessLostError("a calculation failed")
         return cast("T", unpickled(body))
 
-    def _asked(self, order: bytes, stop: Stop, urgent: bool, spare: bool) -> tuple[Message, bytes]:
+    def _asked(
+        self, order: bytes, stop: Stop, urgent: bool, told: Told | None, spare: bool
+    ) -> tuple[Message, bytes]:
         stop.check()
         # One that is not in spare time for want of it is no one's next: there may be some again.
         kept = self._kept[urgent] if spare or urgent else []
@@ -132,6 +140,10 @@ class CalculatingProcesses:
                 with suppress(OSError):  # its end is reported, or noticed next
                     channel.send_bytes(order)
                 message, body = receive(channel, most=None)
+                while message is Message.SHARE:
+                    if told is not None:
+                        told(body[0] / SHARE_PARTS)
+                    message, body = receive(channel, most=None)
         except (StarvedError, StoppedError):
             self._crew.end(channel)
             raise
@@ -175,7 +187,29 @@ def work(channel: int) -> None:
     with Connection(channel) as asked, suppress(EOFError, BrokenPipeError):
         prepare(log_level=asked.recv_bytes().decode())
         while True:
-            send(asked, *_answer(asked.recv_bytes()))
+            with telling(_Share(asked).told):
+                answer = _answer(asked.recv_bytes())
+            send(asked, *answer)
+
+
+_EVERY_S = 0.5
+
+
+class _Share:
+    """Sends on which share of a calculation is done, now and then, and never a smaller one."""
+
+    def __init__(self, channel: Connection) -> None:
+        self._channel = channel
+        self._due = time.monotonic() + _EVERY_S
+        self._largest = 0
+
+    def told(self, share: float) -> None:
+        """Be told which share is done."""
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + _EVERY_S
+        self._largest = max(self._largest, min(int(SHARE_PARTS * share), SHARE_PARTS))
+        send(self._channel, Message.SHARE, bytes([self._largest]))
 
 
 def _answer(order: bytes) -> tuple[Message, bytes]:

@@ -30,6 +30,7 @@ _MAX_MESSAGE_BYTES = 1 << 24  # a sender that is not in order must not fill the 
 _MOST_PIECES = 1 << 10  # that the system takes at once
 READ_BYTES = 8
 """Of which a number of bytes is a message."""
+SHARE_PARTS = 255
 _SENDING = threading.Lock()
 
 
@@ -50,6 +51,8 @@ class Message(IntEnum):
     """There is no spare time; the last message, which :func:`receive` raises."""
     READ = 6
     """How many bytes a reader has read by the end of the next block."""
+    SHARE = 7
+    """Which share of a calculation is done; :data:`SHARE_PARTS` are all of it."""
 
 
 class StarvedError(ProcessLostError):

@@ -43,7 +43,7 @@ from app.services.publishing.publications import PublicationService
 from app.services.publishing.published import PublicDocuments
 from app.services.releases.cells import CellService
 from app.services.releases.charged_draws import ChargedDraws
-from app.services.releases.derivations import DerivationService
+from app.services.releases.derivations import LONGEST_S, Calculations, DerivationService
 from app.services.releases.draws import DrawService, SmallDrawProcess
 from app.services.releases.jobs import JobDrawing, JobRunner, Lease, PauseService
 from app.services.releases.public_moments import LedgerClock, PublicMoments
@@ -71,7 +71,7 @@ from app.store import Store, StoreError, new_id
 from app.uploads.storing import Intake, TakeIn
 from app.uploads.trouble import Limits
 from app.vault.lineage import LineageFiles
-from app.vault.stored import WaitingFiles
+from app.vault.stored import CalculatedFiles, WaitingFiles
 from app.vault.vault import Vault
 from mechanisms.catalog import offers
 from mechanisms.privacy import Epsilon
@@ -128,6 +128,8 @@ class Services:
     comments: CommentService
     datasets: DatasetService
     deleting: DeletingService
+    calculations: Calculations
+    """Of released numbers, that outlast their requests."""
     derivations: DerivationService
     drafts: DraftService
     editing: EditingService
@@ -209,6 +211,10 @@ def build_services(
         most_bytes=most_bytes,
     )
     previews = PreviewService(datasets, plans)
+    calculations = Calculations(
+        ProcessLane(processes.calculator, most=constants.max_waiting_plans, seconds=LONGEST_S),
+        CalculatedFiles(settings.data_dir),
+    )
     sheets = SheetService(store, datasets, releases, plans)
     study_plans = StudyPlanService(
         store=store,
@@ -230,7 +236,8 @@ def build_services(
         datasets=datasets,
         deleting=DeletingService(store, datasets, data.erasing),
         cells=CellService(releases, plans),
-        derivations=DerivationService(releases, datasets, plans),
+        calculations=calculations,
+        derivations=DerivationService(releases, datasets, plans, calculations),
         drafts=DraftService(processes.draft, sources, most=_DRAFTS),
         editing=EditingService(store, datasets),
         extending=ExtendingService(store, datasets),

@@ -19,6 +19,13 @@ Notes of uploads that are stored and wait for their sender's word, one file each
 
 A note is taken once: of two processes that remove its file one succeeds. What it says is private,
 as the rows are that it is about, so it is a file next to them and no row of the database.
+
+What long calculations of released numbers came to, one file each, for an hour.
+
+::
+
+    calculated/<key>          what it came to
+    calculated/<key>.share    which share is done, written again and again as long as it goes on
 """
 
 from __future__ import annotations
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
 import secrets
 import shutil
 import tempfile
+import time
 from contextlib import suppress
 
 # Directories of uploads in progress
@@ -105,12 +113,7 @@ class WaitingFiles:
 
     def put(self, note: WaitingNote, content: bytes) -> None:
         """Write a note, whole or not at all."""
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=self._directory, prefix=".", delete=False) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(file.name).rename(self._file(note))
+        _write_whole(self._file(note), content, flushed=True)
         flush(self._directory)
 
     def all(self) -> Sequence[WaitingNote]:
@@ -143,6 +146,75 @@ class WaitingFiles:
 
     def _file(self, note: WaitingNote) -> Path:
         return self._directory / f"{note.dataset}.{note.expires_ms}.{note.owner}"
+
+
+def _write_whole(path: Path, content: bytes, *, flushed: bool = False) -> None:
+    """Write a file, whole or not at all, in a directory that is made if there is none."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+        file.write(content)
+        if flushed:
+            file.flush()
+            os.fsync(file.fileno())
+    Path(file.name).rename(path)
+
+
+# What long calculations of released numbers came to, one file each, for an hour
+
+KEPT_S = 3600.0
+MOST_KEPT = 32
+"""Some hundred megabytes, if all are of a million cells."""
+_GONE_S = 10.0
+"""Who has not said for so long how far a calculation is makes it no more."""
+
+
+class CalculatedFiles:
+    """The outcomes below one data directory; ``calculated`` is made in it."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._directory = data_dir / "calculated"
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep what a calculation came to, and remove the oldest outcomes that are too many."""
+        _write_whole(self._directory / key, content)
+        self._clear()
+
+    def read(self, key: str) -> bytes | None:
+        """Return what a calculation came to, None if that is not known."""
+        try:
+            return (self._directory / key).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def say(self, key: str, share: float) -> None:
+        """Say which share of a calculation is done; again and again, as long as it goes on."""
+        _write_whole(self._share(key), f"{share:.3f}".encode())
+
+    def forget(self, key: str) -> None:
+        """Say that a calculation goes on no more."""
+        self._share(key).unlink(missing_ok=True)
+
+    def share(self, key: str) -> float | None:
+        """Return which share is done of a calculation, None if no process makes it."""
+        try:
+            said = self._share(key).stat().st_mtime
+            share = float(self._share(key).read_bytes())
+        except FileNotFoundError:
+            return None
+        return share if time.time() - said < _GONE_S else None
+
+    def _share(self, key: str) -> Path:
+        return self._directory / f"{key}.share"
+
+    def _clear(self) -> None:
+        found = []
+        for file in self._directory.iterdir():
+            with suppress(FileNotFoundError):  # another process has removed it
+                found.append((file.stat().st_mtime, file))
+        found.sort(reverse=True)
+        for place, (since, file) in enumerate(found):
+            if place >= MOST_KEPT or time.time() - since > KEPT_S:
+                file.unlink(missing_ok=True)
 
 
 # Published files as they are read: every byte is checked against its hash first

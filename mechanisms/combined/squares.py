@@ -62,6 +62,7 @@ from mechanisms.statistics.questions import Question, check_asked, plain, viewed
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.stack import Stack
 from mechanisms.statistics.tables import MarginStatistic
+from mechanisms.tables.workload import stage, tell
 
 Reading = Mapping[int, Fraction]
 """A linear function: the atoms' places, and their factors."""
@@ -74,6 +75,9 @@ Starts = tuple[float, ...]
 MOST_ATOMS = 1_000
 # Counts become multiples of 1 / _STEP: below 2**32 floats add those without rounding.
 _STEP = 2**20
+_MS_PER_CELL = 0.05
+_READING = 0.2
+"""About which share of the time it takes to read the tables of releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +286,12 @@ def combine(statistic: Statistic, releases: Sequence[Released], schema: Schema) 
     asked = [_usable(release, wanted, schema) for release in releases]
     parts = [part for found in asked for part in found]
     if _are_tables(wanted, parts):
-        return covered(wanted.statistic, [_tables(*part) for part in parts], wanted.facts)
+        tables = []
+        for place, part in enumerate(parts):
+            tell(_READING * place / len(parts))
+            tables.append(_tables(*part))
+        with stage(_READING, 1.0):
+            return covered(wanted.statistic, tables, wanted.facts)
     atoms = Atoms.of([part.statistic for _, part in parts], wanted.facts)
     sources = [_source(released, part, atoms) for released, part in parts]
     if sum(len(source.values) for source in sources) > MOST_NUMBERS:
@@ -292,7 +301,10 @@ def combine(statistic: Statistic, releases: Sequence[Released], schema: Schema) 
 
 def combining_ms(sources: Sequence[Statistic], schema: Schema) -> float:
     """Return about how many milliseconds of one core it takes to combine releases of these."""
-    numbers = min(sum(_numbers(source, schema) for source in sources), MOST_NUMBERS)
+    numbers = sum(_numbers(source, schema) for source in sources)
+    if any(isinstance(each, MarginStatistic) for each in sources):
+        return _MS_PER_CELL * numbers
+    numbers = min(numbers, MOST_NUMBERS)
     return 10 + numbers + (numbers / 60) ** 3
 
 

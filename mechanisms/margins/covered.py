@@ -31,7 +31,7 @@ Slavkovic 2021, Proposition 2.11).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
 from math import ceil, floor, prod
@@ -52,7 +52,14 @@ from mechanisms.statistics.tables import Alike, MarginStatistic
 from mechanisms.statistics.weights import private_rows
 from mechanisms.tables.records import MOST_RECORDS, fit_records
 from mechanisms.tables.residuals import Residual, centred, exact, reconstruct, summed
-from mechanisms.tables.workload import ColumnSet, Counts, Workload, WorkloadError
+from mechanisms.tables.workload import (
+    ColumnSet,
+    Counts,
+    Workload,
+    WorkloadError,
+    stage,
+    tell,
+)
 
 STEPS = 1 << 20
 """Of a count: floats are read to this part of one."""
@@ -73,17 +80,23 @@ class Source:
         Returns s_A of a set of columns that a table has.
     whole
         Whether counts are whole and agree with one another.
+    holders
+        A table that has some columns, once it is found.
     """
 
     axes: Mapping[str, Axis]
     tables: Mapping[tuple[str, ...], Counts]
     spread: Callable[[tuple[str, ...]], float]
     whole: bool
+    holders: dict[frozenset[str], tuple[str, ...] | None] = field(default_factory=dict)
 
     def holder(self, names: Sequence[str]) -> tuple[str, ...] | None:
         """Return a table that has these columns."""
-        wanted = set(names)
-        return next((each for each in self.tables if wanted <= set(each)), None)
+        wanted = frozenset(names)
+        if wanted not in self.holders:
+            fitting = (each for each in self.tables if wanted <= set(each))
+            self.holders[wanted] = next(fitting, None)
+        return self.holders[wanted]
 
     def residual(self, names: tuple[str, ...]) -> Counts:
         """Return ``N_A P_A T_A`` in steps."""
@@ -149,7 +162,10 @@ def of_cells(
 
 
 def _steps(counts: Sequence[float], shape: tuple[int, ...]) -> Counts:
-    whole = [round(Fraction(each) * STEPS) for each in counts]
+    # whole counts are most there are
+    whole = [
+        each * STEPS if isinstance(each, int) else round(Fraction(each) * STEPS) for each in counts
+    ]
     return exact(np.array(whole, dtype=object).reshape(shape))
 
 
@@ -220,9 +236,11 @@ def _tables(
             "whole counts do not determine unbiased estimates", field_name="raw"
         )
     axes, workload = statistic.axes(schema), statistic.workload(schema)
-    found = {
-        margin: made.cells([axes[i] for i in margin], conditions) for margin in workload.margins
-    }
+    found = {}
+    with stage(0.0, 0.4):
+        for place, margin in enumerate(workload.margins):
+            tell(place / len(workload.margins))
+            found[margin] = made.cells([axes[i] for i in margin], conditions)
     total = made.cells([], conditions)
     complete = made.whole and not statistic.known
     if statistic.hierarchy is not None and not (statistic.raw or complete):
@@ -232,7 +250,8 @@ def _tables(
             field_name="hierarchy",
         )
     if not (statistic.raw or made.whole):
-        found, total = made.made_whole(axes, workload, conditions, found, total)
+        with stage(0.4, 0.9):
+            found, total = made.made_whole(axes, workload, conditions, found, total)
 
     def alike(stds: Sequence[float], factor: float = 1.0) -> Any:
         return Alike(factor * stds[0]) if len({*stds}) == 1 else [factor * std for std in stds]

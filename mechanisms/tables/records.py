@@ -67,7 +67,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor, fsum, isqrt, prod
+from math import floor, fsum, isqrt, log, prod
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ from scipy.sparse import csr_array
 
 from mechanisms.exact.floats import Floats, Integers
 from mechanisms.tables.residuals import Residual, centred, diagonal, exact, reconstruct
-from mechanisms.tables.workload import ColumnSet, Counts, Workload, count_margins
+from mechanisms.tables.workload import ColumnSet, Counts, Workload, count_margins, tell
 
 SCALE = 16
 """Steps of a target's cell per person."""
@@ -535,10 +535,12 @@ class _Fit:
         groups = [np.arange(part, len(self.masses), parts) for part in range(parts)]
         each = sum(axis.looks for axis in self.axes.values())
         before, looked = self.distance(), 0
-        for _ in range(MOST_ROUNDS):
+        first = before
+        for done in range(MOST_ROUNDS):
             if before <= close or not len(self.masses):
                 return
-            for rows in groups:
+            for place, rows in enumerate(groups):
+                tell(_far(done + place / len(groups), first, before, close))
                 for i in self.axes:
                     self._move(i, rows)
                 looked += each * len(rows)
@@ -597,6 +599,17 @@ class _Fit:
             if upto == len(masses) or upto >= 4 * max(count, 1):
                 return count, found
             done, upto = upto, min(2 * upto, len(masses))
+
+
+def _far(rounds: float, first: int, now: int, close: Fraction) -> float:
+    """Return about which share of a fit is done after so many rounds.
+
+    F has fallen from ``first`` to ``now``; it ends at ``close``, or after ten rounds as a rule.
+    """
+    least = max(float(close), 1.0)
+    fallen: float = log(first / max(now, 1)) / log(first / least) if first > least else 0.0
+    by_rounds: float = 1 - 0.8**rounds
+    return min(max(fallen, by_rounds), 1.0)
 
 
 def _moving(workload: Workload, wanted: Sequence[ColumnSet]) -> list[int]:

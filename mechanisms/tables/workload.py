@@ -3,11 +3,15 @@
 *Conventions.* Columns are numbered from 0, column i has n_i cells. A *column set* is an increasing
 tuple of column numbers, and its margin the array of counts of shape ``[n_i for i in set]``. The
 empty set's margin is the number of records. ``N_A`` is the product of the n_i of a set A.
+
+*Progress.* What takes long says how far it is (:func:`tell`) to whoever listens (:func:`telling`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -175,3 +179,37 @@ def _counted(
         cell = cell * size + block[column] if place else block[column]
     found = np.bincount(cell, weights=masses, minlength=prod(shape))
     return found.astype(np.int64).reshape(shape)
+
+
+# How far a long calculation of public numbers is
+
+_TOLD: ContextVar[Callable[[float], object] | None] = ContextVar("told", default=None)
+
+
+@contextmanager
+def telling(told: Callable[[float], object]) -> Iterator[None]:
+    """Call a function with the share that is done, from 0 to 1, whenever the block says it."""
+    before = _TOLD.set(told)
+    try:
+        yield
+    finally:
+        _TOLD.reset(before)
+
+
+@contextmanager
+def stage(first: float, last: float) -> Iterator[None]:
+    """Let what the block says of itself be a part of the whole: from one share to another."""
+    whole = _TOLD.get()
+    if whole is None:
+        yield
+        return
+    with telling(lambda share: whole(first + (last - first) * share)):
+        tell(0.0)
+        yield
+
+
+def tell(share: float) -> None:
+    """Say which share of the present stage is done. A draw has no one who is told."""
+    told = _TOLD.get()
+    if told is not None:
+        told(share)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
-from app.api.answers.releases import DerivationAnswer
+from app.api.answers.releases import CalculatingAnswer, DerivationAnswer
 from app.client import ReleaseDesk
+from app.services.releases import derivations
 from tests.contract.examples import of_moments, with_examples
 from tests.contract.service import (
     ADMIN_KEY,
@@ -19,9 +21,11 @@ from tests.contract.service import (
     assert_problem,
     make_key,
     send_raw,
+    settled,
     spent,
     upload,
 )
+from tests.speed import PATIENCE_S
 from tests.tiers import wide
 
 MOMENTS = {"kind": "moments", "columns": ["income", "food", "owner"]}
@@ -269,6 +273,74 @@ def test_several_releases_are_combined(
         derived = desk.derive(first, REGION, together_with=others)
     assert derived.value == body["value"]
     assert derived.together_with == body["together_with"]
+
+
+def test_what_takes_long_goes_on_and_is_asked_for_again(
+    service: Service, curator: httpx.Client, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks hears how far it is, and then gets what a short one would have got."""
+    parents = [released(curator, dataset, asked) for asked in (REGION, TABLE, REGION)]
+    at_once = combine(curator, parents, REGION)
+    monkeypatch.setattr(derivations, "AT_ONCE_MS", 0.0)
+    monkeypatch.setattr(derivations, "AGAIN_S", 0.0)
+    answer = combine(curator, parents, REGION)
+    CalculatingAnswer.model_validate_json(answer.content, strict=True, extra="forbid")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (202, "2")
+    with ReleaseDesk(service.url, ADMIN_KEY) as desk:
+        first, *others = (desk.released(each["id"]) for each in parents)
+        derived = desk.derive(first, REGION, together_with=others)
+    assert derived.value == at_once.json()["value"]
+    kept = combine(curator, parents, REGION)
+    assert (kept.status_code, kept.content) == (200, at_once.content)
+    wanted = combine(curator, parents[:2], TABLE)
+    while wanted.status_code == 202:
+        time.sleep(0.05)
+        wanted = combine(curator, parents[:2], TABLE)
+    assert wanted.json()["statistic"]["columns"] == TABLE["columns"]
+    regions = [parents[0], parents[2]]
+    refused = combine(curator, regions, TABLE)
+    while refused.status_code == 202:
+        time.sleep(0.05)
+        refused = combine(curator, regions, TABLE)
+    assert "do not determine" in assert_problem(refused, 422, "invalid-request")["detail"]
+
+
+def test_who_may_not_see_a_release_does_not_get_what_was_kept_of_it(
+    admin: httpx.Client, analyst: httpx.Client, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parents = [released(admin, dataset, asked) for asked in (REGION, TABLE)]
+    monkeypatch.setattr(derivations, "AT_ONCE_MS", 0.0)
+    while combine(admin, parents, REGION).status_code == 202:
+        pass
+    assert_problem(combine(analyst, parents, REGION), 404, "not-found")
+
+
+@pytest.mark.slow
+def test_whole_counts_of_many_tables_are_a_calculation_that_goes_on(curator: httpx.Client) -> None:
+    """Two releases of all pairs of 30 columns: 27,840 cells, and some seconds."""
+    names = [f"c{place}" for place in range(30)]
+    columns = {name: {"type": "category", "values": [*"abcdefgh"]} for name in names}
+    lines = [",".join("abcdefgh"[(row * (at + 3) + row // 7) % 8] for at in range(30))
+             for row in range(4000)]  # fmt: skip
+    rows = "\n".join([",".join(names), *lines])
+    held = str(upload(curator, rows, columns=columns, budget={"epsilon": "10"})["id"])
+    tables = {"kind": "tables", "columns": names}
+    asked = [ask(curator, held, tables, epsilon="1") for _ in range(2)]
+    parents = [settled(curator, each).json() for each in asked]
+    began, far = time.monotonic(), [0.0]
+    while (answer := combine(curator, parents, tables)).status_code == 202:
+        far.append(answer.json()["progress"])
+        assert time.monotonic() - began < PATIENCE_S
+        time.sleep(0.2)
+    assert answer.status_code == 200, answer.text
+    assert len(far) > 1, "it is not waited for"
+    assert far == sorted(far)
+    found = answer.json()
+    assert found["cost"] == "0"
+    cells = [cell["count"] for table in found["value"]["tables"] for cell in table["cells"]]
+    assert len(cells) == 435 * 64
+    assert min(cells) >= 0
+    assert all(isinstance(each, int) for each in cells)
 
 
 def test_one_alone_is_together_with_none(curator: httpx.Client, dataset: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.answers.releases import DryRunAnswer
+from app.api.answers.study_plans import DryRunAnswer
 from mechanisms.catalog import STATISTICS as REGISTRY
 from tests.contract.service import (
     COLUMNS,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import random
+import time
 from typing import Any
 
 import httpx
 import pytest
 
+from app.services.releases import derivations
 from tests.contract.service import Service, ask, settled, spent, upload
 from tests.desk.browsing import Browsing, Page, person
 
@@ -111,6 +113,28 @@ def test_several_releases_err_less_than_one(
     assert f"{low:.2f}"[:4] in derived(shown)
     assert high - low < 20
     assert "[EUR]" in derived(shown) or "income" in derived(shown)
+
+
+def test_what_takes_long_says_how_far_it_is_and_is_shown_then(
+    admin: httpx.Client, chief: Browsing, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mean = {"kind": "mean", "columns": ["income", "food"]}
+    one, other = (released(admin, dataset, mean, epsilon) for epsilon in ("1", "4"))
+    monkeypatch.setattr(derivations, "AT_ONCE_MS", 0.0)
+    monkeypatch.setattr(derivations, "AGAIN_S", 0.0)
+    form = chief.open(f"/desk/releases/{one}/derive")
+    more: dict[str, Any] = {"with": [other]}
+    shown = chief.send(form, "Derive", columns=["income"], **more)
+    (progress,) = shown.tree.xpath("//section[@id='preview']//progress")
+    assert progress.get("aria-label") == "Calculation progress"
+    assert "goes on if you leave this page" in derived(shown)
+    (again,) = shown.tree.xpath("//section[@id='preview']//p[@data-again]/a/@href")
+    while chief.open(again).tree.xpath("//p[@data-again]"):
+        time.sleep(0.05)
+    assert "mean" in derived(chief.open(again)).lower()
+    assert not chief.open(again).tree.xpath("//section[@id='preview']//progress")
+    part = chief.client.get(f"{again}&part=preview")
+    assert "data-again" not in part.text
 
 
 def test_what_the_numbers_do_not_determine_is_refused_with_what_they_do(

@@ -19,6 +19,7 @@ from app.services.publishing.publications import PublicationRecord
 from app.services.publishing.published import path_of
 from app.services.releases.cells import MEDIA_TYPES as LINES
 from app.services.releases.cells import CellPage, Cut
+from app.services.releases.derivations import AGAIN_S
 from app.services.releases.public_moments import PublicMoments
 from app.services.releases.releases import ReleasePage, ReleaseRecord
 from app.services.releases.synthetic import MEDIA_TYPES, Wanted
@@ -359,6 +360,15 @@ class DerivationAnswer(WordsAnswer):
     """Why it costs nothing."""
 
 
+class CalculatingAnswer(Answer):
+    """A free calculation that takes more than two seconds, and goes on."""
+
+    status: Literal["calculating"]
+    """Send the same request again for what it comes to."""
+    progress: float = Field(ge=0, le=1)
+    """About which share is done, from 0 to 1; 0 while it waits for its turn."""
+
+
 class AlternativeAnswer(Answer):
     """A choice that was compared."""
 
@@ -466,9 +476,20 @@ def preview_answer(preview: Mapping[str, object]) -> PreviewAnswer:
     return PreviewAnswer.model_validate(preview)
 
 
-def derivation_answer(derived: Mapping[str, object]) -> DerivationAnswer:
-    """Return what was computed from a release."""
-    return DerivationAnswer.model_validate(derived)
+def derivation_answer(derived: bytes) -> Response:
+    """Return what was computed from a release, a :class:`DerivationAnswer`."""
+    return Response(derived, media_type="application/json")
+
+
+def calculating_answer(share: float) -> Response:
+    """Return how far a calculation is."""
+    answer = CalculatingAnswer(status="calculating", progress=round(share, 3))
+    return Response(
+        answer.model_dump_json(),
+        status_code=202,
+        headers={"Retry-After": str(AGAIN_S)},
+        media_type="application/json",
+    )
 
 
 def outcome_answer(
@@ -538,71 +559,6 @@ def _stored(record: ReleaseRecord, status: int, headers: Mapping[str, str]) -> R
 
 def _location(record: ReleaseRecord) -> str:
     return f"/v1/releases/{record.id}"
-
-
-class DryRunAnswer(WordsAnswer):
-    """A release on synthetic rows, with the members of a release. Every number is synthetic."""
-
-    id: str
-    """Names the dry run; nothing is stored under it."""
-    dataset: str
-    """The id of the data set."""
-    status: Literal["dry_run"]
-    """That nothing was released."""
-    synthetic: Literal[True]
-    """Every number is drawn from synthetic rows, and is about no real person."""
-    rows: int
-    """How many rows were made: as many as assumed, at most 100,000, or 1,000 for what takes
-    long."""
-    assume: AssumeAnswer
-    """The population that they were made of."""
-    cost: str
-    """Always 0."""
-    statistic: dict[str, Any]
-    """What was asked, defaults filled in."""
-    mechanism: str
-    """The mechanism that the release would be drawn by."""
-    norm: str | None
-    """The norm of the noise; null where the mechanism has none to choose."""
-    epsilon: str
-    """The privacy loss that the release would have."""
-    value: dict[str, Any]
-    """Synthetic numbers, in the shape of the release's."""
-    noise: NoiseAnswer | None
-    """The law of their noise; null where it depends on the data."""
-    at_edge: list[EdgeAnswer] = Field(default=[], exclude_if=lambda edges: not edges)
-    """Numbers of `value` that were clamped to what is possible, as a variance of 0: a reader shows
-    the interval, or that they cannot be said. Left out where there is none."""
-    at_most: list[EdgeAnswer] = Field(default=[], exclude_if=lambda bounds: not bounds)
-    """Upper bounds in `value`, as the smallest p-values: `≤ 0.003`. Left out if there is none."""
-    usefulness: UsefulnessAnswer | None
-    """The expected quality of a release, judged by these numbers too."""
-    inference: InferenceAnswer | None = Field(default=None, exclude_if=lambda made: made is None)
-    """Standard errors and confidence intervals; absent where none were asked for."""
-    guarantee: GuaranteeAnswer
-    """The privacy guarantee that the release would have."""
-    grid: dict[str, Any]
-    """The public steps that the numbers are multiples of; `read_off` has those of the noisy numbers
-    that they follow from, where they are no multiples themselves."""
-    details: dict[str, Any]
-    """Further public facts of the draw."""
-    reason: str
-    """Why this mechanism and norm."""
-    requested_by: str
-    """The requester."""
-    created_at: None
-    """Always null: the same request has the same answer."""
-    released_at: None
-    """Always null: nothing was released."""
-    citation: str
-    """That there is nothing to cite."""
-    receipt: None
-    """Always null: nothing was charged."""
-
-
-def dry_run_answer(run: Mapping[str, object]) -> DryRunAnswer:
-    """Return what a dry run came to."""
-    return DryRunAnswer.model_validate(run)
 
 
 class SyntheticColumnAnswer(Answer):
@@ -691,8 +647,3 @@ def synthetic_file_answer(content: bytes, wanted: Wanted, release: str) -> Respo
         "Link": f'<{wanted.address(release)}>; rel="describedby"',
     }
     return Response(content, media_type=MEDIA_TYPES[wanted.format], headers=headers)
-
-
-def rows_answer(rows: bytes, encoding: str) -> Response:
-    """Return synthetic rows as a file in an encoding."""
-    return Response(rows, media_type=f"text/csv; charset={encoding}")

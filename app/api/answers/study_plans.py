@@ -1,14 +1,28 @@
-"""The bodies of answers about study plans: what they cost, and what becomes of saved ones."""
+"""The bodies of answers about what is not yet released: dry runs, and study plans.
+
+What plans cost, and what becomes of saved ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from app.api.answers.paging import Answer
-from app.api.answers.releases import ChargeAnswer, PreviewAnswer
+from app.api.answers.releases import (
+    AssumeAnswer,
+    ChargeAnswer,
+    EdgeAnswer,
+    GuaranteeAnswer,
+    InferenceAnswer,
+    NoiseAnswer,
+    PreviewAnswer,
+    UsefulnessAnswer,
+    WordsAnswer,
+)
 from app.api.answers.reviews import ExpectedAnswer, JudgedAnswer, expected_answer, judged
 from app.services.plans.answers import status_of, tag_within
 from app.services.plans.questions import statistic_json
@@ -199,3 +213,76 @@ def plan_sheet_answer(sheet: PlanSheet) -> PlanSheetAnswer:
         share=sheet.share,
         expected=[expected_answer(each) for each in sheet.expected],
     )
+
+
+# Dry runs
+
+
+class DryRunAnswer(WordsAnswer):
+    """A release on synthetic rows, with the members of a release. Every number is synthetic."""
+
+    id: str
+    """Names the dry run; nothing is stored under it."""
+    dataset: str
+    """The id of the data set."""
+    status: Literal["dry_run"]
+    """That nothing was released."""
+    synthetic: Literal[True]
+    """Every number is drawn from synthetic rows, and is about no real person."""
+    rows: int
+    """How many rows were made: as many as assumed, at most 100,000, or 1,000 for what takes
+    long."""
+    assume: AssumeAnswer
+    """The population that they were made of."""
+    cost: str
+    """Always 0."""
+    statistic: dict[str, Any]
+    """What was asked, defaults filled in."""
+    mechanism: str
+    """The mechanism that the release would be drawn by."""
+    norm: str | None
+    """The norm of the noise; null where the mechanism has none to choose."""
+    epsilon: str
+    """The privacy loss that the release would have."""
+    value: dict[str, Any]
+    """Synthetic numbers, in the shape of the release's."""
+    noise: NoiseAnswer | None
+    """The law of their noise; null where it depends on the data."""
+    at_edge: list[EdgeAnswer] = Field(default=[], exclude_if=lambda edges: not edges)
+    """Numbers of `value` that were clamped to what is possible, as a variance of 0: a reader shows
+    the interval, or that they cannot be said. Left out where there is none."""
+    at_most: list[EdgeAnswer] = Field(default=[], exclude_if=lambda bounds: not bounds)
+    """Upper bounds in `value`, as the smallest p-values: `≤ 0.003`. Left out if there is none."""
+    usefulness: UsefulnessAnswer | None
+    """The expected quality of a release, judged by these numbers too."""
+    inference: InferenceAnswer | None = Field(default=None, exclude_if=lambda made: made is None)
+    """Standard errors and confidence intervals; absent where none were asked for."""
+    guarantee: GuaranteeAnswer
+    """The privacy guarantee that the release would have."""
+    grid: dict[str, Any]
+    """The public steps that the numbers are multiples of; `read_off` has those of the noisy numbers
+    that they follow from, where they are no multiples themselves."""
+    details: dict[str, Any]
+    """Further public facts of the draw."""
+    reason: str
+    """Why this mechanism and norm."""
+    requested_by: str
+    """The requester."""
+    created_at: None
+    """Always null: the same request has the same answer."""
+    released_at: None
+    """Always null: nothing was released."""
+    citation: str
+    """That there is nothing to cite."""
+    receipt: None
+    """Always null: nothing was charged."""
+
+
+def dry_run_answer(run: Mapping[str, object]) -> DryRunAnswer:
+    """Return what a dry run came to."""
+    return DryRunAnswer.model_validate(run)
+
+
+def rows_answer(rows: bytes, encoding: str) -> Response:
+    """Return synthetic rows as a file in an encoding."""
+    return Response(rows, media_type=f"text/csv; charset={encoding}")

@@ -15,13 +15,10 @@ from starlette.responses import Response
 from app.api.answers.paging import Page, Paging, nothing, page_of, whole_page
 from app.api.answers.problems import carrying, documented
 from app.api.answers.releases import (
-    DryRunAnswer,
     PreviewAnswer,
     ReleaseAnswer,
-    dry_run_answer,
     outcome_answer,
     preview_answer,
-    rows_answer,
 )
 from app.api.answers.reviews import (
     CommentAnswer,
@@ -32,12 +29,15 @@ from app.api.answers.reviews import (
     versions_answer,
 )
 from app.api.answers.study_plans import (
+    DryRunAnswer,
     PlanSheetAnswer,
     SavedPlanAnswer,
     StudyPlanAnswer,
+    dry_run_answer,
     plan_answer,
     plan_response,
     plan_sheet_answer,
+    rows_answer,
     study_answer,
 )
 from app.api.dependencies import (

@@ -11,9 +11,11 @@ from starlette.responses import Response
 from app.api.answers.paging import MOST_BYTES, Page, Paging
 from app.api.answers.problems import carrying, documented
 from app.api.answers.releases import (
+    CalculatingAnswer,
     DerivationAnswer,
     ReleaseAnswer,
     SyntheticAnswer,
+    calculating_answer,
     cells_answer,
     derivation_answer,
     outcome_answer,
@@ -39,6 +41,7 @@ from app.api.dependencies import (
 )
 from app.services.plans.answers import state_called
 from app.services.releases.cells import Cut, Lines
+from app.services.releases.derivations import UnfinishedError
 from app.services.releases.synthetic import MOST_SEED, Format, Wanted
 from app.services.scripts import Language
 from app.tidy.keys import MOST_LINES
@@ -60,6 +63,10 @@ _ACCEPTED = (
     "A job: charged, and drawn in the background. Or it waits for a review: its budget is "
     "reserved, and it is a job once a curator has approved it. Ask at `Location` again after "
     "`Retry-After` seconds, or send the same request again."
+)
+_CALCULATING = (
+    "It takes more than two seconds, and goes on: send the same request again after `Retry-After` "
+    "seconds. What it came to is kept for an hour."
 )
 _STATUS = (
     "Only releases that wait for a review, or ended without approval. There is no list by what a "
@@ -189,7 +196,19 @@ async def get_release(request: Request, caller: Reader, release: Id, state: Stat
 @router.post(
     "/releases/{release}/derivations",
     operation_id="deriveFromRelease",
-    responses=documented("not-found", "busy"),
+    response_class=Response,
+    responses=documented(
+        "not-found",
+        "busy",
+        answers={
+            200: {"model": DerivationAnswer},
+            202: {
+                "model": CalculatingAnswer,
+                "description": _CALCULATING,
+                "headers": carrying("Retry-After"),
+            },
+        },
+    ),
 )
 async def derive_from_release(
     request: Request,
@@ -197,17 +216,28 @@ async def derive_from_release(
     release: Id,
     body: Annotated[DerivationRequest, json_body(DerivationRequest)],
     state: State,
+<<<<<<< HEAD
 ) -> DerivationAnswer:
     """Compute a statistic from a released result (its owner and curators).
+=======
+) -> Response:
+    """Compute a statistic from a release that is out (its owner and curators).
+>>>>>>> 97801d96 (Let long derivations go on after their requests, and say how far they are)
 
     Free, and without the data: from `moments`, any linear regression of their columns, and all that
     first and second moments determine; from most statistics, the same of fewer columns. With
     `together_with`, from several releases at once: counts, histograms, sums, means and moments.
+
+    What takes long, as whole counts of many tables do, goes on in the background: send the same
+    request again until the answer is there.
     """
     deriving = state.services.derivations.derive(
         release, body.statistic, together_with=body.together_with, caller=caller
     )
-    derived = await while_there(request, deriving)
+    try:
+        derived = await while_there(request, deriving)
+    except UnfinishedError as going_on:
+        return calculating_answer(going_on.share)
     for each in (release, *body.together_with):
         state.services.views.note_id(each, "derived", caller=caller)
     return derivation_answer(derived)

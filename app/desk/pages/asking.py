@@ -60,6 +60,7 @@ from app.services.datasets.datasets import DatasetFacts
 from app.services.people.keys import Caller
 from app.services.plans.questions import KINDS, POLICY_KINDS
 from app.services.plans.wording import asked as in_words
+from app.services.releases.derivations import AGAIN_S, UnfinishedError
 from app.services.releases.releases import OWN_KEY
 from app.tidy.names import marked, words
 from app.web.requests.questions import PreviewRequest, made_of, request_in
@@ -212,13 +213,25 @@ class Asking:
     async def _derived(self, form: Form, derive: Derive, *, fragment: bool) -> Response:
         """Show what released numbers answer, or send that as a file."""
         asked = await self._read(form.changed(wanted=_BY_EPSILON, epsilon=_ANY_EPSILON))
-        found = await while_there(self.request, derive(asked))
+        try:
+            found = await while_there(self.request, derive(asked))
+        except UnfinishedError as going_on:
+            goes_on = self._going_on(form, going_on.share)
+            if fragment:
+                return page(self.request, "preview.html", goes_on=goes_on)
+            return self._form(form, goes_on=goes_on)
         if form.text("act") == _CSV:
             return attached(found.csv.encode(), "text/csv; charset=utf-8", "derived.csv")
         file = f"{self.request.url.path}?{urlencode(self._kept(form))}&act={_CSV}"
         if fragment:
             return page(self.request, "preview.html", derived=found, file=file)
         return self._form(form, derived=found, file=file)
+
+    def _going_on(self, form: Form, share: float) -> Mapping[str, object]:
+        """Return how far a calculation is, and where its numbers will be shown."""
+        address = f"{self.request.url.path}?{urlencode(self._kept(form))}"
+        address += f"&act={form.text('act')}"
+        return {"percent": int(100 * share), "again_s": AGAIN_S, "address": address}
 
     def _keep(self, form: Form) -> None:
         """Keep what is filled in as the visitor's draft, unless nothing is or it is a revision."""
@@ -422,6 +435,7 @@ class Asking:
         seen: Estimated | None = None,
         tried: Mapping[str, Any] | None = None,
         derived: Derived | None = None,
+        goes_on: Mapping[str, object] | None = None,
         file: str = "",
         faults: Faults = NONE,
         status: int = 200,
@@ -444,6 +458,7 @@ class Asking:
             "seen": seen,
             "tried": tried,
             "derived": derived,
+            "goes_on": goes_on,
             "file": file,
             "faults": faults,
         }

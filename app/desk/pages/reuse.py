@@ -84,9 +84,10 @@ async def _asking(
         if len(together) > MOST_RELEASES:
             raise invalid_request(WITH, f"names more than {MOST_RELEASES} releases")
         services = state.services
-        answer: dict[str, Any] = await services.derivations.derive(
+        derived = await services.derivations.derive(
             record.id, asked.question.statistic, together_with=together, caller=visitor
         )
+        answer: dict[str, Any] = json.loads(derived)
         for each in (record.id, *together):
             services.views.note_id(each, "derived", caller=visitor)
         columns = columns_of(facts, answer["statistic"])

@@ -88,8 +88,10 @@ if (question) {
     const address = `${question.dataset.preview}?${filled}`;
     region.setAttribute("aria-busy", "true");
     const began = Date.now();
+    // what goes on says itself how far it is
+    const goesOn = region.querySelector("[data-again]");
     showing = setInterval(() => {
-      waits.hidden = false;
+      waits.hidden = Boolean(goesOn);
       const seconds = Math.floor((Date.now() - began) / 1000);
       const words = waits.querySelector("[data-words]");
       words.textContent = words.dataset.words.replace("…", seconds);
@@ -104,6 +106,7 @@ if (question) {
         return button.click();
       }
       now.textContent = region.querySelector("[data-said]")?.textContent.trim() ?? "";
+      lookAgain();
       if (!button) return;
       history.replaceState(null, "", `${address}#preview`);
       region.focus();
@@ -113,6 +116,11 @@ if (question) {
       rest(turn);
     }
   };
+  const lookAgain = () => {
+    const goesOn = region.querySelector("[data-again]");
+    if (goesOn) typing = setTimeout(look, 1000 * Number(goesOn.dataset.again));
+  };
+  lookAgain();
   question.addEventListener("input", (event) => {
     // An epsilon or a margin of error that is typed is the one that is wanted.
     const { name, value } = event.target;

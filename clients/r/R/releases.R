@@ -224,7 +224,8 @@ releases <- function(desk, status = NULL) {
 #' Compute from a release
 #'
 #' Free, and without the data. From a release of `moments`: any linear regression of its columns,
-#' and all that first and second moments determine.
+#' and all that first and second moments determine. What takes longer than two seconds, as many tables
+#' of several releases do, is waited for.
 #'
 #' @param release A release, see [release()].
 #' @param statistic,... What to compute: see [statistic()].
@@ -247,7 +248,13 @@ derive <- function(release, statistic, ..., together_with = list()) {
     body$together_with <- unname(ids)
   }
   path <- paste0("/v1/releases/", release$id, "/derivations")
-  numbers_of(send_safely(desk, "POST", path, json = to_json(body)), "desk_derivation", desk)
+  repeat {
+    response <- send_safely(desk, "POST", path, json = to_json(body))
+    if (httr2::resp_status(response) != 202L) {
+      return(numbers_of(response, "desk_derivation", desk))
+    }
+    Sys.sleep(as.numeric(or_else(httr2::resp_header(response, "Retry-After"), 5)))
+  }
 }
 
 #' Synthetic rows of a release of tables
