@@ -6,8 +6,9 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.services.releases import derivations
 from tests.browser.visiting import Keyboard, Visits, faults_in_all, faults_of
-from tests.contract.service import make_key, spent, upload
+from tests.contract.service import ADMIN_KEY, ask, make_key, settled, spent, upload
 
 pytestmark = pytest.mark.slow
 
@@ -179,3 +180,22 @@ def test_a_fault_is_in_sight_and_one_click_away(visits: Visits, analyst: str, da
         reported.get_by_role("link", name="Share for standard errors").click()
         expect(page.get_by_role("textbox", name="Share for standard errors")).to_be_in_viewport()
         assert faults_of(page) == []
+
+
+def test_what_takes_long_is_looked_at_again_until_it_is_there(
+    visits: Visits, admin: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With script the numbers appear by themselves, and the page says how far they are."""
+    monkeypatch.setattr(derivations, "AT_ONCE_MS", 0.0)
+    monkeypatch.setattr(derivations, "AGAIN_S", 0.0)
+    dataset = str(upload(admin, budget={"epsilon": "20"})["id"])
+    asked = {"kind": "mean", "columns": ["income", "food"]}
+    release = settled(admin, ask(admin, dataset, asked, epsilon="4")).json()["id"]
+    with visits.window(ADMIN_KEY) as page:
+        page.goto(f"/desk/releases/{release}/derive")
+        page.get_by_role("checkbox", name="food").first.uncheck()
+        page.get_by_role("button", name="Derive", exact=True).click()
+        shown = page.get_by_role("region", name="Derived numbers")
+        expect(shown.get_by_role("progressbar", name="Calculation progress")).to_be_visible()
+        expect(shown.get_by_role("link", name="Download CSV")).to_be_visible()
+        expect(shown.get_by_role("progressbar")).to_have_count(0)

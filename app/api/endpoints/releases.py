@@ -216,13 +216,8 @@ async def derive_from_release(
     release: Id,
     body: Annotated[DerivationRequest, json_body(DerivationRequest)],
     state: State,
-<<<<<<< HEAD
-) -> DerivationAnswer:
-    """Compute a statistic from a released result (its owner and curators).
-=======
 ) -> Response:
-    """Compute a statistic from a release that is out (its owner and curators).
->>>>>>> 97801d96 (Let long derivations go on after their requests, and say how far they are)
+    """Compute a statistic from a released result (its owner and curators).
 
     Free, and without the data: from `moments`, any linear regression of their columns, and all that
     first and second moments determine; from most statistics, the same of fewer columns. With
