@@ -18,6 +18,7 @@ from app.services.releases.draws import DrawDiedError
 from app.services.releases.public_moments import PublicMoments
 from tests.app import signer_program
 from tests.contract.service import (
+    ADMIN_KEY,
     Service,
     ask,
     assert_problem,
@@ -26,6 +27,7 @@ from tests.contract.service import (
     spent,
     upload,
 )
+from tests.desk.browsing import signed_in
 
 SLOT_MS = 20
 ROWS = "x,y,z\n" + "0,0.5,0.1\n0.3,0.2,-0.9\n-0.4,0.1,0.6\n" * 10
@@ -64,6 +66,18 @@ def test_a_preview_says_what_is_a_job(client: httpx.Client, people: str) -> None
 
     assert preview(JOB, mechanism="kng") == {"deadline_s": DEADLINE_S, "expected_s": 2}
     assert preview(INLINE) is None
+
+
+def test_the_desk_shows_how_far_away_the_public_moment_is(
+    slotted: Service, client: httpx.Client, people: str
+) -> None:
+    with signed_in(slotted, ADMIN_KEY) as desk:
+        release = ask_job(client, people, epsilon="1").json()["id"]
+        page = desk.open(f"/desk/releases/{release}")
+        (bar,) = page.tree.xpath("//p[@data-poll]/progress")
+        assert 0 <= int(bar.get("value")) < int(bar.get("max"))
+        settled(client, client.get(f"/v1/releases/{release}"))
+        assert not desk.open(page.path).tree.xpath("//p[@data-poll]")
 
 
 @pytest.mark.slow

@@ -462,7 +462,7 @@ async def _shown(
     faults: Faults = NONE,
 ) -> Response:
     state = state_of(request)
-    answer, again_s, etag = await _answer(visitor, state, release)
+    answer, waits, etag = await _answer(visitor, state, release)
     publication = await state.services.publications.known(release, caller=visitor)
     facts = await state.services.datasets.present(answer["dataset"])
     columns = columns_of(facts, answer["statistic"])
@@ -476,7 +476,8 @@ async def _shown(
         status=faulted(request, faults),
         answer=answer,
         numbers=numbers,
-        again_s=again_s,
+        waits=waits,
+        again_s=waits and waits.again_s,
         name=_told(facts),
         columns=columns,
         guaranteed=changes_at_most(answer["guarantee"], facts.meter.delta),
@@ -489,13 +490,25 @@ async def _shown(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """Seconds since the charge of an unfinished release, and until it is worth looking again."""
+
+    passed_s: int
+    again_s: int
+
+
 async def _answer(
     visitor: Caller, state: AppState, release: str
-) -> tuple[Mapping[str, Any], int | None, str]:
-    """Return a release as the API answers it, when to look again if unfinished, and its tag."""
+) -> tuple[Mapping[str, Any], _Waits | None, str]:
+    """Return a release as the API answers it, how long it waits if unfinished, and its tag."""
     releases = state.services.releases
     record = await releases.get(release, caller=visitor)
     state.services.views.note([record], "read", caller=visitor)
     unfinished = record.state in (ReleaseState.RESERVED, ReleaseState.DEBITED)
     answer = {**dict.fromkeys(_RARE), **read_answer(answer_of(record))}
-    return answer, releases.moments.retry_after_s(record) if unfinished else None, etag_of(record)
+    moments, waits = releases.moments, None
+    if unfinished:
+        passed_s = moments.waited_s(record) if record.state is ReleaseState.DEBITED else 0
+        waits = _Waits(passed_s, moments.retry_after_s(record))
+    return answer, waits, etag_of(record)

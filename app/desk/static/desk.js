@@ -182,6 +182,8 @@ for (const link of navigator.clipboard ? document.querySelectorAll("a[data-copy]
 // A page of what is unfinished looks again when there may be news.
 for (const waiting of document.querySelectorAll("[data-poll]")) {
   setTimeout(() => location.reload(), 1000 * Number(waiting.dataset.poll));
+  const passes = waiting.querySelector("progress");
+  if (passes) setInterval(() => (passes.value += 1), 1000);
 }
 
 // A part of a page that is unfinished is looked at again, until it is finished.

@@ -159,6 +159,10 @@ class PublicMoments:
             return _REVIEW_S
         return max(1, -(-(self.public_from_ms(record) - now_ms()) // 1000))
 
+    def waited_s(self, record: ReleaseRecord) -> int:
+        """Return how many seconds ago a release was charged: progress towards a public moment."""
+        return max(0, now_ms() - _ms(record.charged_at)) // 1000
+
     def _schedule(self, record: ReleaseRecord) -> Schedule:
         charged_ms = _ms(record.charged_at)
         job = job_of_record(record)
