@@ -83,8 +83,8 @@ from mechanisms.inference.neighbours import (
     BracketedDraw,
     CountedRows,
     DrawsNeighbours,
-    brackets,
     ends_of,
+    planned_brackets,
 )
 from mechanisms.inference.neighbours import METHOD as NEIGHBOURS
 from mechanisms.inference.neighbours import enough_times as enough_times_of_levels
@@ -537,7 +537,8 @@ def _neighbours(
 ) -> tuple[KnownNeighbours, list[Plan]]:
     """Return the neighbours of levels for a public number of rows, and their plans."""
     rows = cast(int, schema.known_rows)
-    found = tuple(brackets(statistic.exact_levels(), rows=rows, epsilon=own.fraction))
+    levels = tuple(statistic.exact_levels())
+    found = planned_brackets(levels, rows=rows, epsilon=own.fraction)
     ends = ends_of(found)
     # what is promised is the same where no level lies within the bounds and none is drawn
     near = calibrate_quantile(_at(statistic, ends) if ends else statistic, schema, own, "l1")
@@ -555,7 +556,7 @@ def _counted(
     counting, rest = split(own, [COUNT_SHARE, 1 - COUNT_SHARE])
     count = plan_form(Count(), Count().additive(schema), schema, counting, "auto")
     levels = statistic.exact_levels()
-    likely = ends_of(brackets(levels, rows=schema.row_bound, epsilon=rest.fraction))
+    likely = ends_of(planned_brackets(tuple(levels), rows=schema.row_bound, epsilon=rest.fraction))
     near = calibrate_quantile(_at(statistic, likely or levels), _widest(schema), rest, "l1")
     neighbours = CountedNeighbours(
         noise=cast(AddedNoise, count.parameters),

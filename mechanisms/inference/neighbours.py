@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, exp, inf, log, log2, sqrt
 from typing import Any, cast
 
@@ -112,6 +113,17 @@ def brackets(
     return found
 
 
+@lru_cache(maxsize=64)
+def planned_brackets(
+    levels: tuple[Fraction, ...], *, rows: int, epsilon: Fraction, outside: float = TAIL
+) -> tuple[Bracket, ...]:
+    """Return the same for public numbers of rows: every column of a summary has the same.
+
+    No draw may ask here, as how long it takes depends on what was asked before.
+    """
+    return tuple(brackets(levels, rows=rows, epsilon=epsilon, outside=outside))
+
+
 def _free(level: float, side: int, taken: set[Fraction]) -> Fraction:
     """Return the next free level outwards on the public grid."""
     # Rounded outwards: an interval may only become wider.
@@ -174,7 +186,7 @@ def enough_times(
         if counted:
             certain = surely(rows, epsilon=COUNT_SHARE * own)
             own, outside = (1 - COUNT_SHARE) * own, TAIL - FEWER
-        found = brackets(levels, rows=certain, epsilon=own, outside=outside)
+        found = planned_brackets(tuple(levels), rows=certain, epsilon=own, outside=outside)
         return 2 * sum(each.is_open for each in found) > len(found)
 
     if not is_open(1):
