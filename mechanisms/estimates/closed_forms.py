@@ -14,8 +14,9 @@ w = sigma'(x'theta). V's law is public, so a number a'theta with a'E[error] = m 
 
 to first order, which is about 20% where n E[w x x'] exceeds V and gamma. Sanitized moments (the
 functional mechanism) err likewise, with n E[x x'] for H, its eigenvalues at least about the noise,
-and for V the noise of X'y - X'X theta. E[x x'] is that of a few
-synthetic rows. The rest is unknown, so errors are computed in several populations:
+and for V the noise of X'y - X'X theta. They are then shrunk, by the mean factor where their squares
+are half, once or twice their mean. E[x x'] is that of a few synthetic rows. The rest is unknown, so
+errors are computed in several populations:
 
 - the *assumed* one: features as they are assumed, independent; residuals normal, with the share
   1 - R^2 of the target's variance, or a deviation of 0.1 of half the target's width where nothing
@@ -76,7 +77,7 @@ from mechanisms.estimates.synthetic import synthetic_rows
 from mechanisms.estimates.trees import ErrorsOver
 from mechanisms.exact.floats import Floats
 from mechanisms.exact.fractions import decimal_text
-from mechanisms.functional.sanitized import answer_slopes
+from mechanisms.functional.sanitized import answer_slopes, directions_of, james_stein
 from mechanisms.parted import parts_of
 from mechanisms.perturbation.linear import design_by_cells
 from mechanisms.perturbation.thresholds import Law, cut, moment_spread, question_of
@@ -105,6 +106,8 @@ _RESIDUAL, _EVEN = 0.1, 1 / sqrt(3)
 _VARYING = 0.5
 _LOGISTIC_VARIANCE = pi**2 / 3
 _REACH = 1.96
+_LEVELS = (0.5, 1.0, 2.0)
+"""Squares of a block of coefficients, relative to their mean, for the factors of shrinkage."""
 
 
 class Fit(Protocol):
@@ -191,6 +194,19 @@ def _over_populations(fitted: _Fitted) -> ErrorsOver:
     )
 
 
+def _shrunk(noise: Floats, inverse: Floats, theta: Floats, pull: Floats) -> tuple[Floats, Floats]:
+    """Return the inverse and the pull of coefficients that are shrunk: (functional.sanitized)."""
+    directions, stds = directions_of(noise)
+    squares = (directions.T @ (theta - pull)) ** 2 + stds**2
+    levels = np.array(_LEVELS)[:, None]
+    factors = np.array([james_stein(level * squares, stds) for level in _LEVELS])
+    means = factors.mean(axis=0)
+    # the more noise there is, the less of it is shrunk
+    spreads = np.sqrt((levels * factors**2).sum(axis=0) / levels.sum())
+    kept = (directions * means) @ directions.T
+    return (directions * spreads) @ directions.T @ inverse, theta - kept @ (theta - pull)
+
+
 @dataclass(frozen=True, slots=True)
 class _Fitted:
     """A regression as it is drawn, and what is assumed of its records."""
@@ -244,6 +260,7 @@ class _Fitted:
         if self.facts.get("loss") == _MOMENTS:
             noise = float(self.facts["spread"]) * sqrt(1 + float(theta @ theta))
             inverse, pull = self._solved(hessian / 2, theta)  # of squared loss it is twice X'X
+            inverse, pull = _shrunk(noise * inverse @ joined, inverse, theta, pull)
         else:
             noise = float(self.facts["tilt_std"])
             gamma = float(self.facts["gamma"]) * joined @ joined.T

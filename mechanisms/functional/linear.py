@@ -56,8 +56,14 @@ from mechanisms.words import rounded
 THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 and section 6 (functional mechanism)"
 NOISE = (
     "privacy noise alone, by a parametric bootstrap from the sanitized moments: approximate; it "
-    "aims at the same rule's answer without noise; sampling error is not in it; in a preview, for "
-    "columns that are independent and spread evenly over their bounds"
+    "aims at the same rule's answer without noise, before shrinkage, and is extended to the "
+    "coefficients; sampling error is not in it; in a preview, for columns that are independent and "
+    "spread evenly over their bounds"
+)
+SHRINKAGE = (
+    "positive-part James-Stein, from the known covariance of the noise: coefficients are shrunk "
+    "towards zero in blocks of three or more directions with similar noise, the more the less a "
+    "block exceeds it; a well determined direction stays nearly as it is"
 )
 
 _MS_PER_CELL = 1e-5  # measured; of a row and a column that is read
@@ -238,6 +244,7 @@ class FunctionalDraw:
             "bound": float(self.rule.bound),
             "ridge": statistic.ridge,
             "least_eigenvalue": edge if automatic else None,
+            "shrinkage": SHRINKAGE if automatic else None,
             "noise": NOISE,
             "adjacent_output_space": self.moments.space.description,
             **split,

@@ -103,8 +103,8 @@ class LinearRegression(OfFeatures):
     }
     error_law: ClassVar[ErrorLaw] = "squared loss"
     reason_of_bias: ClassVar[str] = worded(
-        "the ridge pulls coefficients towards 0, and a loss other than the squared has its own "
-        "line."
+        "the ridge or shrinkage pulls coefficients towards 0, and a loss other than the squared "
+        "has its own line."
     )
     chosen_by_error: ClassVar[bool] = True
     follows_from_moments: ClassVar[bool] = True
@@ -152,7 +152,7 @@ class LinearRegression(OfFeatures):
             "residuals, in scaled columns; at most 1e100. Null takes the mechanism's public rule. "
             "`kng` and `exponential` refuse less than their rule allows, as a draw could then "
             "take too long. For `functional` it is ridge regression with lambda = gamma / 2, "
-            "and 0 is the pseudoinverse.",
+            "and 0 is the pseudoinverse; with either, coefficients are not shrunk otherwise.",
             example=50,
         ),
     )

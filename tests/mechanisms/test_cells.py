@@ -17,8 +17,9 @@ from mechanisms.catalog import calibrate
 from mechanisms.contract import Plan
 from mechanisms.domain import CategoryColumn, Column, NumberColumn, Schema, exact
 from mechanisms.expressions.factors import factors_in
-from mechanisms.functional.linear import FunctionalDraw
+from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
 from mechanisms.functional.moments import regression_moments
+from mechanisms.functional.sanitized import shrunk, solve
 from mechanisms.geometry.counted import Cube
 from mechanisms.geometry.joint_moments import JointMomentBall
 from mechanisms.geometry.laws import simulate
@@ -67,6 +68,7 @@ FORMULAS = (
     "y ~ I((race == 'b') * x) + female",
     "female ~ x + area",
 )
+SHARES = (0.4, 0.2, 0.15, 0.1, 0.1, 0.05)
 TOP = Epsilon.parse("10000")
 ONE = Epsilon.parse("1")
 
@@ -392,6 +394,34 @@ def test_interactions_with_a_factor_err_a_tenth_of_what_all_moments_do() -> None
 
     by_cells = error(structured, ArrayData.from_values(made, values))
     assert by_cells < error(pooled, ArrayData.from_values(unknown, plain)) / 3
+
+
+@pytest.mark.statistical
+def test_a_slope_that_is_well_determined_is_not_shrunk_with_others() -> None:
+    """Of ``y ~ x*race``; one factor for all coefficients, the control, takes it along."""
+    made = schema_of(REPLACE, 3_000)
+    statistic, wider, view = asked("y ~ x*race", made)
+    drawn: Any = calibrate(statistic, wider, ONE, mechanism="functional").draw
+    noise, errors = coordinate_noise(drawn.noise), []
+    for turn in range(30):
+        rare = np.random.default_rng(turn).choice(list("abcdef"), 3_000, p=SHARES)
+        rows = {**sample(3_000, seed=turn), "race": rare.tolist()}
+        data = view.over(ArrayData.from_values(made, rows))
+        sanitized = drawn.moments.equations(drawn.coordinates(data, seeded_randomness(turn)))
+        exact = drawn.moments.equations([Fraction(each) for each in drawn.moments.total(data)])
+        (xx, xy), true = (
+            each.matrices(np.array([[float(jet.value) for jet in each.jets()]]))
+            for each in (sanitized, exact)
+        )
+        edge, root, spread = sanitized.noise_edge(noise), sanitized.root, sanitized.spread(noise)
+        theta, truth = solve(xx, xy, drawn.rule, edge, root)[0], solve(*true, drawn.rule, 0.0)[0]
+        kept = shrunk(theta, xx[0], drawn.rule, edge=edge, spread=spread, root=root)
+        square = np.sum((np.linalg.inv(xx[0]) @ spread) ** 2)
+        alike = theta * max(0.0, 1 - 1.5 * square / np.sum(theta**2))
+        errors.append([each[1] - truth[1] for each in (kept, theta, alike)])
+    own, unshrunk, control = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert own <= 1.05 * unshrunk
+    assert control > 1.2 * unshrunk
 
 
 def test_a_filter_a_group_and_a_weight_keep_the_cells() -> None:

@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from mechanisms.domain import CODE_MAX, SUM_MAX, CategoryColumn, NumberColumn, S
 from mechanisms.exact.floats import Floats
 from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
 from mechanisms.functional.moments import regression_moments
-from mechanisms.functional.sanitized import CoordinateNoise, Rule, solve
+from mechanisms.functional.sanitized import CoordinateNoise, Rule, james_stein, shrunk, solve
 from mechanisms.geometry.laws import hashed_uniforms, simulate
 from mechanisms.geometry.smooth import BALLS, Ball
 from mechanisms.knorm import IntegerNoise, ball_of
@@ -370,6 +371,85 @@ def test_the_rules_on_known_matrices() -> None:
     assert bounded == pytest.approx(np.array([[0.25, 0.25], [0.25, 0.25], [5 / 12, 1 / 12]]))
 
 
+def test_blocks_of_like_noise_are_shrunk_each_by_its_factor() -> None:
+    def factors(squares: list[float], stds: list[float]) -> list[float]:
+        return james_stein(np.array(squares), np.array(stds)).tolist()  # type: ignore[no-any-return]
+
+    # a = 4 * 4 - 2 * 4 = 8, of which twice is taken from 40
+    assert factors([10.0] * 4, [2.0] * 4) == pytest.approx([0.6] * 4)
+    assert factors([1.0, 40.0], [2.0, 2.0]) == [1, 1]
+    assert factors([1.0] * 3, [3.0, 1.1, 1.1]) == [1, 1, 1]
+    # noise 10 times as large is another block, and takes nothing along
+    apart = factors([50.0] * 4 + [100.0] * 4, [10.0] * 4 + [1.0] * 4)
+    assert apart == pytest.approx([0.0] * 4 + [0.99] * 4)
+    assert factors([0.0] * 4, [1.0] * 4) == [0.0] * 4
+
+
+def test_shrinkage_adds_no_squared_error_wherever_the_truth_is() -> None:
+    """Along the noisiest direction, the worst; the control forgets to subtract its variance."""
+    rng, stds = np.random.default_rng(11), np.array([3.0, 2.5, 2.0, 1.5, 1.2, 1.0])
+    own, control = [], []
+    for size in (0.0, 2.0, 4.0, 7.0, 12.0):
+        truth = np.array([size, 0, 0, 0, 0, 0])
+        z = truth + stds * rng.standard_normal((20_000, 6))
+        unshrunk = ((z - truth) ** 2).sum(axis=1)
+        factors = np.array([james_stein(row**2, stds) for row in z])
+        wrong = np.maximum(0, 1 - 2 * np.sum(stds**2) / (z**2).sum(axis=1))[:, None]
+        for found, factor in ((own, factors), (control, wrong)):
+            more = ((factor * z - truth) ** 2).sum(axis=1) - unshrunk
+            found.append(more.mean() / (more.std() / math.sqrt(len(more))))
+    assert max(own) < 3  # standard errors
+    assert own[0] < -50
+    assert max(control) > 20
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("adjacency", "intercept"), CASES)
+def test_the_noise_that_shrinkage_assumes_is_the_drawn_one(
+    adjacency: Adjacency, intercept: bool
+) -> None:
+    """Covariances of X'y: those of features off centre too, which read the target's sum."""
+    made = schema(adjacency, 50)
+    drawn = drawn_of(plan_of(question(intercept=intercept), made, "1"))
+    sanitized = drawn.moments.equations([Fraction(0)] * drawn.moments.space.dimension)
+    noise = coordinate_noise(drawn.noise)
+    root = sanitized.spread(noise)
+    seen = np.cov(noise.simulate(sanitized.xy, seed=b"xy", replicates=20_000).T)
+    sizes = np.sqrt(np.outer(np.diag(seen), np.diag(seen)))
+    assert np.abs((root @ root.T - seen) / sizes).max() < 0.05
+
+
+@pytest.mark.statistical
+def test_coefficients_that_say_nothing_err_as_zeros_do() -> None:
+    """Where unshrunk ones err more than twice as much; a ridge that is named is all there is."""
+    columns = {f"c{place}": NumberColumn(Fraction(-1), Fraction(1)) for place in range(11)}
+    made, rng = Schema(columns, REPLACE, 1000), np.random.default_rng(7)
+    names = tuple(columns)[1:]
+    plan = plan_of(LinearRegression(target="c0", features=names, loss="squared"), made, "1")
+    drawn, bits = drawn_of(plan), seeded_randomness(5)
+    errors = []
+    for _ in range(20):
+        features, slopes = rng.uniform(-1, 1, (1000, 10)), rng.standard_normal(10)
+        slopes *= 0.5 / np.abs(slopes).sum()
+        target = np.clip(features @ slopes + rng.normal(0, 0.1, 1000), -1, 1)
+        rows = {"c0": target, **dict(zip(names, features.T, strict=True))}
+        data = ArrayData.from_values(made, {name: list(each) for name, each in rows.items()})
+        sanitized = drawn.moments.equations(drawn.coordinates(data, bits))
+        noise = coordinate_noise(drawn.noise)
+        xx, xy = sanitized.matrices(np.array([[float(jet.value) for jet in sanitized.jets()]]))
+        facts: dict[str, Any] = {"edge": sanitized.noise_edge(noise)}
+        theta = solve(xx, xy, drawn.rule, facts["edge"])[0]
+        facts["spread"] = sanitized.spread(noise)
+        kept = shrunk(theta, xx[0], drawn.rule, **facts)
+        named = replace(drawn.rule, ridge=Fraction(4))
+        assert (shrunk(theta, xx[0], named, **facts) == theta).all()
+        truth = np.array([0, *slopes])
+        errors.append([np.linalg.norm(each - truth) for each in (kept, theta, 0 * truth)])
+    shrunken, unshrunk, zeros = np.median(errors, axis=0)
+    assert shrunken <= 1.05 * zeros
+    assert unshrunk > 2 * zeros
+
+
 @pytest.mark.parametrize("epsilon", ["0.000000001", "1", "10000"])
 @pytest.mark.parametrize("norm", ["auto", "l1", "l2", "linf"])
 @pytest.mark.parametrize(("adjacency", "intercept"), CASES)
@@ -581,7 +661,9 @@ def test_what_a_plan_says() -> None:
     noise = coordinate_noise(drawn_of(plan).noise)
     spread = float(noise.stds[5] / SUM_MAX**2)
     assert plan.details["least_eigenvalue"] == pytest.approx(2 * spread * math.sqrt(4), rel=0.4)  # type: ignore[call-overload]
-    assert plan_of(question(ridge=3.0), schema(ADD, 0), "1").details["least_eigenvalue"] is None
+    assert "James-Stein" in str(plan.details["shrinkage"])
+    ridge = plan_of(question(ridge=3.0), schema(ADD, 0), "1")
+    assert ridge.details["least_eigenvalue"] is ridge.details["shrinkage"] is None
 
 
 @in_one("norm", ["auto", "l1", "l2", "linf", "optimal"])
