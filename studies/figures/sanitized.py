@@ -17,7 +17,7 @@ from mechanisms.contract import Plan
 from mechanisms.domain import Schema
 from mechanisms.exact.floats import Floats
 from mechanisms.functional.linear import FunctionalDraw, coordinate_noise
-from mechanisms.functional.sanitized import SanitizedEquations, solve
+from mechanisms.functional.sanitized import SanitizedEquations, shrunk, solve
 from mechanisms.privacy import PrivacyLoss
 from mechanisms.randomness import Randomness
 from mechanisms.sketches import ArrayData
@@ -78,6 +78,7 @@ class Estimator:
     offsets: Floats
     slopes: Floats
     edge: float
+    spread: Floats
 
     @classmethod
     def of(cls, plan: Plan) -> Estimator:
@@ -98,17 +99,27 @@ class Estimator:
         for row, jet in enumerate(jets):
             for place, slope in jet.slopes.items():
                 slopes[row, place] = float(slope)
+        noise = coordinate_noise(drawn.noise, drawn.fineness)
         return cls(
             drawn=drawn,
             blank=blank,
             offsets=np.array([float(jet.value) for jet in jets]),
             slopes=slopes,
-            edge=blank.noise_edge(coordinate_noise(drawn.noise, drawn.fineness)),
+            edge=blank.noise_edge(noise),
+            spread=blank.spread(noise),
         )
 
     def theta(self, data: ArrayData, randomness: Randomness) -> Floats:
-        """Return coefficients in scaled units, the intercept first."""
+        """Return coefficients in scaled units, the intercept first, before shrinkage."""
+        return self._solved(data, randomness)[0]
+
+    def released(self, data: ArrayData, randomness: Randomness) -> Floats:
+        """Return them as they are released: the papers have no shrinkage."""
+        theta, xx = self._solved(data, randomness)
+        return shrunk(theta, xx, self.drawn.rule, edge=self.edge, spread=self.spread)
+
+    def _solved(self, data: ArrayData, randomness: Randomness) -> tuple[Floats, Floats]:
         coordinates = self.drawn.coordinates(data, randomness)
         entries = self.offsets + self.slopes @ np.array([float(each) for each in coordinates])
-        equations = self.blank.matrices(entries[None, :])
-        return np.asarray(solve(*equations, self.drawn.rule, self.edge)[0])
+        xx, xy = self.blank.matrices(entries[None, :])
+        return np.asarray(solve(xx, xy, self.drawn.rule, self.edge)[0]), xx[0]

@@ -112,7 +112,7 @@ def test_an_estimate_is_the_release_s_own(norm: str, ridge: float | None) -> Non
     """The same bits give the answer that a release gives, its bootstrap left out."""
     known = ss_3.replicate(2_000, 3)
     plan = planned(ss_3.schema(2_000), "y", Epsilon.parse("4"), norm, ridge=ridge)
-    theta = Estimator.of(plan).theta(known.data, seeded_randomness(5))
+    theta = Estimator.of(plan).released(known.data, seeded_randomness(5))
     released = plan.draw(known.data, seeded_randomness(5)).value["coefficients"]
     assert list(released.values()) == pytest.approx(list(ss_3.TARGET_BOUND * theta))  # type: ignore[attr-defined]
 
