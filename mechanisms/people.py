@@ -45,7 +45,8 @@ def per_row(schema: Schema, epsilon: PrivacyLoss) -> tuple[Schema, PrivacyLoss]:
     """Return the facts and the epsilon that each row is planned with."""
     if schema.protects.rows == 1:
         return schema, epsilon
-    return replace(schema, protects=ONE_ROW), part_of(epsilon, schema.protects.rows)
+    several = schema.protects.rows
+    return replace(schema, protects=replace(ONE_ROW, alike=several)), part_of(epsilon, several)
 
 
 def plan_for_people(

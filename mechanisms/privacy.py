@@ -45,11 +45,14 @@ class Adjacency(StrEnum):
 class Protected:
     """The protected unit of a release: a person with at most this many rows, with a description.
 
-    Adding or removing one person adds or removes up to ``rows`` rows.
+    Adding or removing one person adds or removes up to ``rows`` rows. Where each row is planned for
+    by itself (:mod:`mechanisms.people`), ``alike`` is how many of them one person may have: privacy
+    is accounted for by then, and sampling error is not.
     """
 
     rows: int = 1
     words: str = "one row is one person"
+    alike: int = 1
 
     def __post_init__(self) -> None:
         if self.rows < 1:

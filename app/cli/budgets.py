@@ -49,7 +49,7 @@ def datasets_grant(
 @datasets.command("cap")
 @click.argument("dataset")
 @click.argument("person")
-@click.option("--epsilon", help="What PERSON may use at most; without it the cap is lifted.")
+@click.option("--epsilon", help="What PERSON may use at most; without it the limit is removed.")
 @_REASON
 @connected
 def datasets_cap(

@@ -19,10 +19,11 @@ from starlette.requests import Request
 from app.desk.figures import Columns, Figure, Say, figure
 from app.domain.problems import Problem
 from app.tidy.keys import StoredTables, at, cells_in, with_tables
-from app.tidy.names import Labels, all_of, label, labels_of, marked, narrowed
+from app.tidy.names import Labels, all_of, label, labels_of, marked, narrowed, statistic
 from app.tidy.pivots import FILES, Pivot, pivots_of
 from app.tidy.printed import Printed, printed
 from app.tidy.rows import Row, notes_of, rows_of
+from mechanisms.inference.bought import HOW_TO_ASK
 
 MOST_ROWS = 1_000
 """At most this many numbers are shown on a page; a file has them all."""
@@ -204,11 +205,32 @@ def numbers_of(
         rows=rows[:MOST_ROWS],
         more=more,
         confident=any(row.confidence is not None for row in rows),
-        notes=notes_of(rows),
+        notes=[*notes_of(rows), *_without_intervals(rows, answer)],
         table=table,
         pivots=found.pivots if table is None else (),
         browser=browser,
     )
+
+
+_NO_INTERVAL = marked("No interval is shown where the noise of a number depends on the data.")
+_NOT_ASKED: Mapping[str, str] = {
+    HOW_TO_ASK: marked("Standard errors and confidence intervals were not asked for.")
+}
+"""What a page says in place of how a program asks."""
+
+
+def _without_intervals(rows: Sequence[Row], answer: Mapping[str, Any]) -> Sequence[str]:
+    """Return why statistics have numbers and no interval at all, a sentence each."""
+    known = {statistic(row.key) for row in rows if row.interval}
+    bare = [row for row in rows if row.estimate is not None and statistic(row.key) not in known]
+    if not bare:
+        return ()
+    places = {row.key.part for row in bare}
+    details = answer.get("details") or {}
+    parts = enumerate(details.get("parts") or (), start=1)
+    facts = [details, *(part.get("details") or {} for at, part in parts if at in places)]
+    whys = dict.fromkeys(each["no_inference"] for each in facts if each.get("no_inference"))
+    return [_NO_INTERVAL, *(_NOT_ASKED.get(each) or f"{each}." for each in whys)]
 
 
 def numbers_in(

@@ -91,7 +91,7 @@ NOTICES: Mapping[str, str] = {
     "restricted": marked("Only who is named sees the data set, and admins and auditors."),
     "revoked": marked("The key is revoked."),
     "sign_in_allowed": marked("They may sign in again, and get a new key when they do."),
-    "uncapped": marked("The cap is lifted."),
+    "uncapped": marked("The limit is removed."),
     "unpublished": marked("The release is withdrawn from the public. Its address says so."),
     "uploaded": marked("Data set created. The rows are stored; the uploaded file was deleted."),
     "withdrawn": marked(
@@ -199,8 +199,20 @@ def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def advised(answer: Mapping[str, Any]) -> Sequence[str]:
+    """Return the advice of an answer or a preview, and that of its parts, each sentence once.
+
+    >>> advised({"details": {"warnings": ["A."], "parts": [{"details": {"warnings": ["A."]}}]}})
+    ('A.',)
+    """
+    details = answer.get("details") or {}
+    found = [details, *(part.get("details") or {} for part in details.get("parts") or ())]
+    return (*dict.fromkeys(text for each in found for text in each.get("warnings", ())),)
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "about": about,
+    "advised": advised,
     "asked": asked,
     "asked_in_full": asked_in_full,
     "said_of": said_of,

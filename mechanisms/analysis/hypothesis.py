@@ -245,7 +245,7 @@ class HypothesisTest(Question):
         if schema.protects.rows > 1:
             raise InvalidStatisticError(
                 "a test takes rows to be drawn independently, and here a person may have several: "
-                "have each person's rows made one in the spec (unit.reduce)",
+                "ask the curator to choose “One row per person”",
                 field_name="test",
             )
         wider = widened(self, schema)

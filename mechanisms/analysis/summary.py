@@ -231,9 +231,8 @@ class Summary(Question):
 
     def inference_share(self, schema: Schema, /) -> Fraction | None:
         """Return which share of the epsilon of quartiles their intervals cost, if there are any."""
-        several = schema.protects.rows > 1  # whose rows are not drawn independently
         measures = [measure for measure, _ in self._measured(widened(self, schema))]
-        return INTERVALS if "median_iqr" in measures and not several else None
+        return INTERVALS if "median_iqr" in measures else None
 
     def _measured(self, wider: Schema) -> Sequence[tuple[Measure, str]]:
         """Return the measure and the column of each part; the count has no column."""

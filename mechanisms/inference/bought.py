@@ -76,6 +76,7 @@ from mechanisms.inference.moments import (
     sanitized,
 )
 from mechanisms.inference.neighbours import (
+    ALIKE_METHOD,
     COUNT_SHARE,
     COUNTED_METHOD,
     MOST_LEVELS,
@@ -126,8 +127,8 @@ HOW_TO_ASK = (
     '"inference": {"share": "1/4"}; a preview says what they cost'
 )
 NOT_FOR_SEVERAL = (
-    "standard errors take rows to be drawn independently, and here a person may have several: have "
-    "each person's rows made one in the spec (unit.reduce), or ask without inference"
+    "standard errors take rows to be drawn independently, and here a person may have several: "
+    "leave standard errors out, or ask the curator to choose “One row per person”"
 )
 MOST_COEFFICIENTS = 30
 _MS_PER_CELL = 2e-5
@@ -187,7 +188,7 @@ def require_offered(statistic: Statistic, schema: Schema) -> None:
     InvalidStatisticError
         As said, and why.
     """
-    if schema.protects.rows > 1:
+    if schema.protects.rows > 1 and not isinstance(statistic, Quantile):
         raise _refused(NOT_FOR_SEVERAL)
     if not is_offered(statistic, schema):
         raise _refused(why_none(statistic, schema))
@@ -221,7 +222,7 @@ def why_none(statistic: Statistic, schema: Schema) -> str:
         return worded("standard errors are not offered with weights")
     if not offered:
         return worded("standard errors are not offered for %(kinds)s", kinds=statistic.kind)
-    if schema.protects.rows > 1:
+    if schema.protects.rows > 1 and not isinstance(statistic, Quantile):
         return NOT_FOR_SEVERAL
     return "" if statistic.has_inference else HOW_TO_ASK
 
@@ -438,6 +439,7 @@ def _bracketed(
         counted=schema.known_rows is None,
         epsilon=own.fraction,
         most=Fraction(MAX_EPSILON_NANOS, 10**9),
+        alike=schema.protects.alike,
     )
     fewest, assumed = (times_of(rows=rows) for rows in schema.considered_rows)
     guarantees = [each.guarantee for each in drawn_plans]
@@ -489,7 +491,12 @@ class CountedNeighbours:
     noise: AddedNoise
     count_epsilon: Fraction
     epsilon: Fraction
-    method: ClassVar[str] = COUNTED_METHOD
+    alike: int = 1
+
+    @property
+    def method(self) -> str:
+        """Return how intervals are made, in words."""
+        return COUNTED_METHOD if self.alike == 1 else ALIKE_METHOD
 
     def drawn_from(self, statistic: Quantile, schema: Schema) -> DrawsNeighbours:
         """Return what draws them."""
@@ -505,6 +512,7 @@ class CountedNeighbours:
             levels=statistic.exact_levels(),
             epsilon=self.epsilon,
             most=schema.row_bound,
+            alike=self.alike,
             planned=planned,
         )
 
@@ -556,12 +564,16 @@ def _counted(
     counting, rest = split(own, [COUNT_SHARE, 1 - COUNT_SHARE])
     count = plan_form(Count(), Count().additive(schema), schema, counting, "auto")
     levels = statistic.exact_levels()
-    likely = ends_of(planned_brackets(tuple(levels), rows=schema.row_bound, epsilon=rest.fraction))
+    alike = schema.protects.alike
+    likely = ends_of(
+        planned_brackets(tuple(levels), rows=schema.row_bound, epsilon=rest.fraction, alike=alike)
+    )
     near = calibrate_quantile(_at(statistic, likely or levels), _widest(schema), rest, "l1")
     neighbours = CountedNeighbours(
         noise=cast(AddedNoise, count.parameters),
         count_epsilon=counting.fraction,
         epsilon=rest.fraction,
+        alike=alike,
     )
     return neighbours, [near, replace(count, expected_ms=count.expected_ms + _CHOOSING_MS)]
 

@@ -10,6 +10,15 @@ and l is chosen, from public numbers alone, as the largest level below tau for w
 most 0.025; likewise above. The two points are the interval. The neighbours of all levels are
 drawn jointly, and each has the law of the one in the middle, which misses by most.
 
+**Persons with up to k rows** are drawn independently, and their rows are not. With m rows of a
+person, c of them at or below q, N - n tau is the sum of c - m tau over persons, with mean 0. With
+p = c / m the variance of a person's part is
+
+    E m**2 (p - tau)**2 <= k E m (p - tau)**2 <= k E m (p - 2 p tau + tau**2) = k tau (1 - tau) E m,
+
+as m <= k, p**2 <= p and E m p = tau E m. So it is at most k times that of independent rows, however
+alike a person's rows are, and whatever their number depends on. Levels are chosen for that.
+
 Where a draw might lie outside all rows, as it would with few rows or a small epsilon, the end is
 the column's bound.
 
@@ -57,6 +66,14 @@ METHOD = (
 COUNTED_METHOD = (
     f"{METHOD}; there are at least as many rows as a noisy count states, except in 1% of cases"
 )
+ALIKE_METHOD = (
+    "the values drawn for a level below and a level above, which are chosen by the law of their "
+    "ranks and of a sample's: for persons who are drawn independently, whose rows may be as alike "
+    "as they can be, and for many rows and distinct persons; sampling and privacy noise together; "
+    "values outside their bounds count as the bound; there are at least as many rows as a noisy "
+    "count states, except in 1% of cases"
+)
+"""Of persons with several rows, whose number of rows is always private."""
 MOST_LEVELS = 5
 COUNT_SHARE = Fraction(1, 5)  # of the share: more rows hardly need more
 FEWER = 0.01
@@ -81,12 +98,17 @@ class Bracket:
 
 
 def brackets(
-    levels: Sequence[Fraction], *, rows: int, epsilon: Fraction, outside: float = TAIL
+    levels: Sequence[Fraction],
+    *,
+    rows: int,
+    epsilon: Fraction,
+    outside: float = TAIL,
+    alike: int = 1,
 ) -> list[Bracket]:
     """Return the neighbours of each level, for a joint draw at this epsilon; no two are equal.
 
     ``outside`` is how often an interval may miss. ``rows`` may be 0: a group may have fewer than
-    one, where they are reckoned to be spread evenly.
+    one, where they are reckoned to be spread evenly. Up to ``alike`` rows are of one person.
     """
     if rows == 0:
         return [Bracket(level, None, None) for level in levels]
@@ -95,7 +117,7 @@ def brackets(
     taken = set(levels)
     found = []
     for level in levels:
-        spread = sqrt(rows * float(level * (1 - level)))
+        spread = sqrt(alike * rows * float(level * (1 - level)))
 
         def beyond(gap: float, spread: float = spread) -> float:
             return float(odds @ ndtr((unit * points - gap) / spread)) - outside / 2
@@ -115,13 +137,18 @@ def brackets(
 
 @lru_cache(maxsize=64)
 def planned_brackets(
-    levels: tuple[Fraction, ...], *, rows: int, epsilon: Fraction, outside: float = TAIL
+    levels: tuple[Fraction, ...],
+    *,
+    rows: int,
+    epsilon: Fraction,
+    outside: float = TAIL,
+    alike: int = 1,
 ) -> tuple[Bracket, ...]:
     """Return the same for public numbers of rows: every column of a summary has the same.
 
     No draw may ask here, as how long it takes depends on what was asked before.
     """
-    return tuple(brackets(levels, rows=rows, epsilon=epsilon, outside=outside))
+    return tuple(brackets(levels, rows=rows, epsilon=epsilon, outside=outside, alike=alike))
 
 
 def _free(level: float, side: int, taken: set[Fraction]) -> Fraction:
@@ -153,7 +180,8 @@ DrawsNeighbours = Callable[[Data, Randomness], Neighbours]
 class CountedRows:
     """Chooses the neighbours of levels by a noisy count of the rows.
 
-    ``most`` is the public bound on them, and ``planned`` returns the draw of levels' neighbours.
+    ``most`` is the public bound on them, ``alike`` on those of one person, and ``planned`` returns
+    the draw of levels' neighbours.
     """
 
     count: Draw
@@ -161,6 +189,7 @@ class CountedRows:
     levels: Sequence[Fraction]
     epsilon: Fraction
     most: int
+    alike: int
     planned: Callable[[Sequence[Fraction]], Draw]
 
     def __call__(self, data: Data, randomness: Randomness) -> Neighbours:
@@ -168,13 +197,25 @@ class CountedRows:
         counted = cast(float, self.count(data, randomness).value["count"])
         # More than the public bound there cannot be.
         rows = min(surely(counted, epsilon=self.count_epsilon), self.most)
-        found = brackets(self.levels, rows=rows, epsilon=self.epsilon, outside=TAIL - FEWER)
+        found = brackets(
+            self.levels,
+            rows=rows,
+            epsilon=self.epsilon,
+            outside=TAIL - FEWER,
+            alike=self.alike,
+        )
         drawn = ends_of(found)
         return found, self.planned(drawn) if drawn else None
 
 
 def enough_times(
-    levels: Sequence[Fraction], *, rows: int, counted: bool, epsilon: Fraction, most: Fraction
+    levels: Sequence[Fraction],
+    *,
+    rows: int,
+    counted: bool,
+    epsilon: Fraction,
+    most: Fraction,
+    alike: int = 1,
 ) -> float:
     """Return how many times this epsilon leaves few intervals open, of so many rows.
 
@@ -186,7 +227,9 @@ def enough_times(
         if counted:
             certain = surely(rows, epsilon=COUNT_SHARE * own)
             own, outside = (1 - COUNT_SHARE) * own, TAIL - FEWER
-        found = planned_brackets(tuple(levels), rows=certain, epsilon=own, outside=outside)
+        found = planned_brackets(
+            tuple(levels), rows=certain, epsilon=own, outside=outside, alike=alike
+        )
         return 2 * sum(each.is_open for each in found) > len(found)
 
     if not is_open(1):

@@ -86,7 +86,7 @@ from mechanisms.tables.records import MOST_RECORDS, MOST_ROUNDS, fit_records
 from mechanisms.tables.residuals import cell_variance
 from mechanisms.tables.sensitivities import Changes
 from mechanisms.tables.workload import ColumnSet, Counts, Workload
-from mechanisms.words import rounded
+from mechanisms.words import rounded, worded
 
 THEOREM = "Awan & Slavkovic 2021, Proposition 2.10 (K-norm mechanism, on margins)"
 NOISE = (
@@ -347,8 +347,12 @@ def _rounded_away(statistic: MarginStatistic, schema: Schema) -> Json:
     largest = largest_weight(schema, statistic.weights)
     if statistic.raw or largest >= 1:
         return {}
-    said = f"No weight is above {largest:g}, and counts are rounded to whole numbers"
-    return {"warnings": [f'{said}: ask for "raw": true.']}
+    said = worded(
+        "No weight is above %(largest)s, and counts are rounded to whole numbers: ask for "
+        'unrounded ones ("raw": true).',
+        largest=f"{largest:g}",
+    )
+    return {"warnings": [said]}
 
 
 def _selecting_plan(

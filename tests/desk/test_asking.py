@@ -7,11 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from lxml import html
 
 from app.desk.questions import kinds
 from app.desk.rendering import ident
 from tests.contract.examples import with_examples
-from tests.contract.service import Service, running, spent, upload
+from tests.contract.service import Service, ask, running, settled, spent, upload
 from tests.desk.browsing import Browsing, Page, confirmed, person, signed_out
 from tests.tiers import wide
 
@@ -559,3 +560,111 @@ def test_the_declared_weight_is_the_usual_choice_and_none_can_be_chosen(
         done = analyst.send(confirm, "Release")
         asked = admin.get(f"/v1/releases/{done.path.rsplit('/', 1)[1]}").json()["statistic"]
         assert asked["weights"] == said
+
+
+# Persons with several rows, intervals, and advice
+
+VISITS = "person,age,dose,ill\n" + "".join(
+    f"p{at // 3},{20 + at % 60},{at % 10},{'true' if at % 4 else 'false'}\n" for at in range(900)
+)
+
+
+@pytest.fixture(scope="module")
+def visits(admin: httpx.Client) -> str:
+    wide = {"type": "number", "lower": 0, "upper": 10_000, "typical": {"mean": 5, "std": 3}}
+    return str(
+        upload(
+            admin, VISITS, name="visits at the desk", adjacency="add_remove", max_rows=1000,
+            unit={"column": "person", "max_rows": 3}, budget={"epsilon": "500"},
+            columns={
+                "age": {"type": "number", "lower": 0, "upper": 100}, "dose": wide,
+                "ill": {"type": "boolean"},
+            },
+        )["id"]
+    )  # fmt: skip
+
+
+NO_ERRORS = {
+    "en": "leave standard errors out, or ask the curator to choose “One row per person”",
+    "de": "Lassen Sie die Standardfehler weg, oder bitten Sie einen Kurator um „Eine Zeile je",
+    "fr": "renoncez aux erreurs standard, ou demandez à un curateur de choisir « Une ligne par",
+}
+
+
+def _in(browsing: Browsing, language: str, path: str) -> str:
+    answer = browsing.client.get(path, headers={"Accept-Language": language})
+    return " ".join(html.fromstring(answer.text).text_content().split())
+
+
+@pytest.mark.parametrize("language", NO_ERRORS)
+def test_a_regression_on_visits_says_what_to_do_about_standard_errors(
+    service: Service, admin: httpx.Client, visits: str, language: str
+) -> None:
+    asked = "statistic=logistic_regression&target=ill&features=age&wanted=epsilon&epsilon=30"
+    path = f"/desk/datasets/{visits}/ask?{asked}&inference=1/2&act=preview"
+    with person(service, admin, "analyst") as browsing:
+        shown = _in(browsing, language, path)
+    assert NO_ERRORS[language] in shown
+    assert "unit.reduce" not in shown
+
+
+def test_its_coefficients_are_drawn_without_intervals_and_the_page_says_why(
+    chief: Browsing, admin: httpx.Client, visits: str
+) -> None:
+    question = {"kind": "logistic_regression", "target": "ill", "features": ["age"]}
+    answer = settled(admin, ask(admin, visits, question, epsilon="30")).json()
+    page = chief.open(f"/desk/releases/{answer['id']}")
+    marks = page.tree.xpath("//figure//*[local-name()='circle'][@class='mark']")
+    assert len(marks) == 3, "the intercept, the slope and its odds ratio"
+    assert "No interval is shown where the noise of a number depends on the data." in page.text
+    assert NO_ERRORS["en"] in page.text
+    mean = ask(admin, visits, {"kind": "mean", "columns": ["age"]}, epsilon="1").json()
+    assert "No interval is shown" not in chief.open(f"/desk/releases/{mean['id']}").text
+
+
+def test_a_summary_of_visits_has_intervals_of_all_its_numbers(
+    chief: Browsing, admin: httpx.Client, visits: str
+) -> None:
+    question = {"kind": "summary", "columns": ["age"]}
+    answer = settled(admin, ask(admin, visits, question, epsilon="60")).json()
+    (table,) = chief.open(f"/desk/releases/{answer['id']}").tree.xpath(
+        "//table[@class='printed']/tbody"
+    )
+    lines = [line.text_content() for line in table.xpath("tr")]
+    assert [line[:8] for line in lines] == ["age, mea", "age, med"]
+    assert all("[" in line for line in lines)
+
+
+ADVICE = {
+    "en": "times as wide as its typical standard deviation.",
+    "de": "so weit wie die typische Standardabweichung.",
+    "fr": "fois plus larges que son écart type habituel.",
+}
+
+
+@pytest.mark.parametrize("language", ADVICE)
+def test_the_advice_to_clip_is_with_the_verdict(
+    service: Service, admin: httpx.Client, visits: str, language: str
+) -> None:
+    asked = "statistic=mean&columns=dose&wanted=epsilon&epsilon=1"
+    with person(service, admin, "analyst") as browsing:
+        path = f"/desk/datasets/{visits}/ask?{asked}&act=preview"
+        assert ADVICE[language] in _in(browsing, language, path)
+        form = browsing.open(f"/desk/datasets/{visits}/ask?{asked}&clip=private&act=preview")
+    assert ADVICE["en"] not in preview(form)
+
+
+def test_a_quantile_has_an_interval_unless_it_is_cleared(
+    analyst: Browsing, visits: str, dataset: str
+) -> None:
+    def share(statistic: str, rest: str = "") -> str:
+        page = analyst.open(f"/desk/datasets/{dataset}/ask?statistic={statistic}{rest}")
+        return str(page.form("Preview").fields["inference"])
+
+    assert (share("quantile"), share("mean")) == ("1/2", "")
+    assert share("quantile", "&before=mean&columns=income&inference=") == "1/2"
+    assert share("mean", "&before=quantile&column=income&inference=1/2") == ""
+    assert share("mean", "&before=quantile&column=income&inference=1/3") == "1/3"
+    asked = "statistic=quantile&column=age&levels=0.5&wanted=epsilon&epsilon=30&inference=1/2"
+    shown = analyst.open(f"/desk/datasets/{visits}/ask?{asked}&act=preview")
+    assert "Expected error" in preview(shown), "persons may have several rows"

@@ -334,7 +334,7 @@ def test_a_cap_is_set_and_lifted(service: Service, admin: httpx.Client, curator:
     lifted = curator.send(
         shown, "Set cap", person=key["person"], lift="yes", epsilon="1", reason="enough"
     )
-    assert "The cap is lifted." in lifted.text
+    assert "The limit is removed." in lifted.text
     assert _rows(lifted) == []
 
 

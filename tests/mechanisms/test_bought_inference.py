@@ -18,6 +18,7 @@ from mechanisms.domain import CategoryColumn, NumberColumn, Schema, Typical
 from mechanisms.inference.bought import COMPOSITION
 from mechanisms.inference.curvature import Curvature
 from mechanisms.inference.neighbours import (
+    ALIKE_METHOD,
     COUNT_SHARE,
     Bracket,
     CountedRows,
@@ -724,6 +725,38 @@ def test_intervals_hold_the_median_where_rows_are_private(
     assert np.mean(held) >= 0.88
     # less than twice as wide as those of the smaller group without privacy
     assert np.mean(widths) < 2 * 2 * 1.96 * 1.25 / (0.4 * 2000) ** 0.5
+
+
+def of_persons(seed: int, persons: int, rows: int) -> ArrayData:
+    """Rows of persons, all about alike within a person; the population's median of z is 4."""
+    generator = np.random.default_rng(seed)
+    z = np.repeat(generator.normal(4, 1, persons), rows)
+    z = z + generator.normal(0, 1e-6, z.size)  # as ties have no law of ranks
+    made = Schema(COLUMNS, REPLACE, z.size)
+    return ArrayData.from_values(made, {"x": np.zeros(z.size), "z": z, "yes": np.zeros(z.size)})
+
+
+@pytest.mark.statistical
+def test_intervals_hold_the_median_where_rows_of_a_person_are_alike() -> None:
+    """Those that take the rows to be independent are too short: half of them miss."""
+    rows, persons = 9, 400
+    made = Schema(COLUMNS, ADD, None, max_rows=10**4, protects=Protected(rows=rows))
+    held: dict[int, list[bool]] = {rows: [], 1: []}
+    plan = calibrate(MEDIAN, made, Epsilon.parse("90"), mechanism="kng", inference=Fraction(1, 2))
+    parameters: Any = plan.parameters
+    assert plan.details["inference"]["method"] == ALIKE_METHOD  # type: ignore[index]
+    assert "no_inference" not in plan.details
+    for alike, found in held.items():
+        neighbours = replace(parameters.viewed.neighbours, alike=alike)
+        viewed = replace(parameters.viewed, neighbours=neighbours)
+        drawn = replace(plan, parameters=replace(parameters, viewed=viewed))
+        for seed in range(60):
+            outcome = drawn.draw(of_persons(seed, persons, rows), seeded_randomness(seed))
+            (term,) = inferred(outcome).terms
+            low, high = term.confidence_95
+            found.append(low <= 4 <= high)
+    assert np.mean(held[rows]) >= 0.88
+    assert np.mean(held[1]) < 0.8
 
 
 def test_too_few_rows_leave_the_bounds() -> None:

@@ -154,12 +154,13 @@ def test_differences_are_from_the_first_group() -> None:
     assert places == {"rows", "differences"}
 
 
-def test_people_of_several_rows_have_intervals_of_the_noise_alone() -> None:
+def test_of_people_of_several_rows_quartiles_alone_have_intervals_for_the_population() -> None:
     outcome = drawn(BY, ADD, protects=Protected(rows=2))
-    assert outcome.inference is None
-    assert {row["interval_of"] for row in rows_of(outcome)} == {"data"}
-    medians = [row for row in rows_of(outcome) if row["measure"] == "median"]
-    assert all(row["interval"] is None for row in medians)
+    assert outcome.inference is not None
+    quartiles = {"lower_quartile", "median", "upper_quartile"}
+    for row in rows_of(outcome):
+        assert row["interval"] is not None
+        assert row["interval_of"] == ("population" if row["measure"] in quartiles else "data")
 
 
 # The split of epsilon

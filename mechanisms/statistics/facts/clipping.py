@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from mechanisms.contract import FieldHint, InvalidStatisticError, Json, Statistic, meaning
 from mechanisms.domain import NumberColumn, Schema
 from mechanisms.exact.fractions import as_written
-from mechanisms.words import rounded
+from mechanisms.words import rounded, worded
 
 S = TypeVar("S")
 
@@ -138,10 +138,12 @@ def suggestions(statistic: Statistic, schema: Schema) -> Iterator[str]:
             continue
         times = (column.upper - column.lower) / column.typical.std
         if times > _WIDE:
-            yield (
-                f"The bounds of {name} are {rounded(float(times), 2)} times as wide as its typical "
-                'standard deviation: "clip": "private" has far less noise.'
-            )
+            yield worded(
+                "The bounds of %(name)s are %(times)s times as wide as its typical standard "
+                "deviation. Clipping to bounds that a part of epsilon pays for has far less noise "
+                '("clip": "private").',
+                name=name, times=rounded(float(times), 2),
+            )  # fmt: skip
 
 
 def _invalid(detail: str) -> InvalidStatisticError:
