@@ -6,14 +6,23 @@ with a spec comes back by the places of the spec; :func:`at_cells` says which fi
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
 from app.desk.filled import derived_of, lines_of
-from app.desk.forms import FORM_KEY, TYPICAL, Form, looks_read_off, typical_of
+from app.desk.forms import (
+    FORM_KEY,
+    TYPICAL,
+    Form,
+    label_in,
+    lines_in,
+    looks_read_off,
+    number_of,
+    numbers_by_name,
+    typical_of,
+)
 from app.domain.datasets import ENCODINGS as ENCODINGS_OF_FILES
 from app.domain.problems import Problem, invalid_requests
 from app.services.plans.questions import POLICY_KINDS
@@ -45,6 +54,8 @@ READING: Mapping[str, Sequence[str]] = {
 """The fields that say how a column's cells are read, and the types that have them; () is all."""
 RARE = frozenset({"decimal", "thousands", "bare_number", "other", "unreadable"})
 """Those that a column's row has only where they are filled in: of all they are too many."""
+FOLDED = (*READING, "typical")
+"""The fields of a column that are shown once its row is opened."""
 
 _NAME = re.compile(r"columns\.(\d{1,5})\.name", re.ASCII)
 _PLACE = re.compile(
@@ -58,10 +69,6 @@ _IN_LIST = re.compile(r"(?P<list>unit\.reduce|design\.replicates|design\.rscales
 _IN_DESIGN = re.compile(r"(?:spec\.)?design\.(?P<list>\w+)\[(?P<position>\d{1,5})\].*", re.DOTALL)
 _WITHIN = re.compile(r"\.typical\.(mean|std)$")
 _OF_WITHIN = re.compile(r"^\.?within\.of\b", re.ASCII)
-_WHOLE = re.compile(r"[+-]?\d{1,300}", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
-_SHARE = re.compile(r"(\S.*?)[ \t]*[:=\t ][ \t]*(\S+)", re.ASCII)
-"""A line of what is typical: a name, then a number."""
 _NUMBERS = ("number", "integer")
 _NO_SIGN = "none"
 """Says of a column that its numbers have no thousands separator, where those of others have one."""
@@ -145,6 +152,7 @@ CHOICES: Mapping[str, Any] = {
         ("text", marked("texts: 7, 7.0 and 007 are three persons")),
     ],
     "reading": READING,
+    "folded": FOLDED,
     "rare": RARE,
     "decimals": [(".", marked("point")), (",", marked("comma"))],
     "thousands": [
@@ -168,6 +176,16 @@ CHOICES: Mapping[str, Any] = {
     "typical_of": typical_of,
 }
 """What the form offers at its fields, and what its page shows of them."""
+
+
+_USUAL = frozenset({"trim yes", "bare_number yes"})
+
+
+def set_of(form: Form, place: int) -> str:
+    """Return what is filled in of a column's folded fields: a name and a first line each."""
+    filled = {field: lines_in(form.text(f"columns.{place}.{field}")) for field in FOLDED}
+    found = [f"{field} {lines[0]}" for field, lines in filled.items() if lines]
+    return " · ".join(each for each in found if each not in _USUAL)
 
 
 def rows_of(form: Form) -> Sequence[tuple[int, str]]:
@@ -453,7 +471,7 @@ def spec_of(form: Form) -> dict[str, Any]:
         spec["same_people"] = stated
     if account := form.text("account"):
         spec["account"] = account
-    if markers := _lines(form.text("na")):
+    if markers := lines_in(form.text("na")):
         spec["na"] = markers
     if lines := form.text("derive"):
         spec["derive"] = derived_of(lines)
@@ -468,8 +486,8 @@ def _unit(form: Form) -> Iterator[tuple[str, Any]]:
         yield "max_rows", number_of(rows)
     if kind := form.text("unit_id"):
         yield "id", kind
-    if reduced := _lines(form.text("unit_reduce")):
-        yield "reduce", dict(map(_label, reduced))
+    if reduced := lines_in(form.text("unit_reduce")):
+        yield "reduce", dict(map(label_in, reduced))
 
 
 def _design(form: Form, columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -478,12 +496,12 @@ def _design(form: Form, columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
     for name in ("weight", "strata"):
         if column := form.text(f"design_{name}"):
             yield name, column
-    if lines := _lines(form.text("design_replicates")):
+    if lines := lines_in(form.text("design_replicates")):
         others = [name for name in columns if name != weight]
         yield "replicates", [name for line in lines for name in _matching(line, others)]
     if scale := form.text("design_scale"):
         yield "scale", number_of(scale)
-    if scales := _lines(form.text("design_rscales")):
+    if scales := lines_in(form.text("design_rscales")):
         yield "rscales", [*map(number_of, scales)]
 
 
@@ -523,7 +541,7 @@ def _column(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     yield "type", kind
     numbers = kind in _NUMBERS
     if kind == "category":
-        yield "values", _lines(fields["values"])
+        yield "values", lines_in(fields["values"])
     elif kind != "boolean":
         for end in ("lower", "upper"):
             if fields[end]:
@@ -546,11 +564,11 @@ def _reading(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
             continue
         match name:
             case "true" | "false" | "format" | "na":
-                yield name, _lines(text)
+                yield name, lines_in(text)
             case "labels":
-                yield name, dict(map(_label, _lines(text)))
+                yield name, dict(map(label_in, lines_in(text)))
             case "within":
-                yield name, {"column": text, "of": dict(map(_label, _lines(fields["of"])))}
+                yield name, {"column": text, "of": dict(map(label_in, lines_in(fields["of"])))}
             case "of":
                 pass  # of "within"
             case "trim" | "bare_number":
@@ -560,29 +578,6 @@ def _reading(fields: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
                 yield name, None
             case _:
                 yield name, text
-
-
-def _label(line: str) -> tuple[str, str]:
-    """Return the value and the label of a line such as ``1 = north``, ``1: north`` or ``1 north``.
-
-    >>> [_label(line) for line in ("1 = north", "1: north", "a:b = c", "1 far north", "alone")]
-    [('1', 'north'), ('1', 'north'), ('a:b', 'c'), ('1', 'far north'), ('alone', '')]
-    """
-    for sign in (" = ", "\t", "=", ":", " "):
-        value, found, label = line.partition(sign)
-        if found and value.strip():
-            return value.strip(), label.strip()
-    return line, ""
-
-
-def numbers_by_name(text: str) -> Iterator[tuple[str, object]]:
-    """Yield a name and a number, such as `mean 980` or `north 0.3`, of each line.
-
-    A line without a number is yielded with an empty text, to be refused.
-    """
-    for line in _lines(text):
-        match = _SHARE.fullmatch(line)
-        yield (line, "") if match is None else (match[1], number_of(match[2]))
 
 
 def _missing(kind: str, text: str) -> object:
@@ -605,27 +600,28 @@ def _policy(form: Form) -> dict[str, Any]:
     return policy
 
 
-def number_of(text: str) -> int | float | str:
-    """Return a number as JSON has it; what is none is left to be refused as a text."""
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    number = float(text) if _DECIMAL.fullmatch(text) else math.inf
-    return number if math.isfinite(number) else text
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
 def doubts(form: Form) -> Mapping[str, str]:
-    """Return the bounds that look as if they were read off the file, by their fields."""
+    """Return what is odd in a declaration, by its fields: it is judged without the file.
+
+    That are bounds that look as if they were read off the file, and years of two digits.
+    """
+    columns = [f"columns.{place}" for place, _ in rows_of(form)]
+    bounds = [f"{column}.{end}" for column in columns for end in ("lower", "upper")]
+    formats = [f"{column}.format" for column in columns]
     return {
-        field: "So precise a bound looks read off the file. It is shown to everyone: take a "
-        "round one, from public knowledge."
-        for place, _ in rows_of(form)
-        for field in (f"columns.{place}.lower", f"columns.{place}.upper")
-        if looks_read_off(form.text(field))
+        **{field: _PRECISE for field in bounds if looks_read_off(form.text(field))},
+        **{field: _TWO_DIGITS for field in formats if "%y" in form.text(field)},
     }
+
+
+_PRECISE = marked(
+    "So precise a bound looks read off the file. It is shown to everyone: take a round one, from "
+    "public knowledge."
+)
+_TWO_DIGITS = marked(
+    "Years of two digits are read as 1970 to 2069: 55 is 2055. For earlier dates, such as those of "
+    "birth, write years with four digits in the file."
+)
 
 
 def at_cells(problem: Problem, form: Form) -> Problem:

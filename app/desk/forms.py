@@ -16,8 +16,9 @@ all the way, so that a reload or a second click of the last button acts once.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -133,18 +134,22 @@ class Form:
     """The fields of a form, in order; a name may come several times."""
 
     pairs: Sequence[tuple[str, str]] = ()
+    _first: Mapping[str, str] = field(init=False, repr=False, compare=False)
+    """The first value of each name: a page of many columns looks thousands of them up."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_first", dict(reversed(self.pairs)))
 
     def text(self, name: str) -> str:
         """Return a field's first value without the white space around it, or an empty text.
 
         Its lines end as they do everywhere else: browsers send two characters for each end.
         """
-        found = next((value for known, value in self.pairs if known == name), "")
-        return found.replace("\r\n", "\n").strip()
+        return self.raw(name).replace("\r\n", "\n").strip()
 
     def raw(self, name: str) -> str:
         """Return a field's first value as it is: a choice may be white space."""
-        return next((value for known, value in self.pairs if known == name), "")
+        return self._first.get(name, "")
 
     def texts(self, name: str) -> list[str]:
         """Return every value of a field, such as of check boxes."""
@@ -416,3 +421,47 @@ class Named:
 
     choices: Sequence[tuple[str, str]] | None
     suggested: Sequence[str]
+
+
+# Texts of fields as values
+
+_WHOLE = re.compile(r"[+-]?\d{1,300}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_SHARE = re.compile(r"(\S.*?)[ \t]*[:=\t ][ \t]*(\S+)", re.ASCII)
+"""A line of what is typical: a name, then a number."""
+
+
+def number_of(text: str) -> int | float | str:
+    """Return a number as JSON has it; what is none is left to be refused as a text."""
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    number = float(text) if _DECIMAL.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else text
+
+
+def lines_in(text: str) -> list[str]:
+    """Return the lines of a text that are not blank, without the blanks around them."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def label_in(line: str) -> tuple[str, str]:
+    """Return the value and the label of a line such as ``1 = north``, ``1: north`` or ``1 north``.
+
+    >>> [label_in(line) for line in ("1 = north", "1: north", "a:b = c", "1 far north", "alone")]
+    [('1', 'north'), ('1', 'north'), ('a:b', 'c'), ('1', 'far north'), ('alone', '')]
+    """
+    for sign in (" = ", "\t", "=", ":", " "):
+        value, found, label = line.partition(sign)
+        if found and value.strip():
+            return value.strip(), label.strip()
+    return line, ""
+
+
+def numbers_by_name(text: str) -> Iterator[tuple[str, object]]:
+    """Yield a name and a number, such as `mean 980` or `north 0.3`, of each line.
+
+    A line without a number is yielded with an empty text, to be refused.
+    """
+    for line in lines_in(text):
+        match = _SHARE.fullmatch(line)
+        yield (line, "") if match is None else (match[1], number_of(match[2]))

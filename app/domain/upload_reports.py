@@ -44,6 +44,7 @@ class ColumnCounts:
     bounds, and ``other`` were texts that no list has. ``filled`` took the public fill value, and
     ``missing`` stay without one; ``unreadable`` were taken as missing though they held something.
     ``like_thousands`` look like ``12.345`` in a column where every cell with a point does.
+    ``future`` are dates after the day of the upload, where years have two digits.
     """
 
     values: int = 0
@@ -54,6 +55,7 @@ class ColumnCounts:
     other: int = 0
     missing: int = 0
     like_thousands: int = 0
+    future: int = 0
 
     def warning(self) -> str | None:
         """Return what is probably wrong with the declaration, if anything is."""
@@ -63,6 +65,13 @@ class ColumnCounts:
                 "12.345, and was read as a decimal; if points separate thousands, declare "
                 '"thousands": "." and "decimal": ","',
                 count=self.like_thousands,
+            )
+        if self.future:
+            return worded(
+                "%(count)s dates are in the future: years of two digits are read as 1970 to 2069. "
+                "Those of birth are most likely 100 years earlier: write years with four digits "
+                "in the file",
+                count=self.future,
             )
         clamped = self.clamped_low + self.clamped_high
         if 2 * clamped > self.values:

@@ -12,6 +12,7 @@ of the column's type is *unreadable*.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -338,12 +339,16 @@ def _missing(_: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Encodes one declared column."""
+    """Encodes one declared column.
+
+    What is above ``future`` is counted: dates after today, where years have two digits.
+    """
 
     read: Callable[[pl.Series], Read]
     missing: Missing
     unreadable: Literal["reject", "missing"]
     fill: int | float
+    future: float = math.inf
 
     @classmethod
     def of(cls, spec: ColumnSpec) -> Encoder:
@@ -351,6 +356,7 @@ class Encoder:
         value = spec.missing.value if isinstance(spec.missing, Fill) else None
         markers = Markers.of(spec.reading.na)
         fill: int | float = 0
+        future = math.inf
         read: Callable[[pl.Series], Read]
         match spec:
             case CategorySpec():
@@ -373,7 +379,9 @@ class Encoder:
                 own = np.int64(int(taken)) if column.whole else np.float64(float(taken))
                 (fill,) = column.clamped(np.array([own])).tolist()
                 read = Numbers.of(column, spec.reading).read
-        return cls(read, spec.missing, spec.reading.unreadable, fill)
+                if column.timed is not None and any("%y" in each for each in spec.reading.format):
+                    future = 1000 * time.time() / _DIGESTED[column.timed]
+        return cls(read, spec.missing, spec.reading.unreadable, fill, future)
 
     def refused(self, read: Read) -> Mask | None:
         """Return which cells refuse the upload."""
@@ -384,6 +392,9 @@ class Encoder:
     def count(self, read: Read, rows: int, counts: ColumnCounts) -> None:
         """Add what became of some cells, none of which is refused."""
         missing = 0 if read.missing is None else int(read.missing.sum())
+        if read.numbers is not None and math.isfinite(self.future):
+            there = read.numbers if read.missing is None else read.numbers[~read.missing]
+            counts.future += int(np.count_nonzero(there > self.future))
         counts.values += rows - missing
         counts.clamped_low += read.clamped_low
         counts.clamped_high += read.clamped_high

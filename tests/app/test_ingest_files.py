@@ -243,3 +243,16 @@ def test_points_that_may_separate_thousands_are_a_warning(
     assert report.columns["c"].like_thousands == count
     reported = [message for _, message in report.warnings() if "12.345" in message]
     assert len(reported) == (count > 0)
+
+
+def test_dates_that_two_digits_put_into_the_future_are_a_warning() -> None:
+    """00 to 69 are 2000 to 2069; years of four digits are what they are."""
+    column = {"type": "date", "lower": "1900-01-01", "upper": "2020-12-31", "missing": "keep"}
+    cells = ["1.2.55", "1.2.69", "1.2.70", "1.2.04", "", "1.2.2055"]
+    for pattern, used, count in (("%d.%m.%y", cells[:5], 2), ("%d.%m.%Y", cells[4:], 0)):
+        spec, report = columns_spec({"c": {**column, "format": pattern}}), UploadReport()
+        content = "c,d\n" + "".join(f"{cell},x\n" for cell in used)
+        list(ingest(io.BytesIO(content.encode()), spec, report=report))
+        assert report.columns["c"].future == count
+        reported = [message for _, message in report.warnings() if "two digits" in message]
+        assert len(reported) == (count > 0)

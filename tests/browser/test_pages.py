@@ -318,6 +318,13 @@ def test_everybody_can_declare_columns(visits: Visits, desk: Desk, look: dict[st
         page.goto("/desk/datasets/new")
         page.get_by_label("File").set_input_files(ENGEL)
         expect(page.get_by_role("textbox", name="income lower")).to_be_visible()
+        expect(page.get_by_label("income na")).to_have_count(0)
+        page.get_by_role("textbox", name="income missing").focus()
+        by = Keyboard(page)
+        by.press(page.locator("summary", has_text="income more"))
+        by.fill(page.get_by_role("textbox", name="income na"), "-99")
+        page.get_by_role("textbox", name="income missing").focus()
+        expect(page.locator("summary", has_text="income more")).to_contain_text("na -99")
         assert faults_of(page) == []
         steps = page.get_by_role("navigation", name="Steps")
         steps.get_by_role("link", name="People and bounds").click()

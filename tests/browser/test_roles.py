@@ -65,6 +65,8 @@ def declare(page: Page) -> None:
     expect(page.get_by_role("textbox", name="age lower")).to_have_value("18")
     expect(page.get_by_text("remark: nearly each cell")).to_be_visible()
     expect(page.get_by_text("weight: nearly each cell")).to_have_count(0)
+    expect(page.locator("summary", has_text="born more")).to_contain_text("format %Y-%m-%d")
+    page.locator("summary", has_text="born more").click()
     expect(page.get_by_role("textbox", name="born format")).to_have_value("%Y-%m-%d\n%d.%m.%Y")
     for name, lower, upper in (("born", "1930-01-01", "2010-12-31"), (trial.INCOME, "0", "12000")):
         page.get_by_role("textbox", name=f"{name} lower").fill(lower)

@@ -332,6 +332,8 @@ def test_every_field_of_how_a_file_is_written_is_filled_in_by_hand(
         for name, value in WRITTEN.items():
             if page.get_by_role("combobox", name=name, exact=True).count():
                 by.choose(page.get_by_role("combobox", name=name, exact=True), value)
+        for each in page.locator("table.declare summary").all():
+            each.click()
         for name, value in FIELDS.items():
             by.fill(page.get_by_role("textbox", name=name, exact=True), value)
         by.choose(page.get_by_label("Q2. Your town, please trim", exact=True), "yes")

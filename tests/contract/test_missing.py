@@ -287,7 +287,7 @@ def test_what_people_lack_is_what_none_of_their_rows_has(curator: httpx.Client) 
     )
     assert body["report"]["columns"]["total"] == {
         "values": 2, "filled": 0, "unreadable": 0, "clamped_low": 0, "clamped_high": 0,
-        "other": 0, "missing": 1 + len(others), "like_thousands": 0,
+        "other": 0, "missing": 1 + len(others), "like_thousands": 0, "future": 0,
     }  # fmt: skip
     wanted = {"total": [10, 9], "mean": [5, 9], "first": [4, 9], "last": [6, 9], "least": [4, 9]}
     for name, values in wanted.items():

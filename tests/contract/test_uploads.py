@@ -65,7 +65,7 @@ def test_only_the_answer_to_the_upload_says_how_the_file_was_read(curator: httpx
     found = send_upload(curator, "income\n" + "-99\n0.5\n13\nfour\n14\n15\n" * 7, body).json()
     assert found["report"]["columns"]["income"] == {
         "values": 28, "filled": 14, "unreadable": 7, "clamped_low": 0, "clamped_high": 21,
-        "other": 0, "missing": 0, "like_thousands": 0,
+        "other": 0, "missing": 0, "like_thousands": 0, "future": 0,
     }  # fmt: skip
     ((warning),) = found["report"]["warnings"]
     assert warning["column"] == "income"

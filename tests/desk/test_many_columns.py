@@ -291,3 +291,32 @@ def test_a_page_of_many_columns_stays_small(curator: Browsing) -> None:
     rows = f"{names}\n{','.join(['1'] * 25)}\n".encode()
     page = curator.send(curator.open(NEW), "Draft", file=("items.csv", rows))
     assert len(page.answer.content) < 60_000
+
+
+def test_what_few_columns_need_is_folded_unless_it_is_wrong(curator: Browsing) -> None:
+    """Without script, too; the end of a row says what is filled in."""
+    page = curator.send(curator.open(NEW), "Draft", file=("days.csv", b"day,n\n1.2.2024,4\n"))
+    said = [" ".join(each.text_content().split()) for each in page.tree.xpath("//tbody//summary")]
+    assert said == ["day more format %d.%m.%Y", "n more"]
+    assert not page.tree.xpath("//details[@open]//*[@name='columns.0.format']")
+    fields = {"columns.1.typical": "mean 1e999\nstd 1", "name": "days of few"}
+    wrong = curator.send(page, "Check", status=422, **fields)
+    assert wrong.tree.xpath("//details[@open]//*[@name='columns.1.typical'][@aria-invalid]")
+
+
+def test_how_years_of_two_digits_are_read_is_said_before_the_upload(curator: Browsing) -> None:
+    rows = b"born,n\n" + b"1.2.55,4\n3.4.71,5\n" * 20
+    page = curator.send(curator.open(NEW), "Draft", file=("born.csv", rows))
+    assert "its years of two digits are read as 1970 to 2069" in page.text
+    assert "some of its dates are then in the future" in page.text
+    (field,) = page.tree.xpath("//details[@open]//textarea[@name='columns.0.format']")
+    assert "columns.0.format-help" in field.get("aria-describedby")
+    (said,) = page.tree.xpath("//*[@id='columns.0.format-help']")
+    assert "55 is 2055" in said.text_content()
+    filled = {
+        "columns.0.lower": "1900-01-01", "columns.0.upper": "2020-12-31", "columns.1.lower": "0",
+        "columns.1.upper": "10", "epsilon": "1", "name": f"born {uuid4()}",
+    }  # fmt: skip
+    checked = curator.send(page, "Check", file=("born.csv", rows), **filled)
+    assert "There are notes at some fields of the table." in checked.text
+    assert "20 dates are in the future" in checked.text

@@ -102,6 +102,8 @@ class ColumnReport(Answer):
     like_thousands: int
     """Numbers that look like `12.345`, where every one with a point has three digits after it; 0
     otherwise."""
+    future: int
+    """Dates after today, where a `format` has years of two digits (`%y`); 0 otherwise."""
 
 
 class ColumnWarning(Answer):

@@ -33,10 +33,19 @@ from app.desk.building import (
     with_questions,
 )
 from app.desk.controls import EDGES, OPERATORS, Field, Options, switched_on
-from app.desk.declaring import number_of, numbers_by_name
 from app.desk.estimating import Estimated, estimated
 from app.desk.filled import edges_at_fault, request_of
-from app.desk.forms import EMPTY, FORM_KEY, NONE, Faults, Form, read_form, see
+from app.desk.forms import (
+    EMPTY,
+    FORM_KEY,
+    NONE,
+    Faults,
+    Form,
+    number_of,
+    numbers_by_name,
+    read_form,
+    see,
+)
 from app.desk.questions import (
     MISSING_SHARES,
     WITHOUT_VALUE,

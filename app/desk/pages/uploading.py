@@ -28,6 +28,7 @@ from app.desk.forms import (
     Form,
     act_once,
     faulted,
+    number_of,
     read_as,
     read_form,
     require_own_site,
@@ -439,6 +440,7 @@ def _shown(
         rows=declaring.rows_of(form),
         labels=declaring.labelled(form),
         doubts=declaring.doubts(form),
+        set_of=declaring.set_of,
         sources=bool(state.settings.source_roots),
         earlier=_names_of_earlier(request),
         checked=checked,
@@ -636,9 +638,9 @@ def _declared_rows(form: Form) -> VersionSpec:
     fields: dict[str, Any] = {name: form.text(name) for name in ("name", "max_rows")}
     fields |= {name: form.raw(name) for name in ("delimiter", "encoding")}
     if skipped := form.text("skip_rows"):
-        fields["skip_rows"] = declaring.number_of(skipped)
+        fields["skip_rows"] = number_of(skipped)
     if fields["max_rows"]:
-        fields["max_rows"] = declaring.number_of(fields["max_rows"])
+        fields["max_rows"] = number_of(fields["max_rows"])
     if reason := form.text("overlap"):
         fields["overlap"] = {"reason": reason}
     return read_as(VersionSpec, fields)

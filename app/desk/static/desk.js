@@ -264,11 +264,13 @@ document.addEventListener("click", (event) => {
 });
 
 // The table of a new data set comes with the fields that are filled in or of a column's type; the
-// others are added here, and when another type is chosen.
-function complete(type) {
-  const row = type.closest("tr");
+// others are added here once the column is opened, and when another type is chosen.
+function complete(row) {
+  const type = row.querySelector("[name$='.type']");
   row.dataset.type = type.value;
-  const fields = row.nextElementSibling.querySelector(".readings");
+  const more = row.nextElementSibling.querySelector("details");
+  const fields = more.querySelector(".readings");
+  if (!more.open) return;
   for (const each of document.getElementById("readings").content.children) {
     const field = each.cloneNode(true);
     const control = field.querySelector("[name]");
@@ -281,11 +283,22 @@ function complete(type) {
   }
 }
 function completing() {
-  for (const each of document.querySelectorAll("table.declare [name$='.type']")) complete(each);
+  for (const each of document.querySelectorAll("table.declare [data-type]")) complete(each);
 }
 completing();
+document.addEventListener("toggle", (event) => {
+  const more = event.target.closest("table.declare .more");
+  if (more) complete(more.previousElementSibling);
+}, true);
 document.addEventListener("change", (event) => {
-  if (event.target.matches("table.declare [name$='.type']")) complete(event.target);
+  if (event.target.matches("table.declare [name$='.type']")) complete(event.target.closest("tr"));
+  const more = event.target.closest("table.declare details");
+  if (!more) return;
+  const filled = [...more.querySelectorAll("[name]")].filter((each) => each.value.trim());
+  more.querySelector("summary span").textContent = filled
+    .map((each) => `${each.name.split(".").pop()} ${each.value.trim().split("\n")[0]}`)
+    .filter((each) => !["trim yes", "bare_number yes"].includes(each))
+    .join(" · ");
 });
 
 // Show the progress of the file that was sent with this text, until there is an answer. It is asked

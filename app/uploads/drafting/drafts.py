@@ -70,6 +70,12 @@ _NUMBERS: Mapping[tuple[str, str | None], str] = {
 """How numbers are written, by the decimal mark and the thousands separator."""
 _SIGNS = r"(?:[\p{Sc}%\s]|EUR|Euro|USD|GBP|CHF|JPY|SEK|NOK|DKK|PLN|CZK)*"
 """What is around numbers that a draft takes for amounts: signs and names of currencies, and %."""
+_TWO_DIGITS = worded("its years of two digits are read as 1970 to 2069")
+_FUTURE = worded(
+    "some of its dates are then in the future: those of birth are most likely 100 years earlier; "
+    "write years with four digits in the file"
+)
+_LAST_EARLIER = 1969
 _FORMATS = (2, 3)
 """How many formats the dates of one column may have."""
 _UNITS = ("€", "$", "£", "¥", "%")
@@ -262,6 +268,7 @@ def _time(cells: pl.Series) -> Guess | None:
                     first=first, other=other,
                 ))  # fmt: skip
             plain = first == "%Y-%m-%d"
+            notes += _of_two_digits([first], some)
             return Guess(kind, {} if plain else {"format": first}, notes)
         several = _divided(reads, len(some))
         if several:
@@ -270,8 +277,20 @@ def _time(cells: pl.Series) -> Guess | None:
                 names = " and ".join(several[1])
                 said = worded("which formats is ambiguous: they may be %(names)s", names=names)
                 notes.append(said)
+            notes += _of_two_digits(several[0], some)
             return Guess(kind, {"format": list(several[0])}, notes)
     return None
+
+
+def _of_two_digits(patterns: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return how years of two digits are read, and whether some dates are then in the future."""
+    short = [each for each in patterns if "%y" in each]
+    days = [datetime.strptime(t, each) for t in texts for each in short if _reads(t, each)]
+    if not days:
+        return []
+    # of Python 69 is 1969, and of the reader 2069
+    later = any(day > datetime.now() or day.year == _LAST_EARLIER for day in days)
+    return [_TWO_DIGITS, *([_FUTURE] if later else [])]
 
 
 def _divided(reads: Mapping[str, Sequence[str]], count: int) -> Sequence[Sequence[str]]:
