@@ -654,17 +654,9 @@ def test_the_advice_to_clip_is_with_the_verdict(
     assert ADVICE["en"] not in preview(form)
 
 
-def test_a_quantile_has_an_interval_unless_it_is_cleared(
-    analyst: Browsing, visits: str, dataset: str
+def test_a_quantile_of_visits_has_an_interval_where_it_is_asked_for(
+    analyst: Browsing, visits: str
 ) -> None:
-    def share(statistic: str, rest: str = "") -> str:
-        page = analyst.open(f"/desk/datasets/{dataset}/ask?statistic={statistic}{rest}")
-        return str(page.form("Preview").fields["inference"])
-
-    assert (share("quantile"), share("mean")) == ("1/2", "")
-    assert share("quantile", "&before=mean&columns=income&inference=") == "1/2"
-    assert share("mean", "&before=quantile&column=income&inference=1/2") == ""
-    assert share("mean", "&before=quantile&column=income&inference=1/3") == "1/3"
     asked = "statistic=quantile&column=age&levels=0.5&wanted=epsilon&epsilon=30&inference=1/2"
     shown = analyst.open(f"/desk/datasets/{visits}/ask?{asked}&act=preview")
     assert "Expected error" in preview(shown), "persons may have several rows"

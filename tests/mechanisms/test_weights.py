@@ -224,7 +224,10 @@ def test_whole_counts_of_small_weights_are_warned_of() -> None:
     )
     said: Any = calibrate(TABLES, light, Epsilon.parse("1")).details["warnings"]
     assert said == [
-        'No weight is above 0.001, and counts are rounded to whole numbers: ask for "raw": true.'
+        (
+            "No weight is above 0.001, and counts are rounded to whole numbers: ask for unrounded "
+            'ones ("raw": true).'
+        )
     ]
     for asked, schema in ((replace(TABLES, raw=True), light), (TABLES, schema_of(ADD))):
         assert "warnings" not in calibrate(asked, schema, Epsilon.parse("1")).details

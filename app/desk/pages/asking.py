@@ -75,7 +75,6 @@ from app.tidy.names import marked, words
 from app.web.requests.questions import PreviewRequest, made_of, request_in
 from app.web.state import AppState, while_there
 from mechanisms.catalog import STATISTICS
-from mechanisms.domain import Schema
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
 _DRY = marked("Numbers from synthetic rows")
@@ -103,17 +102,9 @@ _BEFORE = "before"
 _OPERATORS = [("", "–"), *((each, each) for each in (*OPERATORS, *WITHOUT_VALUE))]
 
 
-def _usual(kind: str, schema: Schema) -> list[tuple[str, str]]:
-    """Return what an empty form of a statistic is filled in with.
-
-    Where a design declares weights, it decides which answers have intervals.
-    """
-    share = STATISTICS[kind].usual_inference if schema.design is None else ""
-    return [
-        *switched_on(kind),
-        ("wanted", _BY_ACCURACY),
-        *([("inference", share)] if share else []),
-    ]
+def _usual(kind: str) -> list[tuple[str, str]]:
+    """Return what an empty form of a statistic is filled in with."""
+    return [*switched_on(kind), ("wanted", _BY_ACCURACY)]
 
 
 _OF_PART = (("statistic", "Statistic"), ("share", "Share"))
@@ -334,20 +325,14 @@ class Asking:
         form = Form(self.request.query_params.multi_items())
         kind, before = self._kind_of(form), form.text(_BEFORE)
         if before in KINDS and before != kind:
-            always, schema = (*_OF_ANY_KIND, SEEN, REPLACES), self.facts.schema
-            if form.text("inference") == dict(_usual(before, schema)).get("inference", ""):
-                # not chosen by the visitor
-                form = Form([pair for pair in form.pairs if pair[0] != "inference"])
-            form = survivors(form, kind, schema, always, _usual(kind, schema))
+            always = (*_OF_ANY_KIND, SEEN, REPLACES)
+            form = survivors(form, kind, self.facts.schema, always, _usual(kind))
         elif len(form.pairs) > 1:
             form = changed(form.changed(statistic=kind))
         else:
             first = self.first.pairs
             if kind != self.first.text("statistic"):
-                first = [
-                    *(pair for pair in first if pair[0] in _OF_ANY_KIND),
-                    *_usual(kind, self.facts.schema),
-                ]
+                first = [*(pair for pair in first if pair[0] in _OF_ANY_KIND), *_usual(kind)]
             form = Form((*form.pairs, *first)).changed(statistic=kind)
         return self._with_questions(form) if stacks(kind) else form
 

@@ -30,7 +30,7 @@ from app.web.state import AppState
 router = router_of("audit")
 
 _HERE = "/desk/audit"
-_PAGE = 50  # a page of the ledger is smaller than 60 kB
+_PAGE = 25  # lines have a dozen elements each: with more of them the first paint is late
 _REPORTED = 60
 _SEEN = 10
 _MOST_PAGES = 100_000  # what is skipped must fit 64 bits
