@@ -24,6 +24,7 @@ from app.services.datasets.storing import SourceService
 from app.uploads.drafting.drafts import Draft
 from app.vault.lineage import Origin
 from mechanisms.privacy import NANOS_PER_EPSILON, Epsilon
+from mechanisms.words import worded
 
 # An upload that is stored and waits until its sender has seen how it was read
 
@@ -78,17 +79,27 @@ def doubts(report: UploadReport, budget: Epsilon | None) -> list[str]:
     >>> doubts(UploadReport(), Epsilon.parse("100"))
     ['The budget is epsilon 100. Above 10 it protects little: 1 = strong privacy, 10 = weak.']
     """
-    found = [
-        f"{name}: {counts.clamped_low + counts.clamped_high} of {counts.values} values lie outside "
-        "the bounds and were moved to the nearest bound."
-        for name, counts in report.columns.items()
-        if 2 * (counts.clamped_low + counts.clamped_high) > counts.values
-    ]
+    found = []
+    for name, counts in report.columns.items():
+        clamped = counts.clamped_low + counts.clamped_high
+        if 2 * clamped > counts.values:
+            found.append(worded(
+                "%(name)s: %(count)s of %(all)s values lie outside the bounds and were moved to "
+                "the nearest bound.",
+                name=name, count=clamped, all=counts.values,
+            ))  # fmt: skip
+        if counts.future:
+            found.append(worded(
+                "%(name)s: %(count)s dates are in the future, since years of two digits are read "
+                "as 1970 to 2069.",
+                name=name, count=counts.future,
+            ))  # fmt: skip
     if budget is not None and budget.nanos > LARGE_BUDGET.nanos:
-        found.append(
-            f"The budget is epsilon {budget}. Above 10 it protects little: 1 = strong privacy, "
-            "10 = weak."
-        )
+        found.append(worded(
+            "The budget is epsilon %(budget)s. Above 10 it protects little: 1 = strong privacy, "
+            "10 = weak.",
+            budget=budget,
+        ))  # fmt: skip
     return found
 
 

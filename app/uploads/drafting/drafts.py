@@ -89,7 +89,8 @@ _LONGEST_VALUE = 100
 _FEW_ROWS = 20
 _FREE = worded(
     "nearly each cell has a text of its own, as names, ids and free text have, so it is left out; "
-    "declare it as a category where its values are a public list"
+    "declare it as a category where its values are a public list, or name it in `unit` where it "
+    "says whose a row is"
 )
 
 _CODED = re.compile(
