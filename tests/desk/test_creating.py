@@ -87,7 +87,7 @@ def _entries(service: Service) -> int:
 def test_what_is_odd_must_be_confirmed(curator: Browsing, admin: httpx.Client) -> None:
     rows = b"age\n" + b"".join(b"%d\n" % (100 + at) for at in range(3000))
     shown = _sent(curator, rows, epsilon="100000")
-    assert "3000 of 3000 values lie outside the bounds" in shown.text
+    assert "3000 of 3000 values of age lie outside the bounds" in shown.text
     assert "The budget is epsilon 100000." in shown.text
     refused = curator.send(shown, BUTTON, status=422)
     assert "tick it" in refused.alerts()[0]
@@ -96,7 +96,7 @@ def test_what_is_odd_must_be_confirmed(curator: Browsing, admin: httpx.Client) -
     assert admin.get(f"/v1/datasets/{_id(made)}").json()["budget"]["epsilon"]["total"] == "100000"
     more = ("more.csv", b"age\n" + b"".join(b"%d\n" % (9000 + at) for at in range(40)))
     page = curator.send(curator.open(f"{made.path}/versions"), "Add rows", file=more)
-    assert "40 of 40 values lie outside the bounds" in page.text
+    assert "40 of 40 values of age lie outside the bounds" in page.text
     assert curator.send(page, BUTTON, status=422).heading == page.heading
     grown = curator.send(page, BUTTON, confirmed="yes")
     assert admin.get(f"/v1/datasets/{_id(grown)}").json()["version"] == 2

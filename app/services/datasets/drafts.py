@@ -84,14 +84,14 @@ def doubts(report: UploadReport, budget: Epsilon | None) -> list[str]:
         clamped = counts.clamped_low + counts.clamped_high
         if 2 * clamped > counts.values:
             found.append(worded(
-                "%(name)s: %(count)s of %(all)s values lie outside the bounds and were moved to "
-                "the nearest bound.",
+                "%(count)s of %(all)s values of %(name)s lie outside the bounds and were moved "
+                "to the nearest bound.",
                 name=name, count=clamped, all=counts.values,
             ))  # fmt: skip
         if counts.future:
             found.append(worded(
-                "%(name)s: %(count)s dates are in the future, since years of two digits are read "
-                "as 1970 to 2069.",
+                "%(count)s dates of %(name)s are in the future, since years of two digits are "
+                "read as 1970 to 2069.",
                 name=name, count=counts.future,
             ))  # fmt: skip
     if budget is not None and budget.nanos > LARGE_BUDGET.nanos:
