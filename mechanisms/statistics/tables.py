@@ -65,7 +65,7 @@ from mechanisms.tables.workload import (
     WorkloadError,
     count_margins,
 )
-from mechanisms.words import meant
+from mechanisms.words import meant, no_value, worded
 
 Margins = Literal["all_one_way", "all_two_way", "all_three_way"] | tuple[tuple[str, ...], ...]
 
@@ -426,16 +426,36 @@ class Tables(Question):
         if wrong := self.known.keys() - {*chain}:
             name, close = min(wrong), meant(chain, min(wrong))
             raise InvalidStatisticError(
-                f"{name} is no level of {self.hierarchy}{close}", field_name="known"
+                f"{name} is no level of {self.hierarchy}{close}",
+                field_name=f"known[{[*self.known].index(name)}]",
             )
         return Hierarchy(
             columns=tuple(names.index(name) for name in chain),
             parents=tuple(parents),
             known=tuple(
-                _coded(self.known.get(name, {}), name, column)
-                for name, column in zip(chain, places, strict=True)
+                self._coded(name, column) for name, column in zip(chain, places, strict=True)
             ),
         )
+
+    def _coded(self, level: str, column: CategoryColumn) -> dict[int, int]:
+        """Return the totals of a level by the codes of its places."""
+        totals, found = self.known.get(level, {}), dict[int, int]()
+        for at, (text, code) in enumerate(zip(totals, column.places_of([*totals]), strict=True)):
+            if code is None:
+                wrong = no_value(level, column.values, text)
+            elif code in found:
+                wrong = worded("%(name)s has two totals", name=column.values[code])
+            elif not 0 <= totals[text] <= MOST_RECORDS:
+                wrong = worded(
+                    "the total of %(name)s must be between 0 and %(most)s",
+                    name=column.values[code], most=format(MOST_RECORDS, ","),
+                )  # fmt: skip
+            else:
+                found[code] = totals[text]
+                continue
+            place = f"known[{[*self.known].index(level)}][{at}]"
+            raise InvalidStatisticError(wrong, field_name=place)
+        return found
 
     def workload(self, schema: Schema, /) -> Workload:
         """Return the margins, of columns in the order of the names.
@@ -539,20 +559,8 @@ class Tables(Question):
 def _spelled_places(totals: Mapping[str, int], column: Column | None) -> Mapping[str, int]:
     if not isinstance(column, CategoryColumn):
         return totals
-    return {column.value_of(place) or place: total for place, total in totals.items()}
-
-
-def _coded(totals: Mapping[str, int], name: str, column: CategoryColumn) -> dict[int, int]:
-    """Return totals by the codes of places."""
-    found: dict[int, int] = {}
-    for place, code in zip(totals, column.places_of([*totals]), strict=True):
-        if code is None or code in found or not 0 <= totals[place] <= MOST_RECORDS:
-            raise InvalidStatisticError(
-                f"the totals of {name} are whole numbers of 0 or more, one for each of its values",
-                field_name="known",
-            )
-        found[code] = totals[place]
-    return found
+    spelled = {column.value_of(place) or place: total for place, total in totals.items()}
+    return spelled if len(spelled) == len(totals) else totals  # two of one place are refused
 
 
 def _require_possible(hierarchy: Hierarchy, schema: Schema) -> None:

@@ -245,6 +245,23 @@ def test_what_does_not_fit_is_refused(changed: dict[str, Any], schema: Schema, p
     assert refused.value.field_name.partition("[")[0] == place
 
 
+def test_a_wrong_total_is_named_by_its_place() -> None:
+    for totals, place, said in (
+        (
+            {"p": 1, "quu": 2},
+            "known[1][1]",
+            "that is not a declared value of county; those are p, q",
+        ),
+        ({"q": -1}, "known[1][0]", "the total of q must be between 0 and 4,294,967,296"),
+        ({"q": 1, " q": 2}, "known[1][1]", "q has two totals"),
+    ):
+        asked = replace(ASKED, known={"nation": {}, "county": totals})
+        with pytest.raises(InvalidStatisticError) as refused:
+            calibrate(asked, SCHEMA, Epsilon.parse("1"))
+        assert refused.value.field_name == place
+        assert refused.value.detail.startswith(said)
+
+
 def test_totals_of_places_that_disagree_are_found_before_anything_is_measured() -> None:
     tree = Hierarchy((0, 1), ((0, 0), (0, 0, 1)), ({0: 5}, {0: 3, 1: 3}))
     with pytest.raises(WorkloadError):
