@@ -17,7 +17,8 @@ from mechanisms.single import SINGLE_MECHANISMS, MechanismModule
 from tests.e2e.live import LiveServer, serve
 
 LOUDER = 4
-MECHANISM = "k_norm"
+LIARS = ("k_norm", "margins")
+"""Mechanisms of pure accounts: noise on numbers, and on tables."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ def _louder(epsilon: PrivacyLoss) -> PrivacyLoss:
 def lie() -> None:
     """Make a liar of this process."""
     for table in (SINGLE_MECHANISMS, MECHANISMS):
-        table[MECHANISM] = Loud(table[MECHANISM])
+        for name in LIARS:
+            table[name] = Loud(table[name])
 
 
 def work(descriptor: int) -> None:

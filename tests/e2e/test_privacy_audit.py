@@ -22,7 +22,8 @@ from tests.e2e.loud_desk import LoudDesk
 pytestmark = pytest.mark.slow
 
 SURE = str(1 - 1e-9)
-OFFERS = ("--offers", "count/l1")
+OFFERS = ("--offers", "count/l1", "--offers", "tables/margins")
+"""Noise on a number and on a table, each under both adjacencies."""
 BOUNDED = ("--draws", "400", "--seconds", "200", "--confidence", SURE, "--epsilon", "1")
 LIMITS = {
     "RELEASE_DESK_RATE_LIMIT_PER_MINUTE": "600",
@@ -59,7 +60,7 @@ def test_our_desk_passes_within_its_limits(tmp_path: Path) -> None:
         assert client.get("/v1/ledger/verification").json()["ok"]
         persons = {key["person"] for key in client.get("/v1/keys").json()["items"]}
     assert (code, report["ok"]) == (0, True), printed
-    assert [each["draws"] for each in report["offers"]] == [400] * 2
+    assert [each["draws"] for each in report["offers"]] == [400] * 4
     assert {each["verdict"] for each in report["offers"]} == {"not above its promise"}
     assert len(persons) > 5, "no key had stored enough"
 
@@ -70,7 +71,7 @@ def test_a_desk_that_draws_at_four_times_its_epsilon_is_flagged(tmp_path: Path) 
         assert nothing_is_left(client)
     assert (code, report["ok"]) == (REFUSED, False), printed
     assert {each["verdict"] for each in report["offers"]} == {"FLAGGED"}
-    assert "2 of 2 offers lose more than promised" in printed
+    assert "4 of 4 offers lose more than promised" in printed
 
 
 @pytest.mark.wide
