@@ -491,12 +491,13 @@ class _Axis:
         return found
 
     def _offset(self, codes: Integers, first: Integers, strides: Integers) -> Integers:
-        found: Integers = np.broadcast_to(first, (len(codes), len(first))).copy()
+        found = first
         for place in range(self.others.shape[1]):
             more = np.take(codes, self.others[:, place], axis=1)
             more *= strides[:, place]
-            found += more
-        return found
+            more += found
+            found = more
+        return np.broadcast_to(found, (len(codes), len(first)))
 
 
 class _Fit:
@@ -588,12 +589,13 @@ class _Fit:
         errors, weights = self.errors[cells], self.cell_weights[cells]
         change = np.zeros(len(errors), dtype=np.int64)
         best, count, found = 0, 0, change
+        both, signs = np.hstack([to, off]), np.repeat([1, -1], to.shape[1])
+        steepest = 2 * int(np.abs(errors).max()), int(weights.max())
         done, upto = 0, 1
         while True:
-            own = np.repeat(masses[done:upto], to.shape[1])
-            more = _counted(to[done:upto].ravel(), own, len(errors))
-            change = change + more - _counted(off[done:upto].ravel(), own, len(errors))
-            lowered = weighted_squares(weights, change, errors)
+            own = masses[done:upto, None] * signs
+            change = change + _counted(both[done:upto].ravel(), own.ravel(), len(errors))
+            lowered = weighted_squares(weights, change, errors, steepest)
             if lowered < best:
                 best, count, found = lowered, upto, change
             if upto == len(masses) or upto >= 4 * max(count, 1):
@@ -667,12 +669,21 @@ def _summed(target: Integers, workload: Workload, margin: ColumnSet, i: int) -> 
     return found
 
 
-def weighted_squares(weights: Integers, change: Integers, errors: Integers) -> int:
-    """Return ``sum w ((e + c)**2 - e**2)``, exactly."""
+def weighted_squares(
+    weights: Integers,
+    change: Integers,
+    errors: Integers,
+    steepest: tuple[int, int] | None = None,
+) -> int:
+    """Return ``sum w ((e + c)**2 - e**2)``, exactly.
+
+    ``steepest`` has the largest ``2 |e|`` and the largest w, where the caller knows them.
+    """
     if not len(change):
         return 0
-    size = int(np.abs(change).max())
-    bound = int(np.abs(change).sum()) * (2 * int(np.abs(errors).max()) + size) * int(weights.max())
+    slope, weight = steepest or (2 * int(np.abs(errors).max()), int(weights.max()))
+    sizes = np.abs(change)
+    bound = int(sizes.sum()) * (slope + int(sizes.max())) * weight
     numbers: tuple[Any, ...] = (weights, change, errors)
     if bound >= _INT64:
         numbers = tuple(exact(each) for each in numbers)

@@ -22,7 +22,7 @@ from tests.app.ledgers import ANALYST, CURATOR, Ledger, Place, found_by_key, ope
 pytestmark = pytest.mark.slow
 
 SEED = 20261121
-THREADS, RELEASES = 3, 3
+THREADS, RELEASES = 3, 2
 
 
 def busy_life(tape: Tape, ledger: Ledger) -> None:

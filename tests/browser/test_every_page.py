@@ -6,8 +6,10 @@ The pages are those that links lead to from the first one, so a new page is amon
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -16,7 +18,7 @@ from tests.browser.furnished import furnish
 from tests.browser.visiting import LOOKS, Visits, faults_of, look_like
 from tests.contract.service import ADMIN_KEY, Service, ask, settled, upload
 from tests.desk.browsing import signed_in
-from tests.desk.crawling import Crawl, routes
+from tests.desk.crawling import Crawl, route_of, routes
 from tests.tiers import wide
 
 pytestmark = pytest.mark.slow
@@ -124,16 +126,29 @@ def addresses(service: Service) -> Sequence[str]:
     return list(dict.fromkeys([*starts, *found]))
 
 
-@pytest.mark.parametrize("looks", [LOOKS, *wide(FURTHER_LOOKS)], ids=["each", "further"])
+def looked_at(addresses: Sequence[str], *, whole: bool) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield addresses with their looks: of each route one has both, and the others one in turn."""
+    seen: Counter[str | None] = Counter()
+    for address in addresses:
+        route = route_of(urlsplit(address).path)
+        turn = seen[route]
+        seen[route] += 1
+        if whole:
+            yield address, (*LOOKS, *FURTHER_LOOKS)
+        else:
+            yield address, LOOKS if not turn else (LOOKS[turn % len(LOOKS)],)
+
+
+@pytest.mark.parametrize("whole", [False, *wide(True)], ids=["each", "further"])
 def test_every_page_is_whole_and_large_enough(
-    visits: Visits, addresses: Sequence[str], looks: Sequence[Mapping[str, Any]]
+    visits: Visits, addresses: Sequence[str], whole: bool
 ) -> None:
-    """Each page is opened once, and then looked at in each look."""
+    """Each page is opened once, and then looked at in each of its looks."""
     visits.expected |= {404, 410}
     found: dict[str, list[str]] = {}
     for key, pages in ((ADMIN_KEY, addresses), (None, ["/desk/sign-in"])):
         with visits.window(key) as page:
-            for address in pages:
+            for address, looks in looked_at(pages, whole=whole):
                 page.goto(address)
                 expect(page.get_by_role("heading", level=1)).to_be_visible()
                 page.locator("details").evaluate_all(_OPEN)

@@ -23,8 +23,10 @@ LOOKS: tuple[dict[str, Any], ...] = (
 )
 """A phone and a screen, each width and each theme once; a window goes on with the last one."""
 _FAULTS = """
-axe.run({ resultTypes: ['violations'], selectors: false, preload: false })
-  .then(found => found.violations)
+colours => axe.run({
+  resultTypes: ['violations'], selectors: false, preload: false,
+  rules: { 'color-contrast': { enabled: colours } },
+}).then(found => found.violations)
 """
 """What the checker finds wrong, by its HTML. What it finds right is much more, and would be sent as
 well; style sheets are loaded again only for rules that are not enabled, and no page has media."""
@@ -173,21 +175,25 @@ def look_like(page: Page, look: Mapping[str, Any]) -> None:
 
 
 def faults_in_all(page: Page) -> list[str]:
-    """Return what is wrong with a page as it is now, at two widths and in two themes."""
+    """Return what is wrong with a page as it is now, at two widths and in two themes.
+
+    Colours take longer than all other rules together. They are checked in the last look: every page
+    is in both themes (:mod:`tests.browser.test_every_page`).
+    """
     faults: list[str] = []
     for look in LOOKS:
         look_like(page, look)
-        faults += faults_of(page)
+        faults += faults_of(page, colours=look is LOOKS[-1])
     return faults
 
 
-def faults_of(page: Page) -> list[str]:
+def faults_of(page: Page, *, colours: bool = True) -> list[str]:
     """Return what the accessibility checker finds wrong with a page, and how wide it is."""
     if page.evaluate("typeof axe === 'undefined'"):
         page.evaluate(AXE_SCRIPT)
     found = [
         f"{page.url} {fault['id']}: {[node['html'][:120] for node in fault['nodes'][:3]]}"
-        for fault in page.evaluate(_FAULTS)
+        for fault in page.evaluate(_FAULTS, colours)
     ]
     wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     return [*found, *([f"{page.url} is {wide} pixels wider than the window"] if wide > 0 else [])]

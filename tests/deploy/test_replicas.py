@@ -106,7 +106,7 @@ def await_life(url: str, process: subprocess.Popen[bytes], log: Path, probe: str
         assert process.poll() is None, log.read_text(errors="replace")[-2000:]
         assert time.monotonic() < deadline, log.read_text(errors="replace")[-2000:]
         try:
-            if httpx.get(f"{url}{probe}", timeout=5).status_code == 200:
+            if httpx.get(f"{url}{probe}", timeout=5, verify=False).status_code == 200:
                 return
         except httpx.TransportError:
             time.sleep(0.1)

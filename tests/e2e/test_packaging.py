@@ -148,7 +148,7 @@ class Served:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
-                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
+                if httpx.get(f"{self.url}/readyz", timeout=5, verify=False).status_code == 200:
                     return
             except httpx.TransportError:
                 time.sleep(0.1)
