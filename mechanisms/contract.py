@@ -491,7 +491,7 @@ class Statistic(Protocol):
 
     *In words.* ``name``: what people call it, ``named_by`` a field's value, ``name_on_diagonal`` of
     a column with itself. ``precedes_columns``: "mean income by sex". ``stated_fields``: also empty.
-    *In forms.* ``hints`` are its fields' labels and help. ``suggested``: an empty form asks for it.
+    *In forms.* ``hints``: labels, help. ``suggested`` to empty forms, at a ``usual_inference``.
     Its target may be a comparison (``compares_target``), or is one of a category's values
     (``explains_category``). ``usually_conditioned``: conditions are among its first fields.
     """
@@ -531,6 +531,7 @@ class Statistic(Protocol):
     compares_target: ClassVar[bool]
     explains_category: ClassVar[bool]
     usually_conditioned: ClassVar[bool]
+    usual_inference: ClassVar[str]
 
     def check(self, schema: Schema) -> None:
         """Raise :class:`InvalidStatisticError` when the question does not fit the schema.

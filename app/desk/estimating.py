@@ -63,6 +63,8 @@ class Estimated:
     alternatives: Markup | None
     curve: Markup | None
     points: Sequence[tuple[str, float]]
+    left_out: str = ""
+    """Why the usual intervals are not part of it."""
 
 
 async def estimated(

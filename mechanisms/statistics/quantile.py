@@ -136,6 +136,7 @@ class Quantile(Question):
     error_law: ClassVar[ErrorLaw] = "ranks"
     lies_among_values: ClassVar[bool] = True
     rows_for_each_draw: ClassVar[bool] = True
+    usual_inference: ClassVar[str] = "1/4"
 
     kind: Literal["quantile"] = "quantile"
     column: str = field(metadata=meaning("A number or boolean column."))

@@ -654,9 +654,24 @@ def test_the_advice_to_clip_is_with_the_verdict(
     assert ADVICE["en"] not in preview(form)
 
 
-def test_a_quantile_of_visits_has_an_interval_where_it_is_asked_for(
-    analyst: Browsing, visits: str
+def test_a_quantile_has_an_interval_unless_it_is_cleared(
+    analyst: Browsing, visits: str, dataset: str
 ) -> None:
+    def share(statistic: str, rest: str = "") -> str:
+        page = analyst.open(f"/desk/datasets/{dataset}/ask?statistic={statistic}{rest}")
+        return str(page.form("Preview").fields["inference"])
+
+    assert (share("quantile"), share("mean")) == ("1/4", "")
+    assert share("quantile", "&before=mean&columns=income&inference=") == "1/4"
+    assert share("mean", "&before=quantile&column=income&inference=1/4") == ""
+    assert share("mean", "&before=quantile&column=income&inference=1/3") == "1/3"
     asked = "statistic=quantile&column=age&levels=0.5&wanted=epsilon&epsilon=30&inference=1/2"
     shown = analyst.open(f"/desk/datasets/{visits}/ask?{asked}&act=preview")
     assert "Expected error" in preview(shown), "persons may have several rows"
+    few = "statistic=quantile&column=income&levels=0.5&wanted=epsilon&epsilon=0.01&inference="
+    page = analyst.open(f"/desk/datasets/{dataset}/ask?{few}1/4&act=preview")
+    assert "Intervals are left out: for the number of records assumed" in preview(page)
+    assert "Expected error" in preview(page), "the numbers alone are shown"
+    assert not analyst.send(page, "Release").form("Release").fields.get("inference")
+    chosen = analyst.open(f"/desk/datasets/{dataset}/ask?{few}1/3&act=preview", status=422)
+    assert "would say nothing" in _fault(chosen, "inference")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -75,6 +75,7 @@ from app.tidy.names import marked, words
 from app.web.requests.questions import PreviewRequest, made_of, request_in
 from app.web.state import AppState, while_there
 from mechanisms.catalog import STATISTICS
+from mechanisms.domain import Schema
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 
 _DRY = marked("Numbers from synthetic rows")
@@ -98,13 +99,22 @@ _MOST_DRAFTS = 50
 _OF_ANY_KIND = ("wanted", "epsilon", "accuracy", "purpose", "inference", MISSING_SHARES)
 """Fields that stay as they are when another statistic is chosen."""
 _BEFORE = "before"
+_SHARE = "inference"
 """The field with the statistic that a form was shown for."""
 _OPERATORS = [("", "–"), *((each, each) for each in (*OPERATORS, *WITHOUT_VALUE))]
 
 
-def _usual(kind: str) -> list[tuple[str, str]]:
-    """Return what an empty form of a statistic is filled in with."""
-    return [*switched_on(kind), ("wanted", _BY_ACCURACY)]
+def _usual(kind: str, schema: Schema) -> list[tuple[str, str]]:
+    """Return what an empty form of a statistic is filled in with.
+
+    Where a design declares weights, it decides which answers have intervals.
+    """
+    share = STATISTICS[kind].usual_inference if schema.design is None else ""
+    return [
+        *switched_on(kind),
+        ("wanted", _BY_ACCURACY),
+        *([(_SHARE, share)] if share else []),
+    ]
 
 
 _OF_PART = (("statistic", "Statistic"), ("share", "Share"))
@@ -325,14 +335,20 @@ class Asking:
         form = Form(self.request.query_params.multi_items())
         kind, before = self._kind_of(form), form.text(_BEFORE)
         if before in KINDS and before != kind:
-            always = (*_OF_ANY_KIND, SEEN, REPLACES)
-            form = survivors(form, kind, self.facts.schema, always, _usual(kind))
+            always, schema = (*_OF_ANY_KIND, SEEN, REPLACES), self.facts.schema
+            if form.text(_SHARE) == dict(_usual(before, schema)).get(_SHARE, ""):
+                # not chosen by the visitor
+                form = Form([pair for pair in form.pairs if pair[0] != _SHARE])
+            form = survivors(form, kind, schema, always, _usual(kind, schema))
         elif len(form.pairs) > 1:
             form = changed(form.changed(statistic=kind))
         else:
             first = self.first.pairs
             if kind != self.first.text("statistic"):
-                first = [*(pair for pair in first if pair[0] in _OF_ANY_KIND), *_usual(kind)]
+                first = [
+                    *(pair for pair in first if pair[0] in _OF_ANY_KIND),
+                    *_usual(kind, self.facts.schema),
+                ]
             form = Form((*form.pairs, *first)).changed(statistic=kind)
         return self._with_questions(form) if stacks(kind) else form
 
@@ -419,7 +435,21 @@ class Asking:
         return read
 
     async def _estimated(self, form: Form) -> tuple[Estimated, Form]:
-        """Return what a question would be like, and the form with the epsilon it was seen at."""
+        """Return what a question would be like, and the form with the epsilon it was seen at.
+
+        The usual intervals are left out where they would say nothing.
+        """
+        try:
+            return await self._found(form)
+        except Problem as problem:
+            faults = [*Faults(problem).all]
+            usual = dict(_usual(self._kind_of(form), self.facts.schema)).get(_SHARE)
+            if form.text(_SHARE) != usual or [name for name, _ in faults] != [_SHARE]:
+                raise
+        found, form = await self._found(form.changed(inference=""))
+        return replace(found, left_out=faults[0][1]), form
+
+    async def _found(self, form: Form) -> tuple[Estimated, Form]:
         asked = await self._read(form)
         found, question = await estimated(
             state_of(self.request).services,

@@ -55,6 +55,7 @@ class Facts:
     compares_target: ClassVar[bool] = False
     explains_category: ClassVar[bool] = False
     usually_conditioned: ClassVar[bool] = False
+    usual_inference: ClassVar[str] = ""
 
     most_rows_per_person: ClassVar[int] = MOST_ROWS_OF_ONE
     column_by_column: ClassVar[bool] = False
