@@ -188,7 +188,7 @@ def require_offered(statistic: Statistic, schema: Schema) -> None:
     InvalidStatisticError
         As said, and why.
     """
-    if schema.protects.rows > 1 and not isinstance(statistic, Quantile):
+    if schema.protects.rows > 1 and type(statistic) not in _ALIKE:
         raise _refused(NOT_FOR_SEVERAL)
     if not is_offered(statistic, schema):
         raise _refused(why_none(statistic, schema))
@@ -222,7 +222,7 @@ def why_none(statistic: Statistic, schema: Schema) -> str:
         return worded("standard errors are not offered with weights")
     if not offered:
         return worded("standard errors are not offered for %(kinds)s", kinds=statistic.kind)
-    if schema.protects.rows > 1 and not isinstance(statistic, Quantile):
+    if schema.protects.rows > 1 and type(statistic) not in _ALIKE:
         return NOT_FOR_SEVERAL
     return "" if statistic.has_inference else HOW_TO_ASK
 
@@ -684,9 +684,7 @@ class _Offer:
 _OFFERED: Mapping[type[Statistic], _Offer] = {
     LinearRegression: _Offer(
         buy=_curved,
-        planning_ms=lambda statistic, schema: float(
-            statistic.planning_ms(schema, "functional")  # the same moments
-        ),
+        planning_ms=lambda asked, schema: float(asked.planning_ms(schema, "functional")),
     ),
     **{
         kind: _Offer(buy=_curved, planning_ms=lambda _statistic, _schema: 1.0)
@@ -698,3 +696,4 @@ _OFFERED: Mapping[type[Statistic], _Offer] = {
         planning_ms=lambda statistic, _schema: _CHOOSING_MS * len(statistic.levels),
     ),
 }
+_ALIKE = {Quantile}  # their intervals hold where all rows of a person are alike

@@ -319,7 +319,7 @@ def test_people_with_several_rows_have_none_and_one_row_each_has(
     several = upload(admin, PERSONS, unit={"column": "person", "max_rows": 2}, **OF_PERSONS)
     refused = ask(curator, several["id"], OF_X, epsilon="1", inference={"share": "1/2"})
     problem = assert_problem(refused, 422, "invalid-request")
-    assert "unit.reduce" in str(problem)
+    assert "One row per person" in str(problem)
     assert answer(curator, several["id"], OF_X)["value"]["x"] == pytest.approx(
         np.mean([place % 7 for place in range(60)]), abs=0.05
     )

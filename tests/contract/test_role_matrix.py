@@ -109,6 +109,8 @@ ANSWERED = {
     ("POST", "/v1/datasets/{dataset}/versions"): 201,
     ("POST", "/v1/datasets/{dataset}/releases"): 201,
     ("POST", "/v1/releases/{release}/decision"): 202,
+    # one that takes long gets 202
+    ("POST", "/v1/releases/{release}/derivations"): 200,
     ("POST", "/v1/releases/{release}/publication"): 201,
     # the example's data set is not there
     ("POST", "/v1/study-plans"): 404,

@@ -682,6 +682,7 @@ def test_levels_are_chosen_by_the_noisy_count_alone() -> None:
             levels=(Fraction(1, 2),),
             epsilon=Fraction(1),
             most=10_000,
+            alike=1,
             planned=lambda _ends: MEDIAN_PLAN.draw,
         )
         return rows(data, seeded_randomness(1))[0]

@@ -335,7 +335,7 @@ CONTROLS = {
         Mean(columns=("far",), by=("group",), missing="cell"), REPLACE,
     ),
     "people of several rows as of one": Control(
-        people, "per_row", "part_of(epsilon, schema.protects.rows)", "epsilon",
+        people, "per_row", "part_of(epsilon, several)", "epsilon",
         AVAILABLE, ADD, SEVERAL,
     ),
     "parts of a stack at the whole of epsilon": Control(

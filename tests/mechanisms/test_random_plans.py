@@ -230,7 +230,7 @@ WRONG = {
     "people of several rows as of one": Mutant(
         of=people,
         name="per_row",
-        old="part_of(epsilon, schema.protects.rows)",
+        old="part_of(epsilon, several)",
         new="epsilon",
         case="",
     ),
