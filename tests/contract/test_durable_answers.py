@@ -142,8 +142,12 @@ def documented() -> set[tuple[str, str, int]]:
     }
 
 
-NOT_HERE = {("POST", "/v1/keys/{key}/sign-in", 204)}
-"""What needs a provider of identities, which ``test_providers`` has."""
+NOT_HERE = {
+    ("POST", "/v1/keys/{key}/sign-in", 204),
+    ("POST", "/v1/releases/{release}/derivations", 202),
+}
+"""What needs a provider of identities (``test_providers``), or writes nothing that must last
+(``test_derivations``)."""
 READ_ONLY = {
     ("POST", "/v1/datasets", 200),
     ("POST", "/v1/datasets/{dataset}/versions", 200),
