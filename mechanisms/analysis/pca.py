@@ -68,6 +68,7 @@ from mechanisms.statistics.facts.readings import Released
 from mechanisms.statistics.moments import Moments
 from mechanisms.statistics.questions import Question, plain, planning_ms, viewed
 from mechanisms.statistics.second_order import Jet, MomentSource, Selection
+from mechanisms.words import worded
 
 Second = TypeVar("Second", Moments, Covariance, Correlation)
 Limits = tuple[float, float]
@@ -98,7 +99,7 @@ class PrincipalComponents(Question):
     }
     name: ClassVar[str] = "principal components"
     probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "pca", "columns": ["x", "y"]}, TURNED),)
-    no_inference: ClassVar[str] = (
+    no_inference: ClassVar[str] = worded(
         "the sampling error of components takes fourth moments, which are not released; the noise "
         "interval says what privacy adds"
     )

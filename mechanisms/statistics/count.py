@@ -40,6 +40,7 @@ from mechanisms.statistics.weights import (
     require_weights,
     weighted_counts,
 )
+from mechanisms.words import worded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class Count(Question):
     error_law: ClassVar[ErrorLaw] = "linear"
     near_zero: ClassVar[NearZero] = "nothing"
     counts_records: ClassVar[bool] = True
-    no_inference: ClassVar[str] = (
+    no_inference: ClassVar[str] = worded(
         "a count is of the records of this data set, and estimates no number of a population: a "
         "share is the mean of a derived yes-or-no column, which has intervals"
     )

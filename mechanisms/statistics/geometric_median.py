@@ -19,6 +19,7 @@ from mechanisms.privacy import Adjacency
 from mechanisms.probes import MIDDLE, NEAR, Probe
 from mechanisms.statistics.facts.defaults import bounds_of
 from mechanisms.statistics.questions import Question
+from mechanisms.words import worded
 
 MAX_COLUMNS = 4  # boxes in more dimensions take too long
 
@@ -33,7 +34,7 @@ class GeometricMedian(Question):
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid"}
     mechanisms: ClassVar[Mapping[str, tuple[str, ...]]] = {"kng": ("l2",)}
     limits: ClassVar[Mapping[str, int]] = {"columns": MAX_COLUMNS}
-    no_inference: ClassVar[str] = (
+    no_inference: ClassVar[str] = worded(
         "the curvature of a sum of distances, of which standard errors are made, has no bound: one "
         "record near the median makes it as large as one likes"
     )

@@ -71,7 +71,7 @@ from mechanisms.statistics.weights import (
     weights_of,
 )
 from mechanisms.views import RowView
-from mechanisms.words import meant
+from mechanisms.words import meant, worded
 
 _IN_ORDER: Json = {
     "kind": "histogram",
@@ -116,7 +116,7 @@ class Histogram(Question):
     error_law: ClassVar[ErrorLaw] = "linear"
     near_zero: ClassVar[NearZero] = "nothing"
     counts_records: ClassVar[bool] = True
-    no_inference: ClassVar[str] = (
+    no_inference: ClassVar[str] = worded(
         "counts are of the records of this data set, and estimate no number of a population: the "
         "shares of a summary have intervals"
     )

@@ -36,6 +36,7 @@ from mechanisms.statistics.second_order import (
     MomentReader,
     public_or_joint_details,
 )
+from mechanisms.words import worded
 
 MAX_COLUMNS = 64  # their products are 2,080 coordinates, planned in about a second
 
@@ -55,7 +56,7 @@ class Moments(Question):
     example: ClassVar[Json] = {"kind": "moments", "columns": ["income", "foodexp"]}
     probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "moments", "columns": ["x", "y"]}, ENDS),)
     error_law: ClassVar[ErrorLaw] = "linear where rows are known"
-    no_inference: ClassVar[str] = (
+    no_inference: ClassVar[str] = worded(
         "moments are what other numbers follow from: a mean, variance, correlation or regression "
         "that is derived from them has intervals at no cost"
     )

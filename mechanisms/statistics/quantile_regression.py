@@ -100,7 +100,7 @@ class QuantileRegression(OfFeatures):
     reason_of_bias: ClassVar[str] = worded(
         "the ridge pulls coefficients towards 0, and the smoothed loss has its own line."
     )
-    no_inference: ClassVar[str] = (
+    no_inference: ClassVar[str] = worded(
         "standard errors of a quantile regression take the density of the residuals at 0, which is "
         "no sum over records: the coverage of such intervals is not proved"
     )

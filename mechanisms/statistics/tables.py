@@ -181,7 +181,7 @@ class Tables(Question):
     error_law: ClassVar[ErrorLaw] = "linear"
     near_zero: ClassVar[NearZero] = "nothing"
     counts_records: ClassVar[bool] = True
-    no_inference: ClassVar[str] = (
+    no_inference: ClassVar[str] = worded(
         "counts are of the records of this data set, and estimate no number of a population: the "
         "shares of a summary have intervals"
     )

@@ -67,6 +67,7 @@ from mechanisms.statistics.weights import (
     require_weights,
     weighted_form,
 )
+from mechanisms.words import worded
 
 # The weights share the least common multiple of all reaches while it has at most _MOST_BITS
 # bits; beyond, a D that overstates no sensitivity by more than one part in 2**100.
@@ -90,7 +91,7 @@ class Sum(Question):
     probes: ClassVar[tuple[Probe, ...]] = (Probe({"kind": "sum", "columns": ["x", "y"]}, ENDS),)
     error_law: ClassVar[ErrorLaw] = "linear"
     near_zero: ClassVar[NearZero] = "nothing"
-    no_inference: ClassVar[str] = (
+    no_inference: ClassVar[str] = worded(
         "a sum is of the records of this data set, and estimates no number of a population: a mean "
         "does, and has intervals"
     )
