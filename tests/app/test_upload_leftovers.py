@@ -72,7 +72,7 @@ def test_a_start_clears_away_what_a_kill_left(
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(12, marks=pytest.mark.slow),
+        pytest.param(8, marks=pytest.mark.slow),
         pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
     ],
 )

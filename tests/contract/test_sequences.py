@@ -157,7 +157,7 @@ def run_more(machine: Any, begun: int, most: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sequences", [30, *wide(80)])
+@pytest.mark.parametrize("sequences", [15, *wide(80)])
 def test_what_has_been_made_is_there(tmp_path: Path, sequences: int) -> None:
     wanted = {"GET /v1/datasets", "GET /v1/releases", "POST /v1/datasets"}
     followed = run(tmp_path, sequences, wanted)

@@ -21,7 +21,7 @@ def test_no_form_fails(admin: httpx.Client, chief: Browsing, curator: Browsing) 
 @pytest.mark.parametrize(
     "posts",
     [
-        pytest.param(300, marks=pytest.mark.slow),
+        pytest.param(150, marks=pytest.mark.slow),
         pytest.param(_SLOW, marks=[pytest.mark.slow, pytest.mark.wide, pytest.mark.timeout(900)]),
         pytest.param(_LONG, marks=[pytest.mark.long, pytest.mark.timeout(3_600)]),
     ],
