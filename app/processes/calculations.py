@@ -36,9 +36,9 @@ from app.processes.channel import (
     unpickled,
 )
 from app.processes.program import HOSTS, Crew, prepare
-from app.services.plans.lanes import OutOfTimeError, Told, at_most
+from app.services.plans.lanes import OnProgress, OutOfTimeError, at_most
 from app.uploads.storing import Stop
-from mechanisms.tables.workload import telling
+from mechanisms.tables.workload import reporting
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class CalculatingProcesses:
         stop: Stop,
         seconds: float,
         urgent: bool,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> T:
         """Return what a function of a module comes to.
 
@@ -99,7 +99,7 @@ class CalculatingProcesses:
             How much processor time it may take.
         urgent
             Whether it goes before what is made in spare time.
-        told
+        on_progress
             Is called with the share that is done, from 0 to 1, if the function says it.
 
         Raises
@@ -112,7 +112,7 @@ class CalculatingProcesses:
             It was ended.
         """
         order = pickled((seconds, function, arguments))
-        attempt = partial(self._asked, order, stop, urgent, told)
+        attempt = partial(self._asked, order, stop, urgent, on_progress)
         made = partial(attempt, False) if urgent else partial(self._crew.in_spare_time, attempt)
         try:
             message, body = made()
@@ -129,7 +129,7 @@ class CalculatingProcesses:
         return cast("T", unpickled(body))
 
     def _asked(
-        self, order: bytes, stop: Stop, urgent: bool, told: Told | None, spare: bool
+        self, order: bytes, stop: Stop, urgent: bool, on_progress: OnProgress | None, spare: bool
     ) -> tuple[Message, bytes]:
         stop.check()
         # One that is not in spare time for want of it is no one's next: there may be some again.
@@ -141,8 +141,8 @@ class CalculatingProcesses:
                     channel.send_bytes(order)
                 message, body = receive(channel, most=None)
                 while message is Message.SHARE:
-                    if told is not None:
-                        told(body[0] / SHARE_PARTS)
+                    if on_progress is not None:
+                        on_progress(body[0] / SHARE_PARTS)
                     message, body = receive(channel, most=None)
         except (StarvedError, StoppedError):
             self._crew.end(channel)
@@ -187,7 +187,7 @@ def work(channel: int) -> None:
     with Connection(channel) as asked, suppress(EOFError, BrokenPipeError):
         prepare(log_level=asked.recv_bytes().decode())
         while True:
-            with telling(_Share(asked).told):
+            with reporting(_Share(asked).report):
                 answer = _answer(asked.recv_bytes())
             send(asked, *answer)
 
@@ -203,8 +203,8 @@ class _Share:
         self._due = time.monotonic() + _EVERY_S
         self._largest = 0
 
-    def told(self, share: float) -> None:
-        """Be told which share is done."""
+    def report(self, share: float) -> None:
+        """Take note of which share is done."""
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + _EVERY_S

@@ -62,7 +62,7 @@ from mechanisms.statistics.questions import Question, check_asked, plain, viewed
 from mechanisms.statistics.registry import SINGLE_STATISTICS
 from mechanisms.statistics.stack import Stack
 from mechanisms.statistics.tables import MarginStatistic
-from mechanisms.tables.workload import stage, tell
+from mechanisms.tables.workload import report, stage
 
 Reading = Mapping[int, Fraction]
 """A linear function: the atoms' places, and their factors."""
@@ -288,7 +288,7 @@ def combine(statistic: Statistic, releases: Sequence[Released], schema: Schema) 
     if _are_tables(wanted, parts):
         tables = []
         for place, part in enumerate(parts):
-            tell(_READING * place / len(parts))
+            report(_READING * place / len(parts))
             tables.append(_tables(*part))
         with stage(_READING, 1.0):
             return covered(wanted.statistic, tables, wanted.facts)

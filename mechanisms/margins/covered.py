@@ -57,8 +57,8 @@ from mechanisms.tables.workload import (
     Counts,
     Workload,
     WorkloadError,
+    report,
     stage,
-    tell,
 )
 
 STEPS = 1 << 20
@@ -239,7 +239,7 @@ def _tables(
     found = {}
     with stage(0.0, 0.4):
         for place, margin in enumerate(workload.margins):
-            tell(place / len(workload.margins))
+            report(place / len(workload.margins))
             found[margin] = made.cells([axes[i] for i in margin], conditions)
     total = made.cells([], conditions)
     complete = made.whole and not statistic.known

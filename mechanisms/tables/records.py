@@ -76,7 +76,7 @@ from scipy.sparse import csr_array
 
 from mechanisms.exact.floats import Floats, Integers
 from mechanisms.tables.residuals import Residual, centred, diagonal, exact, reconstruct
-from mechanisms.tables.workload import ColumnSet, Counts, Workload, count_margins, tell
+from mechanisms.tables.workload import ColumnSet, Counts, Workload, count_margins, report
 
 SCALE = 16
 """Steps of a target's cell per person."""
@@ -541,7 +541,7 @@ class _Fit:
             if before <= close or not len(self.masses):
                 return
             for place, rows in enumerate(groups):
-                tell(_far(done + place / len(groups), first, before, close))
+                report(_far(done + place / len(groups), first, before, close))
                 for i in self.axes:
                     self._move(i, rows)
                 looked += each * len(rows)

@@ -4,7 +4,8 @@
 tuple of column numbers, and its margin the array of counts of shape ``[n_i for i in set]``. The
 empty set's margin is the number of records. ``N_A`` is the product of the n_i of a set A.
 
-*Progress.* What takes long says how far it is (:func:`tell`) to whoever listens (:func:`telling`).
+*Progress.* Long calculations report how far they are (:func:`report`) to a caller that asks for it
+(:func:`reporting`).
 """
 
 from __future__ import annotations
@@ -183,33 +184,33 @@ def _counted(
 
 # How far a long calculation of public numbers is
 
-_TOLD: ContextVar[Callable[[float], object] | None] = ContextVar("told", default=None)
+_LISTENER: ContextVar[Callable[[float], object] | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def telling(told: Callable[[float], object]) -> Iterator[None]:
+def reporting(on_progress: Callable[[float], object]) -> Iterator[None]:
     """Call a function with the share that is done, from 0 to 1, whenever the block says it."""
-    before = _TOLD.set(told)
+    before = _LISTENER.set(on_progress)
     try:
         yield
     finally:
-        _TOLD.reset(before)
+        _LISTENER.reset(before)
 
 
 @contextmanager
 def stage(first: float, last: float) -> Iterator[None]:
     """Let what the block says of itself be a part of the whole: from one share to another."""
-    whole = _TOLD.get()
+    whole = _LISTENER.get()
     if whole is None:
         yield
         return
-    with telling(lambda share: whole(first + (last - first) * share)):
-        tell(0.0)
+    with reporting(lambda share: whole(first + (last - first) * share)):
+        report(0.0)
         yield
 
 
-def tell(share: float) -> None:
-    """Say which share of the present stage is done. A draw has no one who is told."""
-    told = _TOLD.get()
-    if told is not None:
-        told(share)
+def report(share: float) -> None:
+    """Report which share of the present stage is done. Nothing listens to a draw."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(share)

@@ -18,7 +18,7 @@ from app.processes import calculations
 from app.processes.calculations import CalculatingProcesses
 from app.services.plans.lanes import OutOfTimeError, at_most
 from app.uploads.storing import Stop
-from mechanisms.tables.workload import tell
+from mechanisms.tables.workload import report
 from tests.app.forks import Starved, forked, no_time_left, own_host, wait
 from tests.app.uploads import SENTINEL
 
@@ -215,21 +215,23 @@ def far(pause_s: float, *shares: float) -> str:
     """Say how far it is, now and then."""
     for share in shares:
         time.sleep(pause_s)
-        tell(share)
+        report(share)
     return "done"
 
 
 def test_who_waits_hears_how_far_it_is_and_never_that_it_is_less_far(
     calculator: CalculatingProcesses,
 ) -> None:
-    told: list[float] = []
+    seen: list[float] = []
     shares = (0.2, 0.6, 0.4, 1.0)
-    asked = partial(calculator.run, far, stop=Stop(), seconds=60.0, urgent=False, told=told.append)
+    asked = partial(
+        calculator.run, far, stop=Stop(), seconds=60.0, urgent=False, on_progress=seen.append
+    )
     assert asked(0.55, *shares) == "done"
-    assert told == [51 / 255, 153 / 255, 153 / 255, 1.0]
+    assert seen == [51 / 255, 153 / 255, 153 / 255, 1.0]
     assert asked(0.0, *shares) == "done"
-    assert len(told) == 4, "twice a second at most"
-    assert run(calculator, far, 0.55, 0.5) == "done", "nobody need hear it"
+    assert len(seen) == 4, "twice a second at most"
+    assert run(calculator, far, 0.55, 0.5) == "done", "a caller need not ask for it"
 
 
 def test_what_is_urgent_goes_before_what_is_made_in_spare_time(

@@ -16,7 +16,7 @@ from starlette.types import Message
 
 from app.domain.problems import Problem, ProcessLostError, StoppedError
 from app.services.datasets.storing import stored_while_there
-from app.services.plans.lanes import AT_ONCE, ProcessLane, Told
+from app.services.plans.lanes import AT_ONCE, OnProgress, ProcessLane
 from app.uploads.storing import Stop
 from app.web.state import gone, while_there
 from tests.app.uploads import columns_spec
@@ -65,10 +65,10 @@ class _Calculating:
         stop: Stop,
         seconds: float,
         urgent: bool,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Any:
         """Wait, as for a process."""
-        del seconds, urgent, told
+        del seconds, urgent, on_progress
         self.begun.append(arguments[0])
         gone = threading.Event()
         with stop.ends(gone.set):

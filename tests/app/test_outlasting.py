@@ -1,4 +1,4 @@
-"""Calculations that outlast the request for them: made once, told of, and kept for a while."""
+"""Calculations that outlast the request for them: made once, reported on, and kept for a while."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.domain.problems import Problem, ProcessLostError, invalid_request
-from app.services.plans.lanes import ProcessLane, Told
+from app.services.plans.lanes import OnProgress, ProcessLane
 from app.services.releases import derivations
 from app.services.releases.derivations import Calculations, UnfinishedError
 from app.uploads.storing import Stop
@@ -29,7 +29,7 @@ class Calculator:
     def __init__(self) -> None:
         self.go_on = threading.Event()
         self.begun = 0
-        self.told: Told = lambda _: None
+        self.on_progress: OnProgress = lambda _: None
 
     def run(
         self,
@@ -38,13 +38,13 @@ class Calculator:
         stop: Stop,
         seconds: float,
         urgent: bool,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Any:
         """Wait, as for a process."""
         del seconds, urgent
-        assert told is not None
+        assert on_progress is not None
         self.begun += 1
-        self.told = told
+        self.on_progress = on_progress
         gone = threading.Event()
         with stop.ends(gone.set):
             while not self.go_on.wait(0.01):
@@ -104,7 +104,7 @@ def test_it_goes_on_and_says_how_far_it_is_in_every_process(tmp_path: Path) -> N
         with pytest.raises(UnfinishedError) as first:
             await calculations.result(KEY, _asked, "", person="ada")
         assert first.value.share == 0.0
-        calculator.told(0.25)
+        calculator.on_progress(0.25)
         with pytest.raises(UnfinishedError) as later:
             await calculations.result(KEY, _asked, "", person="ada")
         assert later.value.share == 0.25
@@ -146,7 +146,7 @@ def test_a_refusal_is_kept_and_a_full_queue_is_not(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_nobody_fills_the_queue_of_another(tmp_path: Path) -> None:
+def test_no_person_fills_the_queue_of_another(tmp_path: Path) -> None:
     async def scenario() -> None:
         calculator, calculations = made_in(tmp_path)
         for key in ("a", "b"):
@@ -163,7 +163,7 @@ def test_nobody_fills_the_queue_of_another(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_server_that_ends_leaves_it_to_whoever_is_asked_next(tmp_path: Path) -> None:
+def test_a_server_that_ends_leaves_it_to_the_next_process(tmp_path: Path) -> None:
     async def scenario() -> None:
         calculator, calculations = made_in(tmp_path)
         with pytest.raises(UnfinishedError):

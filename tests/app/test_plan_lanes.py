@@ -25,7 +25,7 @@ from app.services.people.keys import Caller
 from app.services.plans import dry_runs as dry_run_module
 from app.services.plans import plans as plan_module
 from app.services.plans.answers import LONGEST_INLINE_MS, Job
-from app.services.plans.lanes import Told
+from app.services.plans.lanes import OnProgress
 from app.services.plans.plans import LONGEST_SHORT_MS, QUICK_MS, Offer, make_offer, make_plan
 from app.services.plans.previews import PreviewOptions
 from app.services.plans.questions import Question
@@ -266,10 +266,10 @@ class Held:
         stop: Stop,
         seconds: float,
         urgent: bool,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> T:
         """Do what a process would."""
-        del stop, seconds, urgent, told
+        del stop, seconds, urgent, on_progress
         self.beside += 1
         arguments = pickle.loads(pickle.dumps(arguments))
         outcome: T = pickle.loads(pickle.dumps(function(*arguments)))

@@ -278,7 +278,7 @@ def test_several_releases_are_combined(
 def test_what_takes_long_goes_on_and_is_asked_for_again(
     service: Service, curator: httpx.Client, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks hears how far it is, and then gets what a short one would have got."""
+    """Each caller gets the progress, and then the answer of a short calculation."""
     parents = [released(curator, dataset, asked) for asked in (REGION, TABLE, REGION)]
     at_once = combine(curator, parents, REGION)
     monkeypatch.setattr(derivations, "AT_ONCE_MS", 0.0)

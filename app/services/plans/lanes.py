@@ -87,7 +87,7 @@ def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
 # Lanes: where calculations are made, and how people take turns at them
 
 T = TypeVar("T")
-Told = Callable[[float], object]
+OnProgress = Callable[[float], object]
 """Is called with the share of a calculation that is done, from 0 to 1."""
 
 AT_ONCE = 2
@@ -110,13 +110,13 @@ class Calculator(Protocol):
         stop: Stop,
         seconds: float,
         urgent: bool,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> T:
         """Return what a function of a module comes to, or raise the Problem that it raises.
 
         All that it takes and returns can be pickled. ``stop`` ends it, and the process with it;
         it may use at most ``seconds`` of CPU time. What is ``urgent`` goes before the rest.
-        ``told`` hears which share is done, if the function says it.
+        ``on_progress`` gets the share that is done, if the function reports it.
         """
 
     def close(self) -> None:
@@ -236,12 +236,12 @@ class ProcessLane:
         *arguments: object,
         patient: bool = False,
         known: Callable[[], T | None] = lambda: None,
-        told: Told | None = None,
+        on_progress: OnProgress | None = None,
     ) -> T:
         """Return what a function of a module comes to, in another process.
 
         ``known`` says, when the turn has come, what it would come to if another caller has computed
-        it in the meantime. ``told`` hears which share is done, if the function says it.
+        it in the meantime. ``on_progress`` gets the share that is done, if the function reports it.
 
         Raises
         ------
@@ -252,10 +252,10 @@ class ProcessLane:
             found = known()
             if found is not None:
                 return found
-            return await self._while_wanted(told, function, *arguments)
+            return await self._while_wanted(on_progress, function, *arguments)
 
     async def _while_wanted(
-        self, told: Told | None, function: Callable[..., T], *arguments: object
+        self, on_progress: OnProgress | None, function: Callable[..., T], *arguments: object
     ) -> T:
         """Run a calculation, which ends with who waits for it: no thread can be stopped."""
         stop, own = Stop(), anyio.CapacityLimiter(1)
@@ -266,7 +266,7 @@ class ProcessLane:
             stop=stop,
             seconds=self._seconds,
             urgent=self._urgent,
-            told=told,
+            on_progress=on_progress,
         )
         running = asyncio.ensure_future(anyio.to_thread.run_sync(run, limiter=own))
         try:

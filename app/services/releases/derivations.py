@@ -149,13 +149,15 @@ class Calculations:
     ) -> bytes:
         """Return what a calculation came to, or was refused for, as it is kept."""
 
-        def told(share: float) -> None:
+        def on_progress(share: float) -> None:
             running.share = share
 
         saying = asyncio.ensure_future(self._keep_saying(key, running))
         try:
             try:
-                kept = b"\n" + await self._lane.run(person, function, *arguments, told=told)
+                kept = b"\n" + await self._lane.run(
+                    person, function, *arguments, on_progress=on_progress
+                )
             except Problem as problem:
                 if problem.code != _REFUSED:
                     raise
@@ -170,7 +172,7 @@ class Calculations:
         return kept
 
     async def _keep_saying(self, key: str, running: _Running) -> None:
-        """Tell other processes how far it is, as long as it goes on."""
+        """Report to other processes how far it is, as long as it goes on."""
         while True:
             await anyio.to_thread.run_sync(self._files.say, key, running.share)
             await asyncio.sleep(1)
