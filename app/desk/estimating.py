@@ -16,6 +16,7 @@ from markupsafe import Markup
 from app.desk.charts import error_curve
 from app.desk.figures import Say, figure
 from app.domain.datasets import columns_json
+from app.domain.problems import Problem
 from app.services.build import Services
 from app.services.datasets.budgets import BudgetView
 from app.services.people.keys import Caller
@@ -212,7 +213,12 @@ async def _error_at(
     policy = (await services.datasets.present(dataset)).policy
     if (most := policy.max_epsilon_per_release) is not None and question.epsilon > most:
         return None
-    estimate = await services.previews.preview(dataset, question, options, caller=caller)
+    try:
+        estimate = await services.previews.preview(dataset, question, options, caller=caller)
+    except Problem as problem:
+        if problem.code != "invalid-request":
+            raise
+        return None  # at this epsilon intervals would say nothing
     return _share_of_range(estimate)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -672,6 +673,10 @@ def test_a_quantile_has_an_interval_unless_it_is_cleared(
     page = analyst.open(f"/desk/datasets/{dataset}/ask?{few}1/4&act=preview")
     assert "Intervals are left out: for the number of records assumed" in preview(page)
     assert "Expected error" in preview(page), "the numbers alone are shown"
+    (enough,) = re.findall(r"about epsilon ([\d.]+) would do", preview(page))
+    would = few.replace("epsilon=0.01", f"epsilon={enough}")
+    shown = analyst.open(f"/desk/datasets/{dataset}/ask?{would}1/4&act=preview")
+    assert "Intervals are left out" not in preview(shown), "a hint comes true"
     assert not analyst.send(page, "Release").form("Release").fields.get("inference")
     chosen = analyst.open(f"/desk/datasets/{dataset}/ask?{few}1/3&act=preview", status=422)
     assert "would say nothing" in _fault(chosen, "inference")
